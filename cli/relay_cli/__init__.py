@@ -1,0 +1,1 @@
+"""The ``relay-cli`` command: one module per subcommand, no SQL and no logic of its own."""

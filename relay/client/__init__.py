@@ -1,0 +1,1 @@
+"""What an application imports: build events and insert them in its own transaction."""

@@ -1,0 +1,34 @@
+"""The retry delay of CONTRACT section 4, without a clock and without randomness of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MOST_DOUBLINGS = 62  # beyond this every delay is past any cap, and a float power could overflow
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how patiently a failing event is offered again."""
+
+    max_attempts: int = 25
+    """Failed attempts after which an event is DEAD."""
+    base_delay: float = 1.0
+    """Seconds before the second attempt."""
+    max_delay: float = 86_400.0
+    """Seconds no delay exceeds, jitter aside."""
+    jitter: float = 0.15
+    """Largest random share added to a delay."""
+
+    def delay(self, attempts: int, chance: float) -> float:
+        """Seconds to wait after the ``attempts``-th failure; ``chance`` is a random number in [0, 1).
+
+        ``min(base * 2^(attempts-1), max)``, plus up to ``jitter`` of it.
+        """
+        doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
+        delay = min(self.base_delay * 2.0**doublings, self.max_delay)
+        return delay * (1.0 + self.jitter * chance)
+
+    def exhausted(self, attempts: int) -> bool:
+        """Whether an event with that many failed attempts is DEAD."""
+        return attempts >= self.max_attempts

@@ -1,0 +1,68 @@
+"""Go-style durations (``1m30s``), ages (``7d``) and sizes (``64MiB``) as text, parsed to seconds and bytes."""
+
+from __future__ import annotations
+
+import re
+
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
+_AGE_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0}
+_SIZE = re.compile(r"(\d+)\s*([kKMG]i?)?[bB]?")
+_SIZE_FACTOR = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration such as ``500ms``, ``1.5s`` or ``1m30s``; a bare ``0`` is allowed.
+
+    Raises ValueError, saying what a duration looks like, for anything else, a negative one included.
+    """
+    stripped = text.strip()
+    if stripped == "0":
+        return 0.0
+    seconds, at = 0.0, 0
+    for part in _PART.finditer(stripped):
+        if part.start() != at:
+            break
+        seconds += float(part.group(1)) * _UNIT_SECONDS[part.group(2)]
+        at = part.end()
+    if at == 0 or at != len(stripped):
+        raise ValueError(f"{text!r} is not a duration; write for example 500ms, 5s, 3m, 24h or 1m30s")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest Go-style text of a duration that :func:`parse_duration` reads back."""
+    if seconds and seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    text = ""
+    rest = seconds
+    for unit, size in (("h", 3600), ("m", 60)):
+        count, rest = divmod(rest, size)
+        text += f"{int(count)}{unit}" if count else ""
+    return text + f"{rest:g}s" if rest or not text else text
+
+
+def parse_age(text: str) -> float:
+    """Seconds of an age: a number and ``d``, ``h`` or ``m``; ``0`` and the empty string are 0 (CONTRACT section 8).
+
+    Raises ValueError, saying what an age looks like, for anything else.
+    """
+    stripped = text.strip()
+    if stripped in ("", "0"):
+        return 0.0
+    match = _AGE.fullmatch(stripped)
+    if match is None:
+        raise ValueError(f"{text!r} is not an age; write a number and d, h or m, for example 7d, 12h or 0")
+    return float(match.group(1)) * _AGE_SECONDS[match.group(2)]
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``10485760``, ``64MiB`` or ``1GB``.
+
+    Raises ValueError, saying what a size looks like, for anything else.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write bytes, or for example 512KiB, 64MiB or 1GiB")
+    return int(match.group(1)) * _SIZE_FACTOR[(match.group(2) or "").upper()]

@@ -1,0 +1,57 @@
+"""The one error tree of the project.
+
+    OutboxError
+    ├── ConfigError             a setting is wrong; says which, and what to do
+    ├── StorageError
+    │   ├── StorageUnavailable  the database does not answer, is starting, read-only or shutting down
+    │   ├── StorageBusy         the statement lost a race (deadlock, serialization, lock or statement timeout)
+    │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
+    ├── PublisherError
+    │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
+    └── EventError              an application handed in something that is not an event
+
+Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds
+it to this drawing.
+"""
+
+from __future__ import annotations
+
+
+class OutboxError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class ConfigError(OutboxError):
+    """A setting is missing or wrong. The message names the variable and says what to do."""
+
+
+class StorageError(OutboxError):
+    """A statement failed in a way that no retry rule covers; ``sqlstate`` says how, where known."""
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class StorageUnavailable(StorageError):
+    """The database cannot be used now; whether the statement took effect is unknown."""
+
+
+class StorageBusy(StorageError):
+    """The statement was rolled back by the database and may be sent again."""
+
+
+class SchemaError(StorageError):
+    """The outbox table is missing, not plain, not granted, or differs from the contract."""
+
+
+class PublisherError(OutboxError):
+    """The publisher could not do what it was asked, and no single event is to blame."""
+
+
+class BrokerUnreachable(PublisherError):
+    """The broker gave no answer in time, or refused the login or TLS handshake; the message says which."""
+
+
+class EventError(OutboxError, ValueError):
+    """What an application handed in cannot be an event; the message names the field."""

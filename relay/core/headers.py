@@ -1,0 +1,89 @@
+"""From the text of the ``headers`` column to the names and values of a message (CONTRACT section 3).
+
+Strings travel as they are; every other value travels as PostgreSQL's own JSON text, cut out of the column's text
+rather than parsed and printed again, so that a number of any length or precision arrives digit for digit. A
+``headers`` value that is not an object becomes the one header ``X-Raw-Headers``. Nothing here raises: a header is
+never a reason to lose an event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+RAW_HEADERS = "X-Raw-Headers"
+
+Header = tuple[str, str]
+
+_NOT_SPACE = re.compile(r"\S")
+_SCALAR = re.compile(r"[^\s,\]}]+")
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_decode_string = json.decoder.scanstring  # type: ignore[attr-defined]
+
+
+def wire_headers(text: str) -> list[Header]:
+    """Names and values for the text of a ``headers`` column, in the column's order."""
+    if text == "{}":
+        return []
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        # Numbers of thousands of digits and nesting of thousands of levels are valid jsonb that json refuses.
+        parsed = None
+    if type(parsed) is dict and all(type(value) is str for value in parsed.values()):
+        return list(parsed.items())
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return [(RAW_HEADERS, stripped)]
+    try:
+        return list(_members(stripped))
+    except (ValueError, IndexError, AttributeError):
+        return [(RAW_HEADERS, stripped)]
+
+
+def _members(text: str) -> Iterator[Header]:
+    """The members of the JSON object that ``text`` holds, without recursion."""
+    at = _skip_space(text, 1)
+    while text[at] != "}":
+        name, at = _decode_string(text, at + 1, False)
+        at = _skip_space(text, _skip_space(text, at) + 1)  # past the colon
+        value, at = _value(text, at)
+        yield name, value
+        at = _skip_space(text, at)
+        if text[at] == ",":
+            at = _skip_space(text, at + 1)
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """The value that begins at ``at`` and the index behind it: a string decoded, all else verbatim."""
+    first = text[at]
+    if first == '"':
+        value, end = _decode_string(text, at + 1, False)
+        return value, end
+    end = _structure_end(text, at) if first in "[{" else _scalar_end(text, at)
+    return text[at:end], end
+
+
+def _structure_end(text: str, at: int) -> int:
+    depth = 0
+    for token in _STRUCTURE.finditer(text, at):
+        if token.group() in "[{":
+            depth += 1
+        elif token.group() in "]}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    raise ValueError("unbalanced JSON")
+
+
+def _scalar_end(text: str, at: int) -> int:
+    match = _SCALAR.match(text, at)
+    if match is None:
+        raise ValueError("missing JSON value")
+    return match.end()
+
+
+def _skip_space(text: str, at: int) -> int:
+    match = _NOT_SPACE.search(text, at)
+    return match.start() if match else len(text)

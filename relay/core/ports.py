@@ -1,0 +1,143 @@
+"""What the engine needs from the outside, as narrow protocols.
+
+All methods are called from one event loop and never concurrently for the same claim, unless their text says
+otherwise. An adapter raises errors of ``relay.core.errors`` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from relay.core.event import Claim, EventId, Fence, OutboxEvent
+from relay.core.outcome import OutcomeSink
+
+
+@dataclass(slots=True)
+class Settlement:
+    """The verdicts on events of one claim, to be written in one go. Each event id occurs once at most."""
+
+    fence: Fence
+    delivered: list[EventId] = field(default_factory=list)
+    retried: list[tuple[EventId, str, float]] = field(default_factory=list)
+    """Event id, error text, delay in seconds."""
+    buried: list[tuple[EventId, str]] = field(default_factory=list)
+    """Event id, error text."""
+    released: list[EventId] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.delivered) + len(self.retried) + len(self.buried) + len(self.released)
+
+
+class Settled(NamedTuple):
+    """How many rows of each kind were still ours and are written and committed."""
+
+    delivered: int = 0
+    retried: int = 0
+    buried: int = 0
+    released: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows written in all."""
+        return self.delivered + self.retried + self.buried + self.released
+
+
+class Renewal(NamedTuple):
+    """The new fence, and which of the events are still held under it."""
+
+    fence: Fence
+    held: frozenset[EventId]
+
+
+class Reaped(NamedTuple):
+    """Expired leases taken back by one statement: back to PENDING, and used up."""
+
+    retried: int
+    buried: int
+
+
+class Backlog(NamedTuple):
+    """GetStats: the backlog at one moment, by the database's clock. Ages are seconds, 0.0 when there is none."""
+
+    pending_new: int
+    """PENDING with no failed attempt."""
+    pending_retrying: int
+    """PENDING with failed attempts."""
+    oldest_age: float
+    """Now - min(created_at) of PENDING."""
+    oldest_due_age: float
+    """Now - min(available_at) of the PENDING rows that are due: the lag to alert on."""
+    dead: int
+
+
+class OutboxStorage(Protocol):
+    """The outbox table.
+
+    Every method raises ``StorageUnavailable`` when the database cannot be used (whether the statement took effect
+    is then unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` when the table is
+    missing or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one
+    another.
+    """
+
+    async def open(self) -> None:
+        """Connect and look at the table. Safe to repeat after a failure."""
+
+    async def close(self) -> None:
+        """Close every connection; never raises, never waits for the database longer than a second."""
+
+    async def claim(self, limit: int, max_bytes: int) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
+
+    async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        """Prolong leases to a full LEASE_TIMEOUT from now.
+
+        A reply that was lost is made good inside: the current fence is read back before this returns.
+        """
+
+    async def reap(self, limit: int) -> Reaped:
+        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+
+    async def backlog(self) -> Backlog:
+        """Count and age what waits (may be slow on a huge backlog)."""
+
+    async def oldest_due_age(self) -> float:
+        """The lag alone; cheap on any table."""
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and takes writes."""
+
+
+class Publisher(Protocol):
+    """A broker's client. ``name`` is its PUBLISHER_TYPE."""
+
+    name: str
+
+    async def open(self) -> None:
+        """Make the client. Raises ``ConfigError`` for what can never work; an absent broker is no error."""
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event, in order, and return once the client holds them all (back-pressure).
+
+        Each event is resolved exactly once through ``sink``, in the loop's thread, maybe before this returns, as
+        soon as its own answer is there. Raises nothing that an outcome can say. Calls do not overlap.
+        """
+
+    async def probe(self, timeout: float) -> None:
+        """Ask the broker for a sign of life, at most ``timeout`` seconds.
+
+        Raises ``BrokerUnreachable`` with the reason (also for a refused login or TLS handshake). May run at the
+        same time as ``publish``.
+        """
+
+    async def abandon(self, reason: str) -> None:
+        """Forget everything unanswered: on return the client holds none of it and will send none of it, and every
+        event of it has been resolved as ``Unreachable(reason)``. The publisher stays usable.
+        """
+
+    async def close(self) -> None:
+        """Abandon what is left and close the connections, within two seconds; never raises."""

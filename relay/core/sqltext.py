@@ -1,0 +1,79 @@
+"""Where the project's SQL comes from: one statement per file under ``sql/``, shipped inside the wheel.
+
+Every file is ordinary SQL that runs in psql against the default names. The one thing that is swapped is a name:
+the default outbox table for the configured one, quoted. Values are always bound, never written into the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import LiteralString
+
+from relay.core.errors import ConfigError
+
+DEFAULT_TABLE = "openoutbox_events"
+
+_TABLE_TOKEN = re.compile(rf"\b{DEFAULT_TABLE}\b")
+_HERE = Path(__file__).resolve().parents[1]
+_LONGEST_IDENTIFIER = 63  # bytes; PostgreSQL silently cuts longer names
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """The outbox table's name, with an optional schema. Names are taken exactly: ``Orders`` is not ``orders``."""
+
+    table: str = DEFAULT_TABLE
+    schema: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read ``table`` or ``schema.table``. Raises ConfigError for anything else."""
+        parts = text.strip().split(".")
+        bad = [part for part in parts if not part or "\x00" in part or len(part.encode()) > _LONGEST_IDENTIFIER]
+        if bad or len(parts) > 2:
+            raise ConfigError(
+                f"{text!r} is not a table name; write table or schema.table, each of 1 to 63 bytes and without dots"
+            )
+        return cls(parts[-1], parts[0] if len(parts) == 2 else None)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    @property
+    def quoted(self) -> str:
+        """As it stands in SQL text."""
+        quoted = quote_identifier(self.table)
+        return f"{quote_identifier(self.schema)}.{quoted}" if self.schema else quoted
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an SQL identifier, whatever characters are in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@cache
+def sql_root() -> Path:
+    """The folder of the SQL files: inside the installed package, or beside it in a checkout."""
+    packaged = _HERE / "sql"
+    return packaged if packaged.is_dir() else _HERE.parent / "sql"
+
+
+@cache
+def load_sql(path: str) -> str:
+    """The text of one file below ``sql/``, for example ``outbox/queries/claim.sql``."""
+    return (sql_root() / path).read_text(encoding="utf-8")
+
+
+def statement(path: str, table: TableName | None = None) -> LiteralString:
+    """One file's statement, with the default table replaced by ``table``.
+
+    It may pass for a literal: the text comes from a file of this project, and the one inserted name is quoted.
+    """
+    text = load_sql(path)
+    if table is not None:
+        quoted = table.quoted.replace("%", "%%")  # a per cent sign would be read as a placeholder
+        text = _TABLE_TOKEN.sub(lambda _: quoted, text)
+    return text

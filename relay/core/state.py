@@ -1,0 +1,49 @@
+"""The state machine of an outbox row (CONTRACT section 2), as data.
+
+    PENDING ──claim──▶ DELIVERING ──deliver──▶ DELIVERED
+       ▲                 │  │  ▲ │                │
+       ├──retry, release─┘  │  └─┘ renew          │
+       ├──reap──────────────┤                     │
+       │                    └──bury, reap──▶ DEAD │
+       └───────────── replay (operator) ◀────┴────┘
+
+The statements under ``sql/`` make these transitions; the property tests hold them against this table.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from relay.core.event import Status
+
+
+class Transition(StrEnum):
+    """Everything that may happen to a row after its insertion."""
+
+    CLAIM = "claim"
+    RENEW = "renew"
+    DELIVER = "deliver"
+    RETRY = "retry"
+    BURY = "bury"
+    RELEASE = "release"
+    REAP = "reap"
+    REPLAY = "replay"
+
+
+ALLOWED: dict[tuple[Status, Transition], frozenset[Status]] = {
+    (Status.PENDING, Transition.CLAIM): frozenset({Status.DELIVERING}),
+    (Status.DELIVERING, Transition.RENEW): frozenset({Status.DELIVERING}),
+    (Status.DELIVERING, Transition.DELIVER): frozenset({Status.DELIVERED}),
+    (Status.DELIVERING, Transition.RETRY): frozenset({Status.PENDING}),
+    (Status.DELIVERING, Transition.BURY): frozenset({Status.DEAD}),
+    (Status.DELIVERING, Transition.RELEASE): frozenset({Status.PENDING}),
+    (Status.DELIVERING, Transition.REAP): frozenset({Status.PENDING, Status.DEAD}),
+    (Status.DELIVERED, Transition.REPLAY): frozenset({Status.PENDING}),
+    (Status.DEAD, Transition.REPLAY): frozenset({Status.PENDING}),
+}
+"""Which state each transition leads to; a pair that is absent never happens."""
+
+
+def successors(status: Status) -> frozenset[Status]:
+    """Every state a row in ``status`` may be in after one transition."""
+    return frozenset().union(*(targets for (source, _), targets in ALLOWED.items() if source is status))

@@ -1,0 +1,70 @@
+"""From an outcome to what is written: the decision table of CONTRACT sections 2 and 4. Pure and total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from relay.core.backoff import RetryPolicy
+from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable
+
+LONGEST_ERROR = 2000  # characters of last_error; a broker's essay must not bloat the row
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """DELIVERING -> DELIVERED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """DELIVERING -> PENDING, attempts + 1, due ``delay`` seconds after the database's now."""
+
+    delay: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """DELIVERING -> DEAD, attempts + 1."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """DELIVERING -> PENDING, attempts as before, due at once."""
+
+
+Verdict = Deliver | Retry | Bury | Release
+
+DELIVER = Deliver()
+RELEASE = Release()
+
+
+def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) -> Verdict:
+    """What becomes of an event that had failed ``attempts`` times before this outcome.
+
+    ``chance`` is a random number in [0, 1) for the jitter. An undecided timeout counts as transient: whoever has
+    not probed the broker must not hold it for unreachable.
+    """
+    match outcome:
+        case Acknowledged():
+            return DELIVER
+        case Permanent(code, reason):
+            return Bury(error_text(code, reason))
+        case Transient(code, reason) | TimedOut(code, reason):
+            failed = attempts + 1
+            error = error_text(code, reason)
+            return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
+        case Unreachable():
+            return RELEASE
+        case _:
+            assert_never(outcome)
+
+
+def error_text(code: str, reason: str) -> str:
+    """``CODE: reason`` as PostgreSQL's TEXT can hold it: no NUL, no lone surrogate, of bounded length."""
+    text = f"{code}: {reason}" if reason else code
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"

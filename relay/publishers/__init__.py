@@ -1,0 +1,1 @@
+"""One module per broker, each imported only when it is the chosen one."""

@@ -1,0 +1,1 @@
+"""The HTTP side: health, readiness, stats and metrics."""

@@ -1,0 +1,1 @@
+"""The outbox table in PostgreSQL: connections, statements and the meaning of SQLSTATEs."""
