@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.core.outcome import OutcomeSink
+from relay.core.outcome import Outcome, OutcomeSink
+from relay.core.verdict import Verdict
 
 
 @dataclass(slots=True)
@@ -141,3 +142,32 @@ class Publisher(Protocol):
 
     async def close(self) -> None:
         """Abandon what is left and close the connections, within two seconds; never raises."""
+
+
+class SettledAttempt(NamedTuple):
+    """One attempt to deliver an event and what became of it, as the delivery log wants to know it.
+
+    A named tuple because one is made for every event on the hot path; nothing in it is computed there.
+    """
+
+    event: OutboxEvent
+    outcome: Outcome
+    """What the broker's side said."""
+    verdict: Verdict
+    """What was made of it. A release uses up no attempt and is not recorded."""
+    claimed_at: Fence
+    """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
+    seconds: float
+    """From the claim to the outcome, by the relay's monotonic clock."""
+    replayed: bool = False
+    """Whether an operator's replay, not a first insert or a retry, brought the event here; False if unknown."""
+
+
+class AttemptRecorder(Protocol):
+    """Where settled attempts go to be remembered: the delivery log's entry.
+
+    The engine calls it once for each batch of attempts whose settlement is committed.
+    """
+
+    def record(self, attempts: Sequence[SettledAttempt]) -> None:
+        """Take note of attempts. Never blocks, never waits, never raises; on overflow it drops and counts."""
