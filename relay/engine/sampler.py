@@ -1,0 +1,81 @@
+"""The sampler: reads the backlog and looks after the database's health when nothing else talks to it.
+
+Counting may be slow where millions of rows wait, so it slows itself down to a twentieth of the time; the lag alone
+is a probe of one index entry and stays fresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from relay.core.errors import StorageBusy, StorageError
+from relay.core.ports import Backlog, OutboxStorage
+from relay.core.telemetry import Telemetry
+from relay.engine.condition import Condition
+from relay.engine.options import EngineOptions
+from relay.engine.waiting import Patience
+
+_SHARE = 20  # a sample that took t seconds is not repeated before t times this
+
+
+class Sampler:
+    """Two loops: ``run`` samples, ``watch_storage`` pings."""
+
+    def __init__(
+        self,
+        storage: OutboxStorage,
+        condition: Condition,
+        telemetry: Telemetry,
+        options: EngineOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._storage = storage
+        self._condition = condition
+        self._telemetry = telemetry
+        self._options = options
+        self._clock = clock
+        self.latest: Backlog | None = None
+        """The last full sample."""
+        self.sampled_at = float("-inf")
+
+    async def run(self) -> None:
+        """Sample for ever, at the options' interval where that is cheap."""
+        next_full = float("-inf")
+        while True:
+            started = self._clock()
+            try:
+                if started >= next_full:
+                    await self._sample()
+                    took = self._clock() - started
+                    next_full = started + max(self._options.sample_interval, took * _SHARE)
+                else:
+                    self._telemetry.oldest_due_age(await self._storage.oldest_due_age())
+            except StorageError as error:
+                self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
+                if not isinstance(error, StorageBusy):
+                    self._condition.storage_failed("stats", error)
+            took = self._clock() - started
+            await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
+
+    async def _sample(self) -> None:
+        started = self._clock()
+        backlog = await self._storage.backlog()
+        self.latest, self.sampled_at = backlog, self._clock()
+        self._telemetry.backlog(backlog)
+        self._telemetry.storage_op("stats", ok=True, seconds=self.sampled_at - started)
+
+    async def watch_storage(self) -> None:
+        """Ping for ever: often while the database is away, else once per health check."""
+        patience = Patience(first=0.2, longest=2.0)
+        while True:
+            try:
+                await self._storage.ping()
+            except StorageError as error:
+                self._condition.storage_failed("ping", error)
+                await patience.pause()
+                continue
+            patience.reset()
+            self._condition.storage_worked()
+            await asyncio.sleep(self._options.health_check_interval)
