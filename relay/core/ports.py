@@ -27,6 +27,12 @@ class Settlement:
     """Event id, error text."""
     released: list[EventId] = field(default_factory=list)
 
+    def event_ids(self) -> list[EventId]:
+        """Every event there is a verdict on."""
+        retried = (event_id for event_id, _, _ in self.retried)
+        buried = (event_id for event_id, _ in self.buried)
+        return [*self.delivered, *retried, *buried, *self.released]
+
     def __len__(self) -> int:
         return len(self.delivered) + len(self.retried) + len(self.buried) + len(self.released)
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Resolution, TimedOut, Transient, Unreachable
-from relay.core.ports import Settlement
+from relay.core.ports import AttemptRecorder, SettledAttempt, Settlement
 from relay.core.telemetry import Telemetry
-from relay.core.verdict import Bury, Deliver, Release, Retry, decide
+from relay.core.verdict import DELIVER, Bury, Deliver, Release, Retry, Verdict, decide
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ class Batch:
 
     __slots__ = (
         "ambiguous",
+        "attempts",
+        "claimed_at",
         "expires_at",
         "fence",
         "offered_at",
@@ -46,6 +48,9 @@ class Batch:
     def __init__(self, fence: Fence, events: Sequence[OutboxEvent], sent_at: float, lease: float) -> None:
         self.unresolved: dict[EventId, OutboxEvent] = {event.event_id: event for event in events}
         self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
+        self.attempts: dict[EventId, SettledAttempt] = {}
+        """What the recorder will be told once it is settled; empty when there is no recorder."""
+        self.claimed_at = fence
         self.settlement = Settlement(fence)
         self.payload_bytes = sum(len(event.payload) for event in events)
         self.sent_at = sent_at
@@ -82,15 +87,8 @@ class Batch:
 
     def held_ids(self) -> list[EventId]:
         """Every event of this batch that is not settled."""
-        waiting = self.settlement
-        return [
-            *self.unresolved,
-            *(event.event_id for event, _ in self.undecided),
-            *waiting.delivered,
-            *(event_id for event_id, _, _ in waiting.retried),
-            *(event_id for event_id, _ in waiting.buried),
-            *waiting.released,
-        ]
+        undecided = (event.event_id for event, _ in self.undecided)
+        return [*self.unresolved, *undecided, *self.settlement.event_ids()]
 
     def drop(self, lost: Iterable[EventId]) -> None:
         """Forget events that are no longer ours; an outcome that still comes finds nothing."""
@@ -120,7 +118,9 @@ class InFlight:
         max_events: int,
         max_bytes: int,
         clock: Callable[[], float] = time.monotonic,
+        recorder: AttemptRecorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._telemetry = telemetry
         self._retry = retry
         self._max_events = max_events
@@ -176,6 +176,8 @@ class InFlight:
                 continue
             if type(outcome) is Acknowledged:
                 acked.append(event)
+                if self._recorder is not None:
+                    self._remember(batch, event, outcome, DELIVER)
             else:
                 others.append(resolution)
         if acked:
@@ -209,7 +211,10 @@ class InFlight:
     def _note(self, batch: Batch, event: OutboxEvent, outcome: Outcome) -> None:
         """Turn a decided outcome into the verdict that will be written."""
         event_id = event.event_id
-        match decide(outcome, event.attempts, self._retry, random.random()):
+        verdict = decide(outcome, event.attempts, self._retry, random.random())
+        if self._recorder is not None and not isinstance(verdict, Release):
+            self._remember(batch, event, outcome, verdict)
+        match verdict:
             case Deliver():
                 batch.settlement.delivered.append(event_id)
             case Retry(delay, error):
@@ -253,9 +258,16 @@ class InFlight:
         self._telemetry.leases_lost(len(lost))
         self._gone(batch, len(lost))
 
-    def settled(self, batch: Batch, events: int) -> None:
-        """That many verdicts of ``batch`` are written."""
-        self._gone(batch, events)
+    def settled(self, batch: Batch, settlement: Settlement) -> None:
+        """The verdicts of ``settlement`` are written, or given up."""
+        if self._recorder is not None:
+            attempts = [batch.attempts.pop(event_id, None) for event_id in settlement.event_ids()]
+            self._recorder.record([attempt for attempt in attempts if attempt is not None])
+        self._gone(batch, len(settlement))
+
+    def _remember(self, batch: Batch, event: OutboxEvent, outcome: Outcome, verdict: Verdict) -> None:
+        seconds = self._clock() - batch.sent_at
+        batch.attempts[event.event_id] = SettledAttempt(event, outcome, verdict, batch.claimed_at, seconds)
 
     def take_settleable(self) -> list[tuple[Batch, Settlement]]:
         """Every batch with verdicts to write that nobody writes to; they are marked as being written."""

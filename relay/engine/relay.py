@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Coroutine
 
 from relay.core.errors import OutboxError, SchemaError, StorageError
-from relay.core.ports import OutboxStorage, Publisher
+from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
 from relay.core.telemetry import Telemetry
 from relay.engine.condition import Condition
 from relay.engine.courier import Courier
@@ -54,6 +54,7 @@ class Relay:
         publisher: Publisher,
         telemetry: Telemetry,
         options: EngineOptions,
+        recorder: AttemptRecorder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._storage = storage
@@ -63,7 +64,7 @@ class Relay:
         self._stop = asyncio.Event()
         self._loops: dict[str, asyncio.Task[None]] = {}
         self.condition = Condition(telemetry, clock)
-        self.inflight = InFlight(telemetry, options.retry, options.max_in_flight, options.batch_bytes, clock)
+        self.inflight = InFlight(telemetry, options.retry, options.max_in_flight, options.batch_bytes, clock, recorder)
         self._courier = Courier(publisher, self.inflight, clock)
         self._gate = Gate(publisher, self._courier, self.inflight, self.condition, options, clock)
         self.pump = Pump(storage, self._gate, self._courier, self.inflight, self.condition, telemetry, options, clock)

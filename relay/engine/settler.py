@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
-from relay.core.event import EventId
 from relay.core.ports import OutboxStorage, Settled, Settlement
 from relay.core.telemetry import Telemetry
 from relay.engine.condition import Condition
@@ -123,7 +122,7 @@ class Settler:
 
     def _left_to_lease(self, batch: Batch, settlement: Settlement, error: StorageError) -> bool:
         """Count a refusal of a single row; after the last one forget it, and let its lease expire."""
-        [event_id] = _ids(settlement)
+        [event_id] = settlement.event_ids()
         refusals = batch.refusals[event_id] = batch.refusals.get(event_id, 0) + 1
         if refusals < _MOST_REFUSALS:
             return False
@@ -133,7 +132,7 @@ class Settler:
             error,
             extra={"action": "settle_refused", "event_id": event_id},
         )
-        self._inflight.settled(batch, 1)
+        self._inflight.settled(batch, settlement)
         return True
 
     @staticmethod
@@ -156,7 +155,7 @@ class Settler:
         self._telemetry.settled(settled.delivered, settled.retried + settled.buried)
         if settled.released:
             self._telemetry.released(settled.released)
-        self._inflight.settled(batch, len(settlement))
+        self._inflight.settled(batch, settlement)
 
     def _report(self, settlements: list[Settlement], *, ok: bool, seconds: float) -> None:
         if any(settlement.delivered for settlement in settlements):
@@ -172,18 +171,9 @@ def _blames_a_row(error: StorageError) -> bool:
     return not isinstance(error, StorageUnavailable | StorageBusy | SchemaError)
 
 
-def _ids(settlement: Settlement) -> list[EventId]:
-    return [
-        *settlement.delivered,
-        *(event_id for event_id, _, _ in settlement.retried),
-        *(event_id for event_id, _ in settlement.buried),
-        *settlement.released,
-    ]
-
-
 def _halves(settlement: Settlement) -> Iterator[Settlement]:
     """Two settlements of the same fence that together are ``settlement``, which has two verdicts at least."""
-    first_half = set(_ids(settlement)[: len(settlement) // 2])
+    first_half = set(settlement.event_ids()[: len(settlement) // 2])
     for wanted in (True, False):
         yield Settlement(
             settlement.fence,
