@@ -1,0 +1,5 @@
+"""What every test may use: the fixtures of ``tests/fixtures``, which start real servers when a test asks for one."""
+
+from __future__ import annotations
+
+pytest_plugins = ["tests.fixtures.servers", "tests.fixtures.postgres"]
