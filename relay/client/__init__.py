@@ -1,1 +1,28 @@
-"""What an application imports: build events and insert them in its own transaction."""
+"""What an application imports: announce events in the transaction that changes its data.
+
+    from relay.client import NewEvent, enqueue
+
+    with psycopg.connect(url) as connection:  # one transaction
+        connection.execute("INSERT INTO users ...")
+        enqueue(connection, NewEvent("user.signup", {"id": 42}, partition_key="42"))
+
+Importing this loads the standard library only; psycopg and SQLAlchemy are looked for when a connection of theirs is
+handed in.
+"""
+
+from relay.client.event import NewEvent, Payload
+from relay.client.identity import uuid7
+from relay.client.insert import InsertRows, insert_rows, insert_statement
+from relay.core.errors import EventError
+from relay.core.sqltext import TableName
+
+__all__ = [
+    "EventError",
+    "InsertRows",
+    "NewEvent",
+    "Payload",
+    "TableName",
+    "insert_rows",
+    "insert_statement",
+    "uuid7",
+]

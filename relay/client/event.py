@@ -1,0 +1,158 @@
+"""The event as an application announces it, checked when it is made.
+
+Whatever the database would refuse is refused here, by name, before the application's transaction is touched: a
+failed INSERT would take that whole transaction with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from relay.client.identity import uuid7
+from relay.core.errors import EventError
+
+Payload = bytes | bytearray | memoryview | str | Mapping[str, object] | Sequence[object] | int | float
+"""What a body may be made of: bytes as they are, text as UTF-8, anything else as JSON."""
+
+LONGEST_DELAY: Final = timedelta(days=36_525)
+"""A hundred years: beyond it, it is a mistake."""
+
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event that is to be sent once the application's transaction has committed.
+
+    Made once and checked once: what is sent is in ``body`` and ``headers_json``, and later changes to the objects
+    handed in change nothing. Raises ``EventError``, naming the field, for anything that no outbox row can hold.
+    The payload and the headers are not part of ``repr``: they may be confidential.
+    """
+
+    event_type: str
+    """Where it goes: Kafka topic, NATS subject or Redis stream, for example ``user.signup``."""
+    payload: Payload = field(repr=False, compare=False)
+    """The body: bytes as they are, text as UTF-8, anything else as compact JSON. Not None: say ``b""`` or
+    ``b"null"``."""
+    partition_key: str | None = None
+    """What belongs together and is to stay in order: the Kafka message key."""
+    headers: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    """Metadata for the consumer. Values that are no strings arrive as their JSON text."""
+    event_id: UUID = field(default_factory=uuid7)
+    """The identity by which consumers drop duplicates. Give one to make a repeated insert harmless."""
+    delay: timedelta | None = None
+    """Hold the event back this long, counted by the database from the start of the transaction."""
+    available_at: datetime | None = None
+    """Hold the event back until this time, which must have a time zone. Not together with ``delay``."""
+    body: bytes = field(init=False, repr=False)
+    """The bytes of the ``payload`` column."""
+    headers_json: str = field(init=False, repr=False)
+    """The JSON text of the ``headers`` column."""
+
+    def __post_init__(self) -> None:
+        _check_text("event_type", self.event_type)
+        if not self.event_type:
+            raise EventError("event_type: empty; it names the topic, subject or stream")
+        if self.partition_key is not None:
+            _check_text("partition_key", self.partition_key)
+        _check_times(self.delay, self.available_at)
+        object.__setattr__(self, "event_id", _event_id(self.event_id))
+        object.__setattr__(self, "body", _body(self.payload))
+        object.__setattr__(self, "headers_json", _headers_json(self.headers))
+
+
+def _event_id(value: object) -> UUID:
+    """The UUID that ``value`` is or, for the UUID classes and text of others, spells."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise EventError(f"event_id: {value!r} is not a UUID") from None
+
+
+def _body(payload: object) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    if payload is None:
+        raise EventError('payload: None; pass b"" for an empty body or b"null" for JSON\'s null')
+    return _utf8("payload", payload if isinstance(payload, str) else _json("payload", payload))
+
+
+def _headers_json(headers: object) -> str:
+    if not isinstance(headers, Mapping):
+        raise EventError(f"headers: a {type(headers).__name__}; pass a mapping of names to values")
+    strangers = [name for name in headers if not isinstance(name, str)]
+    if strangers:
+        raise EventError(f"headers: the name {strangers[0]!r} is not a string")
+    if not headers:
+        return "{}"
+    text = _json("headers", dict(headers))
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+        raise EventError("headers: a NUL character, which PostgreSQL cannot store")
+    _utf8("headers", text)
+    return text
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise EventError(f"{name}: a {type(value).__name__}; pass a string")
+    if "\x00" in value:
+        raise EventError(f"{name}: a NUL character, which PostgreSQL cannot store")
+    _utf8(name, value)
+
+
+def _check_times(delay: object, available_at: object) -> None:
+    if delay is not None and available_at is not None:
+        raise EventError("delay: given together with available_at; give one of them")
+    if delay is not None:
+        _check_delay(delay)
+    if available_at is not None:
+        _check_available_at(available_at)
+
+
+def _check_delay(delay: object) -> None:
+    if not isinstance(delay, timedelta):
+        raise EventError(f"delay: a {type(delay).__name__}; pass a datetime.timedelta")
+    if delay < timedelta():
+        raise EventError(f"delay: {delay} is negative")
+    if delay > LONGEST_DELAY:
+        raise EventError(f"delay: {delay} is longer than a hundred years")
+
+
+def _check_available_at(available_at: object) -> None:
+    if not isinstance(available_at, datetime):
+        raise EventError(f"available_at: a {type(available_at).__name__}; pass a datetime.datetime")
+    if available_at.utcoffset() is None:
+        raise EventError("available_at: no time zone; pass for example datetime.now(UTC), a naive time is ambiguous")
+
+
+def _json(name: str, value: object) -> str:
+    """Compact JSON; ``Mapping`` and ``Sequence`` of any class count as object and array."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"{name}: cannot be written as JSON: {error}") from None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return list(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form; convert it first")
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise EventError(f"{name}: a lone surrogate, which has no UTF-8 form") from None
