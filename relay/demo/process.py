@@ -152,6 +152,10 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
 
+    def release(self) -> None:
+        """Let it run on when this process ends: whoever knows its process id stops it (``stop_process``)."""
+        self._process.returncode = 0  # else the process object would warn that nobody waited for its end
+
     def log_tail(self) -> str:
         """The end of what the server wrote."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]

@@ -11,28 +11,15 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 from relay.demo.process import alive, make_folder, remove, stop_process
+from relay.demo.server import LocalServer
 
 _PREFIX = "tests"
-
-
-class Server(Protocol):
-    """What can be shared."""
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def pid(self) -> int: ...
-    @property
-    def folder(self) -> Path: ...
-    def start(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +37,6 @@ class Registry:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._started: list[Server] = []  # keeps their process objects, which would warn if they were collected
 
     @classmethod
     def create(cls) -> Registry:
@@ -60,7 +46,7 @@ class Registry:
         (folder / "owner").write_text(str(os.getpid()), encoding="utf-8")
         return cls(folder)
 
-    def url(self, name: str, make: Callable[[], Server], stop_signal: int = signal.SIGTERM) -> str:
+    def url(self, name: str, make: Callable[[], LocalServer]) -> str:
         """The address of the server called ``name``; the first to ask starts it."""
         note = self.folder / f"{name}.json"
         with self._lock(name):
@@ -68,9 +54,9 @@ class Registry:
                 return Note(**json.loads(note.read_text(encoding="utf-8"))).url
             server = make()
             server.start()
-            self._started.append(server)
-            text = json.dumps(asdict(Note(server.url, server.pid, str(server.folder), stop_signal)))
+            text = json.dumps(asdict(Note(server.url, server.pid, str(server.folder), server.polite)))
             note.write_text(text, encoding="utf-8")
+            server.release()
             return server.url
 
     def close(self) -> None:
