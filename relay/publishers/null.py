@@ -1,0 +1,34 @@
+"""The publisher that throws everything away and says it was delivered: for measuring the rest of the relay.
+
+Each event is acknowledged before ``publish`` returns. It has no broker, so it is never unreachable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relay.core.event import OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, OutcomeSink
+
+
+class NullPublisher:
+    """Acknowledges at once."""
+
+    name = "null"
+
+    async def open(self) -> None:
+        """Nothing to make."""
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Acknowledge every event in one group."""
+        if events:
+            sink([(event, ACKNOWLEDGED) for event in events])
+
+    async def probe(self, timeout: float) -> None:
+        """Nothing to ask."""
+
+    async def abandon(self, reason: str) -> None:
+        """Nothing is ever unanswered."""
+
+    async def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,1 @@
+"""One suite per port, run by every adapter of it."""

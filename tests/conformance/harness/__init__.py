@@ -1,0 +1,1 @@
+"""What the publisher suite needs to know and do on the broker's side, one module per broker."""
