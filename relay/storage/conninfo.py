@@ -1,0 +1,84 @@
+"""From STORAGE_URL to what libpq is given. No text that leaves this module holds the password.
+
+libpq's own URL parameters pass through. Those of the Go driver pgx, which URLs written for other relays may carry,
+are dropped with a warning: they speak of a pool that is not here. ``postgres://`` and ``postgresql://`` are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from relay.core.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+_SHAPE: Final = (
+    "write postgres://user:password@host:5432/database?sslmode=require and percent-encode what is special in a "
+    "password (@ is %40, / is %2F, % is %25)"
+)
+_PGX_ONLY: Final = frozenset(
+    {
+        "pool_max_conns",
+        "pool_min_conns",
+        "pool_min_idle_conns",
+        "pool_max_conn_lifetime",
+        "pool_max_conn_lifetime_jitter",
+        "pool_max_conn_idle_time",
+        "pool_health_check_period",
+        "default_query_exec_mode",
+        "statement_cache_capacity",
+        "statement_cache_mode",
+        "description_cache_capacity",
+        "prefer_simple_protocol",
+        "binary_parameters",
+    }
+)
+_LONGEST_APPLICATION_NAME = 63  # bytes; the server cuts longer ones
+_SECONDS_OF_SILENCE = 15  # before a dead peer is noticed by TCP itself
+
+ConnectionParameters = dict[str, str | int]
+
+
+def connection_parameters(url: str, relay_id: str) -> ConnectionParameters:
+    """What libpq is given for ``url``; raises ConfigError, without the password, for a URL that cannot be meant."""
+    given = _parse(url)
+    parameters: ConnectionParameters = {
+        "connect_timeout": 10,
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _SECONDS_OF_SILENCE * 1000,
+        "application_name": f"openoutbox-relay/{relay_id}".encode()[:_LONGEST_APPLICATION_NAME].decode(errors="ignore"),
+    }
+    if "," in str(given.get("host", "")) or "," in str(given.get("hostaddr", "")):
+        parameters["target_session_attrs"] = "read-write"
+    return {**parameters, **given, "client_encoding": "UTF8"}
+
+
+def _parse(url: str) -> ConnectionParameters:
+    if not url.startswith(("postgres://", "postgresql://")):
+        raise ConfigError(f"STORAGE_URL is not a PostgreSQL URL: {_SHAPE}")
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        raise ConfigError(f"STORAGE_URL cannot be read: {_SHAPE}") from None
+    dropped = sorted({name for name, _ in query if name in _PGX_ONLY})
+    if dropped:
+        _log.warning("STORAGE_URL: parameters of another driver are ignored: %s", ", ".join(dropped))
+        kept = urlencode([(name, value) for name, value in query if name not in _PGX_ONLY])
+        url = urlunsplit(parts._replace(query=kept))
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = sorted({name for name, _ in query} - known - _PGX_ONLY)
+    if unknown:
+        raise ConfigError(f"STORAGE_URL: libpq knows no parameter {', '.join(unknown)}")
+    try:
+        return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
+    except psycopg.Error:
+        raise ConfigError(f"STORAGE_URL cannot be read: {_SHAPE}") from None

@@ -1,0 +1,24 @@
+"""What the storage needs to be told, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relay.core.backoff import RetryPolicy
+from relay.core.sqltext import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOptions:
+    """The outbox in PostgreSQL. Times are seconds."""
+
+    url: str = field(repr=False)
+    """STORAGE_URL; holds a password."""
+    relay_id: str
+    """RELAY_ID, written to ``locked_by`` verbatim."""
+    table: TableName = field(default_factory=TableName)
+    lease_timeout: float = 180.0
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """The reaper's backoff; every other delay comes with its verdict."""
+    statement_timeout: float = 15.0
+    """After that long without an answer the connection is given up, whether or not the server still lives."""

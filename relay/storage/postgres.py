@@ -1,0 +1,135 @@
+"""The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over a table that anybody may have made.
+
+The relay wires it (``relay.app``) and the engine calls it; nobody else does. It needs SELECT on the table and UPDATE
+on eight of its columns, no other right, and holds three connections at most: one claims, one settles and renews, one
+keeps house (reap, backlog, ping), so that none of them waits for another. All times are the database's.
+
+When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
+when a server turns read-only, every connection is made anew from the URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from relay.core.errors import SchemaError, StorageUnavailable
+from relay.core.event import Claim, EventId, Fence, OutboxEvent
+from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.sqltext import statement
+from relay.storage.conninfo import connection_parameters
+from relay.storage.lane import Connection, Epoch, Lane
+from relay.storage.options import PostgresOptions
+from relay.storage.renewal import Renewer
+from relay.storage.settling import SettleStatements
+from relay.storage.tablecheck import check_table
+
+_EVENT_FIELDS = len(OutboxEvent._fields)
+_LONGEST_CLOSE = 1.0  # seconds
+
+
+class PostgresOutbox:
+    """The adapter. Constructing it connects to nothing; raises ConfigError for a URL that cannot be meant."""
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self._options = options
+        parameters = connection_parameters(options.url, options.relay_id)
+        epoch = Epoch()
+        self._epoch = epoch
+        lanes = [Lane(parameters, options.statement_timeout, epoch) for _ in range(3)]
+        self._claiming, self._settling, self._housekeeping = lanes
+        self._claim = self._sql("claim")
+        self._reap = self._sql("reap")
+        self._backlog = self._sql("backlog")
+        self._oldest_due_age = self._sql("oldest_due_age")
+        self._ping = self._sql("ping")
+        self._settle = SettleStatements(options.table, options.relay_id)
+        self._renewer = Renewer(self._settling, options)
+
+    def _sql(self, name: str) -> LiteralString:
+        return statement(f"outbox/queries/{name}.sql", self._options.table)
+
+    async def open(self) -> None:
+        """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
+
+        async def check(connection: Connection) -> None:
+            await check_table(connection, self._options.table)
+
+        await self._housekeeping.run("looking at the table", check)
+
+    async def close(self) -> None:
+        """Close the connections, cutting off what still runs; never raises, takes a second at most."""
+        closing = [asyncio.ensure_future(lane.close()) for lane in (self._claiming, self._settling, self._housekeeping)]
+        await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
+
+    async def claim(self, limit: int, max_bytes: int) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+        parameters = {"limit": limit, "max_bytes": max_bytes, "relay_id": self._options.relay_id}
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._claim, parameters)
+            return await cursor.fetchall()
+
+        rows = await self._claiming.run("claiming", work)
+        if not rows:
+            return Claim(None, [])
+        event, fields = OutboxEvent._make, _EVENT_FIELDS
+        return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
+        if not any(settlements):
+            return [Settled()] * len(settlements)
+
+        async def work(connection: Connection) -> list[Settled]:
+            return await self._settle.execute(connection, settlements)
+
+        return await self._settling.run("settling", work)
+
+    async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        """Prolong leases to a full lease from now; a lost reply is read back before this returns."""
+        return await self._renewer.renew(fence, event_ids)
+
+    async def reap(self, limit: int) -> Reaped:
+        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+        retry = self._options.retry
+        parameters = {
+            "limit": limit,
+            "lease": self._options.lease_timeout,
+            "base_delay": retry.base_delay,
+            "max_delay": retry.max_delay,
+            "jitter": retry.jitter,
+            "max_attempts": retry.max_attempts,
+        }
+        return Reaped(*await self._one_row("reaping", self._reap, parameters))
+
+    async def backlog(self) -> Backlog:
+        """Count and age what waits (may be slow on a huge backlog)."""
+        return Backlog(*await self._one_row("reading the backlog", self._backlog))
+
+    async def oldest_due_age(self) -> float:
+        """The lag alone; one index probe on any table."""
+        (age,) = await self._one_row("reading the lag", self._oldest_due_age)
+        return float(age)
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and takes writes."""
+        (read_only,) = await self._one_row("asking for a sign of life", self._ping)
+        if read_only:
+            self._epoch.advance()
+            raise StorageUnavailable("the server takes no writes: a standby, or default_transaction_read_only is on")
+
+    async def _one_row(
+        self, doing: str, sql: LiteralString, parameters: dict[str, Any] | None = None
+    ) -> tuple[Any, ...]:
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(sql, parameters or {})
+            return await cursor.fetchone()
+
+        row = await self._housekeeping.run(doing, work)
+        if row is None:
+            raise SchemaError(f"{doing}: no answer row")
+        return row

@@ -1,0 +1,76 @@
+"""Is the configured table one that the relay can work on? Looked at once, when the storage is opened.
+
+Only what the relay itself needs is asked for, whoever made the table: a plain table, the contract's columns, SELECT
+on it, and UPDATE on the columns it writes. ``relay-cli migrate`` compares everything else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relay.core.errors import SchemaError
+from relay.core.sqltext import TableName, statement
+from relay.storage.lane import Connection
+
+COLUMNS: Final = (
+    "event_id",
+    "event_type",
+    "partition_key",
+    "payload",
+    "headers",
+    "status",
+    "attempts",
+    "last_error",
+    "available_at",
+    "locked_by",
+    "locked_at",
+    "delivered_at",
+    "created_at",
+    "updated_at",
+)
+WRITTEN: Final = (
+    "status",
+    "attempts",
+    "last_error",
+    "available_at",
+    "locked_by",
+    "locked_at",
+    "delivered_at",
+    "updated_at",
+)
+_KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+
+
+async def check_table(connection: Connection, table: TableName) -> None:
+    """Raise SchemaError, saying what to do, unless the relay can work on ``table``."""
+    cursor = await connection.execute(statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
+    row = await cursor.fetchone()
+    if row is None:
+        raise SchemaError(
+            f"there is no table {table} for this user; create it with: relay-cli migrate --table {table} "
+            "(or grant USAGE on its schema)"
+        )
+    kind, may_select, columns, writable = row
+    refuse_kind(kind, table)
+    missing = [name for name in COLUMNS if name not in columns]
+    if missing:
+        raise SchemaError(
+            f"table {table} lacks the columns {', '.join(missing)}; relay-cli migrate says how it differs"
+        )
+    if not may_select:
+        raise SchemaError(f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user")
+    denied = [name for name in WRITTEN if name not in (writable or ())]
+    if denied:
+        raise SchemaError(
+            f"no right to write {', '.join(denied)} of table {table}; "
+            f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user"
+        )
+
+
+def refuse_kind(kind: str, table: TableName) -> None:
+    """Raise SchemaError unless ``kind`` (pg_class.relkind) is a plain table."""
+    if kind != "r":
+        raise SchemaError(
+            f"{table} is {_KINDS.get(kind, 'not a table')}; the relay needs a plain table, because it finds its rows "
+            "by ctid, which is unique within one plain table only"
+        )

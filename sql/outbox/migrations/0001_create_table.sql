@@ -1,0 +1,21 @@
+-- 0001 creates: table
+-- phase: pre (run before the relay that needs it) | breaking: no
+-- The outbox table of the contract, names and types exactly. Inserting applications know nothing else.
+-- Locks: none; the table is new.
+CREATE TABLE openoutbox_events (
+    event_id UUID PRIMARY KEY,
+    event_type TEXT NOT NULL,
+    partition_key TEXT,
+    payload BYTEA NOT NULL,
+    headers JSONB NOT NULL DEFAULT '{}',
+    status TEXT NOT NULL DEFAULT 'PENDING',
+    attempts INT NOT NULL DEFAULT 0,
+    last_error TEXT,
+    available_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
+    locked_by TEXT,
+    locked_at TIMESTAMPTZ,
+    delivered_at TIMESTAMPTZ,
+    created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
+    CONSTRAINT check_valid_status CHECK (status IN ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD'))
+);

@@ -1,0 +1,5 @@
+-- 0007 creates: index prune_dead
+-- phase: pre (run before the relay that needs it) | breaking: no
+-- Serves prune and count of dead rows.
+-- Locks: on a new table none; on a table that exists migrate adds CONCURRENTLY, so writers go on.
+CREATE INDEX idx_openoutbox_prune_dead ON openoutbox_events (updated_at) WHERE status = 'DEAD';

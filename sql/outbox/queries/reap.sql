@@ -1,0 +1,43 @@
+-- DELIVERING -> PENDING or DEAD: take back expired leases, a bounded number, each as a failed attempt.
+-- Index: idx_openoutbox_stuck_leases, then a TID scan.
+-- Locks: the rows it writes, skipping those that somebody is settling just now.
+-- The delay is relay.core.backoff's formula (a test holds the two equal); attempts before this one are the number of
+-- doublings, bounded as there. RANDOM() is drawn for each row.
+-- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts. Result: counts by what became.
+WITH expired AS (
+    SELECT ctid AS tid
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+    ORDER BY locked_at
+    LIMIT %(limit)s::bigint
+    FOR UPDATE SKIP LOCKED
+),
+
+reaped AS (
+    UPDATE openoutbox_events SET
+        status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
+        attempts = LEAST(attempts, 2147483646) + 1,
+        last_error
+        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'nobody') || ' expired; claimed or renewed at '
+        || TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        available_at = CASE
+            WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN available_at
+            ELSE NOW() + MAKE_INTERVAL(secs => LEAST(
+                LEAST(
+                    %(base_delay)s::float8 * POWER(2::float8, LEAST(GREATEST(attempts, 0), 62)),
+                    %(max_delay)s::float8
+                ) * (1 + %(jitter)s::float8 * RANDOM()),
+                3155760000
+            ))
+        END,
+        locked_by = NULL,
+        locked_at = NULL,
+        updated_at = NOW()
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM expired))
+    RETURNING status
+)
+
+SELECT
+    COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
+    COUNT(*) FILTER (WHERE status = 'DEAD') AS buried
+FROM reaped

@@ -1,0 +1,20 @@
+-- DELIVERING -> PENDING after a failed attempt: one more attempt, due again after each event's own delay.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
+-- and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes.
+-- Parameters: ids, errors, delays (seconds; three arrays of one length), relay_id, fence. Result: the row count.
+-- LEAST keeps attempts inside INT; the delay's bound (a century) keeps the sum inside TIMESTAMPTZ.
+UPDATE openoutbox_events AS event SET
+    status = 'PENDING',
+    attempts = LEAST(event.attempts, 2147483646) + 1,
+    last_error = failed.error,
+    available_at = NOW() + MAKE_INTERVAL(secs => LEAST(failed.delay, 3155760000)),
+    locked_by = NULL,
+    locked_at = NULL,
+    updated_at = NOW()
+FROM UNNEST(%(ids)s::uuid[], %(errors)s::text[], %(delays)s::float8[]) AS failed (event_id, error, delay)
+WHERE
+    event.event_id = failed.event_id
+    AND event.status = 'DELIVERING'
+    AND event.locked_by = %(relay_id)s::text
+    AND event.locked_at = %(fence)s::timestamptz
