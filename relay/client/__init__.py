@@ -10,6 +10,7 @@ Importing this loads the standard library only; psycopg and SQLAlchemy are looke
 handed in.
 """
 
+from relay.client.enqueue import Enqueued, enqueue, enqueue_async
 from relay.client.event import NewEvent, Payload
 from relay.client.identity import uuid7
 from relay.client.insert import InsertRows, insert_rows, insert_statement
@@ -17,11 +18,14 @@ from relay.core.errors import EventError
 from relay.core.sqltext import TableName
 
 __all__ = [
+    "Enqueued",
     "EventError",
     "InsertRows",
     "NewEvent",
     "Payload",
     "TableName",
+    "enqueue",
+    "enqueue_async",
     "insert_rows",
     "insert_statement",
     "uuid7",

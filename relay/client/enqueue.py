@@ -1,0 +1,109 @@
+"""Announce events in the transaction that the caller has open.
+
+Nothing here commits, rolls back or opens a transaction: when the caller commits, the events will be sent; when the
+caller rolls back, they never were. Handed an idle connection in autocommit mode, the statement is its own
+transaction, as any other would be. Errors of the database come as the driver's own, and leave the transaction
+failed as any other statement's would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, LiteralString, NamedTuple, cast
+from uuid import UUID
+
+from relay.client.event import NewEvent
+from relay.client.insert import InsertRows, insert_rows, insert_statement
+from relay.core.sqltext import DEFAULT_TABLE, TableName
+
+if TYPE_CHECKING:
+    from relay.client import through_psycopg, through_sqlalchemy
+
+    SyncTarget = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget
+    AsyncTarget = through_psycopg.AsyncTarget | through_sqlalchemy.AsyncTarget
+
+
+class Enqueued(NamedTuple):
+    """What became of the events that were handed in."""
+
+    event_ids: list[UUID]
+    """The id of each, in the order given, whether it was new or not."""
+    inserted: int | None
+    """How many were new; the others' ids were there already. None in psycopg's pipeline mode, which knows later."""
+
+
+def enqueue(
+    target: SyncTarget, events: NewEvent | Iterable[NewEvent], *, table: str | TableName = DEFAULT_TABLE
+) -> Enqueued:
+    """Insert one event or any number of them, in one statement, through a synchronous connection.
+
+    ``target`` is a psycopg ``Connection`` or ``Cursor`` (which keeps its results), or a SQLAlchemy ``Connection``,
+    ``Session`` or ``scoped_session``. A session that is bound to several databases needs ``session.connection()``
+    of the right one. The statement needs the INSERT privilege only.
+
+    Raises ``EventError`` for events that cannot be, ``ConfigError`` for a table name that cannot be, ``TypeError``
+    for any other target; all before anything is sent.
+    """
+    announced, statement, rows = _prepare(events, table)
+    library = _library(target)
+    if library == "psycopg":
+        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
+
+        if isinstance(target, psycopg.SYNC):
+            return _enqueued(announced, psycopg.insert(target, statement, rows) if announced else 0)
+    if library == "sqlalchemy":
+        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        if isinstance(target, alchemy.SYNC):
+            return _enqueued(announced, alchemy.insert(target, statement, rows) if announced else 0)
+    raise TypeError(
+        f"enqueue takes a synchronous connection, cursor or session of psycopg or SQLAlchemy, not {_named(target)}; "
+        "for an asynchronous one: await enqueue_async(...)"
+    )
+
+
+async def enqueue_async(
+    target: AsyncTarget, events: NewEvent | Iterable[NewEvent], *, table: str | TableName = DEFAULT_TABLE
+) -> Enqueued:
+    """As ``enqueue``, for psycopg's and SQLAlchemy's asynchronous connections, cursors and sessions."""
+    announced, statement, rows = _prepare(events, table)
+    library = _library(target)
+    if library == "psycopg":
+        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
+
+        if isinstance(target, psycopg.ASYNC):
+            return _enqueued(announced, await psycopg.insert_async(target, statement, rows) if announced else 0)
+    if library == "sqlalchemy":
+        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        if isinstance(target, alchemy.async_classes()):
+            given = cast("through_sqlalchemy.AsyncTarget", target)
+            return _enqueued(announced, await alchemy.insert_async(given, statement, rows) if announced else 0)
+    raise TypeError(
+        f"enqueue_async takes an asynchronous connection, cursor or session of psycopg or SQLAlchemy, not "
+        f"{_named(target)}; for a synchronous one: enqueue(...)"
+    )
+
+
+def _prepare(
+    events: NewEvent | Iterable[NewEvent], table: str | TableName
+) -> tuple[list[UUID], LiteralString, InsertRows]:
+    """The ids in the order given, the statement and its parameters."""
+    announced = [events] if isinstance(events, NewEvent) else list(events)
+    rows = insert_rows(announced)
+    name = table if isinstance(table, TableName) else TableName.parse(table)
+    return [event.event_id for event in announced], insert_statement(name), rows
+
+
+def _enqueued(announced: list[UUID], row_count: int) -> Enqueued:
+    return Enqueued(announced, row_count if row_count >= 0 else None)
+
+
+def _library(target: object) -> str | None:
+    """Which library an object comes from, or is derived from, without importing either."""
+    roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
+    return next((name for name in ("psycopg", "sqlalchemy") if name in roots), None)
+
+
+def _named(target: object) -> str:
+    return f"{type(target).__module__}.{type(target).__qualname__}"
