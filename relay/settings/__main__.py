@@ -1,0 +1,29 @@
+"""``python -m relay.settings``: write the tables of docs/configuration.md anew, between its markers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from relay.settings.describe import markdown
+
+BEGIN = "<!-- begin: python -m relay.settings -->"
+END = "<!-- end -->"
+
+
+def renewed(text: str) -> str:
+    """A document with the tables between the markers replaced. Raises ValueError without markers."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document needs the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+
+
+def main(path: Path) -> None:
+    """Rewrite one document in place."""
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md"))

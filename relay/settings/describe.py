@@ -1,0 +1,79 @@
+"""The variables as text: rows, the text of ``relay --help`` and the tables of docs/configuration.md."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+from relay.settings.kinds import Kind
+from relay.settings.variables import GROUPS
+
+_OTEL_MEANING = (
+    "The OpenTelemetry standard's variables; metrics are exported over OTLP when `OTEL_METRICS_EXPORTER=otlp` or an "
+    "OTLP endpoint is set (extra `otel`)."
+)
+_USAGE = """\
+Usage: relay [--help] [--version]
+
+Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream or Redis.
+
+It takes no other arguments: everything is set by environment variables, also read from a file .env in the working
+directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 5s, 3m,
+24h or 1m30s; sizes 10485760, 512KiB or 64MiB.
+"""
+
+
+class Row(NamedTuple):
+    """One variable, as it is documented."""
+
+    group: str
+    variable: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def describe() -> list[Row]:
+    """Every variable, group by group."""
+    rows = []
+    for group in GROUPS:
+        for name, field in group.model_fields.items():
+            kind = next(part.text for part in _metadata(field.annotation, field.metadata) if isinstance(part, Kind))
+            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            row = Row(group.__doc__ or "", name.upper(), kind, str(extra["shown"]), field.description or "")
+            rows.append(row)
+    return [*rows, Row("OpenTelemetry", "OTEL_*", "", "none", _OTEL_MEANING)]
+
+
+def _metadata(annotation: object, metadata: list[object]) -> list[object]:
+    """What is noted on a field's type; of an optional one, on the type inside."""
+    parts = list(metadata)
+    for inner in getattr(annotation, "__args__", ()):
+        parts += getattr(inner, "__metadata__", ())
+    return parts
+
+
+def help_text(width: int = 100) -> str:
+    """The text of ``relay --help``."""
+    lines = [_USAGE]
+    group = ""
+    for row in describe():
+        if row.group != group:
+            group = row.group
+            lines.append(f"{group}:")
+        lines.append(f"  {row.variable}" + (f" ({row.kind})" if row.kind else "") + f", default: {row.default}")
+        meaning = row.meaning.replace("`", "")
+        lines.append(textwrap.fill(meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    return "\n".join(lines) + "\n"
+
+
+def markdown() -> str:
+    """The tables of docs/configuration.md."""
+    lines: list[str] = []
+    group = ""
+    for row in describe():
+        if row.group != group:
+            group = row.group
+            lines += ["", f"## {group}", "", "| variable | kind | default | meaning |", "|---|---|---|---|"]
+        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {row.meaning} |")
+    return "\n".join(lines).strip() + "\n"

@@ -1,0 +1,34 @@
+"""The ``.env`` file: read by python-dotenv's parser, against the environment that was handed in.
+
+``${NAME}`` and ``${NAME:-default}`` in a value are replaced from the environment, then from the lines above. The
+process's environment is neither read nor changed, and nothing is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+
+from dotenv.parser import parse_stream
+from dotenv.variables import parse_variables
+
+
+def read_dotenv(path: Path, environ: Mapping[str, str], found: list[str]) -> dict[str, str]:
+    """The variables of a file that may be absent; what is wrong with it is appended to ``found``."""
+    if not path.is_file():
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        found.append(f"{path} cannot be read: {reason}")
+        return {}
+    values: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            found.append(f"{path}: line {binding.original.line} is not NAME=value")
+        elif binding.key is not None and binding.value is not None:
+            known: dict[str, str | None] = {**values, **environ}
+            values[binding.key] = "".join(atom.resolve(known) for atom in parse_variables(binding.value))
+    return values

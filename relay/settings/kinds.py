@@ -1,0 +1,145 @@
+"""The kinds of values a variable may have: how each is read from text, and what it says about a wrong one.
+
+A reader takes the variable's text and returns the value, or raises ValueError with a sentence that begins with the
+text as it was given (unless it is a secret) and says what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SecretStr
+
+from relay.core.durations import parse_duration, parse_size
+from relay.core.errors import ConfigError
+from relay.core.secrets import mask_url
+from relay.core.sqltext import TableName
+
+_TRUE = frozenset({"true", "1", "yes", "on", "t"})
+_FALSE = frozenset({"false", "0", "no", "off", "f"})
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})")
+_POSTGRES_SCHEMES = ("postgres://", "postgresql://")
+_PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_ENCODE = "percent-encode special characters of the user name and password"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a variable's value is written, for the documentation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; ``host`` is empty for all interfaces."""
+
+    host: str
+    port: int
+
+
+def kind(text: str, read: Callable[[str], Any]) -> tuple[BeforeValidator, Kind]:
+    """A kind of value; None, an unset variable, passes through."""
+    return BeforeValidator(lambda value: value if value is None else read(str(value))), Kind(text)
+
+
+def whole(least: int = 1, most: int = 1_000_000) -> Callable[[str], int]:
+    """A reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"\d{1,12}", text.strip()) or not least <= int(text) <= most:
+            raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def words(*allowed: str) -> Callable[[str], str]:
+    """A reader of one word out of ``allowed``, in whatever case it is written."""
+
+    def read(text: str) -> str:
+        word = text.strip().lower()
+        if word not in allowed:
+            raise ValueError(f"{text!r} is not allowed; write {' or '.join(allowed)}")
+        return word
+
+    return read
+
+
+def _positive_duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is too short; write a duration above 0, for example 500ms, 5s or 3m")
+    return seconds
+
+
+def _positive_size(text: str) -> int:
+    size = parse_size(text)
+    if size < 1:
+        raise ValueError(f"{text!r} is too small; write at least 1 byte, for example 64MiB")
+    return size
+
+
+def _share(text: str) -> float:
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text.strip()) or not 0 <= float(text) <= 1:
+        raise ValueError(f"{text!r} is not a number from 0 to 1")
+    return float(text)
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(f"{text!r} is not allowed; write true or false")
+    return word in _TRUE
+
+
+def _address(text: str) -> Address:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65_535:
+        raise ValueError(f"{text!r} is not an address to listen on; write :8080, 127.0.0.1:8080 or [::1]:8080")
+    return Address((match["host"] or "").strip("[]"), int(match["port"]))
+
+
+def _table(text: str) -> TableName:
+    try:
+        return TableName.parse(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _postgres_url(text: str) -> SecretStr:
+    """Checked as libpq does, by psycopg, whose own messages may quote a password and are not shown."""
+    from psycopg import ProgrammingError, conninfo  # noqa: PLC0415 - tools that read other settings do without it
+
+    shown = mask_url(text)
+    if not text.startswith(_POSTGRES_SCHEMES):
+        raise ValueError(f"{shown!r} is not a postgres URL; write postgres://user:password@host:5432/database")
+    try:
+        parts = conninfo.conninfo_to_dict(text)
+    except ProgrammingError as error:
+        unknown = re.search(r'invalid URI query parameter: "([\w.\-]*)"', str(error))
+        why = f"PostgreSQL knows no parameter {unknown[1]!r}" if unknown else f"PostgreSQL cannot read it; {_ENCODE}"
+        raise ValueError(f"{shown!r}: {why}") from None
+    if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
+        raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
+    if parts.get("sslmode", "prefer") not in _SSL_MODES:
+        raise ValueError(f"{shown!r}: sslmode may be {', '.join(_SSL_MODES)}")
+    return SecretStr(text)
+
+
+Duration = Annotated[float, *kind("duration", _positive_duration)]
+DurationOrZero = Annotated[float, *kind("duration", parse_duration)]
+Count = Annotated[int, *kind("number", whole())]
+Size = Annotated[int, *kind("size", _positive_size)]
+Share = Annotated[float, *kind("0 to 1", _share)]
+Flag = Annotated[bool, *kind("true, false", _flag)]
+Text = Annotated[str, *kind("text", str)]
+Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
+Listen = Annotated[Address, *kind("address", _address)]
+Table = Annotated[TableName, *kind("table", _table)]
+PostgresUrl = Annotated[SecretStr, *kind("URL", _postgres_url)]
+SecretUrl = Annotated[SecretStr, *kind("URL", SecretStr)]

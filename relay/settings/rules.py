@@ -1,0 +1,173 @@
+"""What must hold between variables, and what is allowed but deserves a word at the start.
+
+A rule yields findings; a finding names the variables it is about, so that a rule stays silent about variables whose
+own value is wrong already. Pure: nothing is opened, resolved or connected.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from relay.core.durations import format_duration
+from relay.core.secrets import mask_url
+from relay.settings.variables import NAMES, Variables
+
+_BROKERS = ("kafka", "nats", "redis")
+_SCHEME_OWNERS = {
+    "kafka": "kafka",
+    "nats": "nats",
+    "redis": "redis",
+    "rediss": "redis",
+    "postgres": "a database",
+    "postgresql": "a database",
+    "amqp": "RabbitMQ",
+    "amqps": "RabbitMQ",
+    "http": "a web server",
+    "https": "a web server",
+}
+_PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "LOG_STORE_", "REAP_", "ORDERING_")
+# What Kubernetes and container links set by themselves for a service called kafka, nats or redis.
+_INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
+
+
+class Finding(NamedTuple):
+    """One sentence about some variables."""
+
+    variables: tuple[str, ...]
+    text: str
+
+
+def problems(settings: Variables) -> Iterator[Finding]:
+    """Everything between variables that keeps the relay from starting."""
+    for rule in (_required, _sizes, _delays, _broker_scheme, _unavailable):
+        yield from rule(settings)
+
+
+def _required(settings: Variables) -> Iterator[Finding]:
+    if settings.storage_url is None:
+        yield Finding(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user:password@host:5432/database")
+    if settings.publisher_url is None and settings.publisher_type in _BROKERS:
+        example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
+        kind = settings.publisher_type
+        yield Finding(
+            ("PUBLISHER_URL", "PUBLISHER_TYPE"),
+            f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={kind} needs it; write for example {example[kind]}",
+        )
+
+
+def _sizes(settings: Variables) -> Iterator[Finding]:
+    if settings.max_in_flight < settings.batch_size:
+        yield Finding(
+            ("MAX_IN_FLIGHT", "BATCH_SIZE"),
+            f"MAX_IN_FLIGHT={settings.max_in_flight} is below BATCH_SIZE={settings.batch_size}; "
+            "at least one whole batch must be allowed in flight",
+        )
+
+
+def _delays(settings: Variables) -> Iterator[Finding]:
+    if settings.retry_max_delay < settings.retry_base_delay:
+        yield Finding(
+            ("RETRY_MAX_DELAY", "RETRY_BASE_DELAY"),
+            f"RETRY_MAX_DELAY={format_duration(settings.retry_max_delay)} is below "
+            f"RETRY_BASE_DELAY={format_duration(settings.retry_base_delay)}; the longest delay cannot be shorter",
+        )
+
+
+def _broker_scheme(settings: Variables) -> Iterator[Finding]:
+    if settings.publisher_url is None or settings.publisher_type not in _BROKERS:
+        return
+    url = settings.publisher_url.get_secret_value()
+    owner = _SCHEME_OWNERS.get(url.partition("://")[0].lower()) if "://" in url else None
+    if owner is not None and owner != settings.publisher_type:
+        yield Finding(
+            ("PUBLISHER_URL", "PUBLISHER_TYPE"),
+            f"PUBLISHER_URL={mask_url(url)!r} is the address of {owner}, but PUBLISHER_TYPE is "
+            f"{settings.publisher_type}; change one of them",
+        )
+
+
+def _unavailable(settings: Variables) -> Iterator[Finding]:
+    if settings.ordering == "key":
+        yield Finding(("ORDERING",), "ORDERING=key is not available in this version; write none or leave it unset")
+
+
+def cautions(settings: Variables) -> Iterator[Finding]:
+    """Everything that is allowed, but is not done exactly as written or may surprise."""
+    for rule in (_weak_acks, _ignored, _not_yet, _short_lease):
+        yield from rule(settings)
+
+
+def _weak_acks(settings: Variables) -> Iterator[Finding]:
+    if settings.kafka_async:
+        yield Finding(
+            ("KAFKA_ASYNC",),
+            "KAFKA_ASYNC=true is ignored: events would count as delivered before the broker has them. "
+            "Publishing does not wait between events in any case",
+        )
+    if settings.kafka_required_acks == "one":
+        yield Finding(
+            ("KAFKA_REQUIRED_ACKS",),
+            "KAFKA_REQUIRED_ACKS=one: an acknowledged event is lost if the partition's leader fails before others "
+            "have it, and the producer is not idempotent; all is safer",
+        )
+    if settings.kafka_required_acks == "none":
+        yield Finding(
+            ("KAFKA_REQUIRED_ACKS",),
+            "KAFKA_REQUIRED_ACKS=none is raised to one: without any acknowledgement nothing could count as "
+            "delivered; the producer is not idempotent; all is safer",
+        )
+
+
+def _ignored(settings: Variables) -> Iterator[Finding]:
+    if settings.publisher_url is not None and settings.publisher_type not in _BROKERS:
+        yield Finding(
+            ("PUBLISHER_URL", "PUBLISHER_TYPE"),
+            f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
+    if settings.api_token is not None and settings.api_token_file is not None:
+        yield Finding(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
+
+
+def _not_yet(settings: Variables) -> Iterator[Finding]:
+    for variable, value in (
+        ("LOG_STORE_URL", settings.log_store_url),
+        ("API_TOKEN", settings.api_token),
+        ("API_TOKEN_FILE", settings.api_token_file),
+    ):
+        if value is not None:
+            yield Finding((variable,), f"{variable} is not available in this version yet and is ignored")
+
+
+def _short_lease(settings: Variables) -> Iterator[Finding]:
+    timeouts = {
+        "kafka": ("KAFKA_WRITE_TIMEOUT", settings.kafka_write_timeout),
+        "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
+        "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
+    }
+    if settings.publisher_type in timeouts:
+        variable, seconds = timeouts[settings.publisher_type]
+        if settings.lease_timeout <= seconds:
+            yield Finding(
+                ("LEASE_TIMEOUT", variable),
+                f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)} is not longer than "
+                f"{variable}={format_duration(seconds)}: an event may be sent twice before its first answer is known",
+            )
+
+
+def unknown(names: Iterable[str]) -> Iterator[str]:
+    """A sentence for each name that looks like one of our variables and is none."""
+    for name in sorted(set(names) - set(NAMES)):
+        ours = name.startswith(_PREFIXES) and not _INJECTED.fullmatch(name)
+        near = difflib.get_close_matches(name, NAMES, 1, 0.75 if ours else 0.9)
+        if near:
+            yield f"{name} is not a variable of the relay and is ignored; did you mean {near[0]}?"
+        elif ours:
+            yield f"{name} is not a variable of the relay and is ignored"
+
+
+def about(rule: Callable[[Variables], Iterator[Finding]], settings: Variables, silent: Collection[str]) -> list[str]:
+    """What a rule finds, without the findings that touch a variable in ``silent``."""
+    return [finding.text for finding in rule(settings) if not set(finding.variables) & set(silent)]

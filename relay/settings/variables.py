@@ -1,0 +1,214 @@
+"""Every environment variable of the relay: its name, kind, default and meaning, in one table.
+
+``relay --help``, ``docs/configuration.md`` and the checks all come from here. A field's name is its variable's in
+lower case; times are seconds, sizes are bytes. Defaults are written as a user would write them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from relay.settings.kinds import (
+    Count,
+    Duration,
+    DurationOrZero,
+    Flag,
+    Listen,
+    PostgresUrl,
+    Secret,
+    SecretUrl,
+    Share,
+    Size,
+    Table,
+    Text,
+    kind,
+    words,
+)
+
+PUBLISHERS = ("kafka", "nats", "redis", "stdout", "null")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _choice(*allowed: str) -> tuple[Any, ...]:
+    return kind(", ".join(allowed), words(*allowed))
+
+
+def _variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa: ANN401 - as Field itself
+    """A field with its default and meaning; ``shown`` describes a default that is not a plain text."""
+    extra: dict[str, JsonValue] = {"shown": shown or ("" if default is None else str(default))}
+    if callable(default):
+        factory: Callable[..., Any] = default
+        return Field(default_factory=factory, description=meaning, json_schema_extra=extra)
+    return Field(default=default, description=meaning, json_schema_extra=extra)
+
+
+def _eight_batches(known: dict[str, Any]) -> int:
+    return 8 * int(known.get("batch_size", 100))
+
+
+def _publisher_type(known: dict[str, Any]) -> str:
+    return str(known.get("publisher_type", "stdout"))
+
+
+def _host_name() -> str:
+    return socket.gethostname()
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+
+
+class Storage(_Group):
+    """Storage"""
+
+    storage_type: Annotated[Literal["postgres"], *_choice("postgres")] = _variable(
+        "postgres", "Kind of database the outbox table lives in."
+    )
+    storage_url: PostgresUrl | None = _variable(
+        None, "The database: `postgres://user:password@host:5432/database?sslmode=require`.", shown="required"
+    )
+    storage_table_name: Table = _variable(
+        "openoutbox_events", "The outbox table: `table` or `schema.table`, taken exactly as written."
+    )
+
+
+class Publishing(_Group):
+    """Publisher"""
+
+    publisher_type: Annotated[Literal["kafka", "nats", "redis", "stdout", "null"], *_choice(*PUBLISHERS)] = _variable(
+        "stdout", "Where events go. `stdout` prints one JSON object an event, `null` drops them."
+    )
+    publisher_url: SecretUrl | None = _variable(
+        None,
+        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`.",
+        shown="required for kafka, nats and redis",
+    )
+    publisher_connect_retry_interval: Duration = _variable(
+        "5s", "Wait between two attempts to reach a broker that is not there."
+    )
+    publisher_name: Text = _variable(
+        _publisher_type, "Name of this destination in the delivery log.", shown="the PUBLISHER_TYPE"
+    )
+
+
+class Relaying(_Group):
+    """Relay"""
+
+    poll_interval: Duration = _variable("500ms", "Longest wait after an empty claim.")
+    batch_size: Count = _variable("100", "Most events in one claim.")
+    batch_bytes: Size = _variable(
+        "64MiB", "Most payload bytes of one claim; a single larger event is still claimed, alone."
+    )
+    max_in_flight: Count = _variable(
+        _eight_batches, "Most events that are claimed and not settled at any time.", shown="8 x BATCH_SIZE"
+    )
+    lease_timeout: Duration = _variable(
+        "3m", "How long a claimed event belongs to this relay; prolonged while it is being worked on."
+    )
+    reap_batch_size: Count = _variable("100", "Most expired leases taken back by one statement.")
+    health_check_interval: Duration = _variable("5s", "Time between two probes of database and broker.")
+    shutdown_timeout: DurationOrZero = _variable(
+        "8s", "How long SIGTERM waits for events in flight; container engines kill after 10 s."
+    )
+    relay_id: Text = _variable(
+        _host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
+    )
+    ordering: Annotated[Literal["none", "key"], *_choice("none", "key")] = _variable(
+        "none", "`key`: events of one `partition_key` strictly one after the other."
+    )
+    ordering_on_dead: Annotated[Literal["skip", "block"], *_choice("skip", "block")] = _variable(
+        "skip", "With `ORDERING=key`: go on after a dead event of the key, or hold the key until it is replayed."
+    )
+
+
+class Retrying(_Group):
+    """Retries"""
+
+    retry_max_attempts: Count = _variable("25", "Failed attempts after which an event is DEAD.")
+    retry_base_delay: Duration = _variable("1s", "Delay after the first failed attempt; doubles with each.")
+    retry_max_delay: Duration = _variable("24h", "Longest delay, jitter aside.")
+    retry_jitter: Share = _variable("0.15", "Largest random share added to a delay.")
+
+
+class Kafka(_Group):
+    """Kafka"""
+
+    kafka_batch_size: Count | None = _variable(None, "Most messages of one produce request.", shown="the client's own")
+    kafka_batch_bytes: Size = _variable(
+        "10485760", "Largest message the client takes (`message.max.bytes`); the broker's own limit rules as well."
+    )
+    kafka_batch_timeout: DurationOrZero = _variable(
+        "10ms", "Upper bound on lingering; a batch that is handed over whole is sent at once."
+    )
+    kafka_compression: Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], *_choice(*COMPRESSIONS)] = _variable(
+        "snappy", "Compression of produce requests."
+    )
+    kafka_required_acks: Annotated[Literal["all", "one", "none"], *_choice("all", "one", "none")] = _variable(
+        "all",
+        "Who must have a message before it counts as delivered. `one` works without idempotence and is warned "
+        "about; `none` would lose events: it is warned about and raised to `one`.",
+    )
+    kafka_write_timeout: Duration = _variable("10s", "Longest wait for the acknowledgement of one produce request.")
+    kafka_read_timeout: Duration = _variable("10s", "Longest wait for any other answer of a broker.")
+    kafka_connection_timeout: Duration = _variable("10s", "Longest wait for a connection to be set up.")
+    kafka_max_attempts: Count = _variable("5", "The client's own resends of one message.")
+    kafka_async: Flag = _variable(
+        "false", "Accepted and ignored: `true` would count events as delivered before they are. Warned about."
+    )
+
+
+class Nats(_Group):
+    """NATS"""
+
+    nats_publish_timeout: Duration = _variable("5s", "Longest wait for the stream's acknowledgement.")
+    nats_connection_timeout: Duration = _variable("10s", "Longest wait for a connection to be set up.")
+
+
+class Redis(_Group):
+    """Redis"""
+
+    redis_connection_timeout: Duration = _variable("5s", "Longest wait for a connection to be set up.")
+    redis_write_timeout: Duration = _variable("1s", "Longest wait for the reply to a write.")
+
+
+class Serving(_Group):
+    """Server and logs"""
+
+    server_port: Listen = _variable(
+        ":8080", "Where the HTTP endpoints listen: `:8080` (all interfaces), `127.0.0.1:8080` or `[::1]:8080`."
+    )
+    environment: Annotated[Literal["production", "development"], *_choice("production", "development")] = _variable(
+        "production", "`production`: logs are JSON lines; `development`: lines for people."
+    )
+    api_token: Secret | None = _variable(None, "Bearer token of `/api/*`; unset: no API.", shown="unset")
+    api_token_file: Text | None = _variable(None, "File that holds the token, instead of API_TOKEN.", shown="unset")
+
+
+class Logging(_Group):
+    """Delivery log"""
+
+    log_store_url: SecretUrl | None = _variable(
+        None, "Where every attempt is recorded (PostgreSQL or ClickHouse); unset: no log, no cost.", shown="unset"
+    )
+    log_store_batch_size: Count = _variable("1000", "Most entries written by one statement.")
+    log_store_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")
+    log_store_record: Annotated[Literal["all", "failed"], *_choice("all", "failed")] = _variable(
+        "all", "Which attempts are recorded."
+    )
+    log_store_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
+
+
+GROUPS: tuple[type[_Group], ...] = (Storage, Publishing, Relaying, Retrying, Kafka, Nats, Redis, Serving, Logging)
+"""In the order in which they are shown; a group's docstring is its heading."""
+
+
+class Variables(Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
+    """All of them in one."""
+
+
+NAMES: tuple[str, ...] = tuple(field.upper() for group in GROUPS for field in group.model_fields)
+"""Every variable by its name in the environment, but ``OTEL_*``, which belong to the OpenTelemetry standard."""

@@ -1,0 +1,275 @@
+"""The environment becomes settings, or one error that names everything that is wrong."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.core.sqltext import TableName
+from relay.settings import Address, Settings
+
+URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
+NEEDED = {"STORAGE_URL": URL}
+
+
+def settings(**variables: str) -> Settings:
+    return Settings.from_env({**NEEDED, **variables})
+
+
+def refusal(**variables: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        settings(**variables)
+    return str(caught.value)
+
+
+def test_with_only_what_is_required_everything_else_has_its_default() -> None:
+    given = settings()
+
+    assert given.storage_url is not None
+    assert given.storage_url.get_secret_value() == URL
+    assert given.storage_table_name == TableName()
+    assert given.publisher_type == "stdout"
+    assert given.poll_interval == 0.5
+    assert given.lease_timeout == 180.0
+    assert given.max_in_flight == 800
+    assert given.batch_bytes == 64 * 2**20
+    assert given.retry_max_delay == 86_400.0
+    assert given.kafka_batch_size is None
+    assert given.server_port == Address("", 8080)
+    assert given.relay_id == socket.gethostname()
+    assert given.publisher_name == "stdout"
+    assert given.warnings == ()
+
+
+def test_several_database_hosts_are_allowed() -> None:
+    url = "postgresql://u:p%40w@h1:5432,h2/db?target_session_attrs=read-write"
+
+    assert settings(STORAGE_URL=url).storage_url is not None
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings().batch_size = 3
+
+
+def test_most_in_flight_follows_the_batch_size() -> None:
+    assert settings(BATCH_SIZE="7").max_in_flight == 56
+    assert settings(BATCH_SIZE="7", MAX_IN_FLIGHT="9").max_in_flight == 9
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (":8080", Address("", 8080)),
+        ("8080", Address("", 8080)),
+        ("127.0.0.1:8080", Address("127.0.0.1", 8080)),
+        ("localhost:0", Address("localhost", 0)),
+        ("[::1]:8080", Address("::1", 8080)),
+    ],
+)
+def test_addresses_to_listen_on(written: str, meant: Address) -> None:
+    assert settings(SERVER_PORT=written).server_port == meant
+
+
+def test_words_are_taken_in_any_case() -> None:
+    given = settings(PUBLISHER_TYPE="NULL", ENVIRONMENT="Development", KAFKA_COMPRESSION="ZSTD")
+
+    assert (given.publisher_type, given.environment, given.kafka_compression) == ("null", "development", "zstd")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("BATCH_SIZE", "0", "'0' is not a whole number from 1 to"),
+        ("BATCH_SIZE", "ten", "'ten' is not a whole number"),
+        ("BATCH_SIZE", "1.5", "'1.5' is not a whole number"),
+        ("POLL_INTERVAL", "5", "'5' is not a duration; write for example 500ms"),
+        ("POLL_INTERVAL", "0", "'0' is too short"),
+        ("POLL_INTERVAL", "-5s", "'-5s' is not a duration"),
+        ("RETRY_BASE_DELAY", "0s", "'0s' is too short"),
+        ("RETRY_JITTER", "1.1", "'1.1' is not a number from 0 to 1"),
+        ("RETRY_JITTER", "nan", "'nan' is not a number from 0 to 1"),
+        ("BATCH_BYTES", "lots", "'lots' is not a size"),
+        ("SERVER_PORT", ":65536", "write :8080, 127.0.0.1:8080 or [::1]:8080"),
+        ("SERVER_PORT", "::1:8080", "write :8080, 127.0.0.1:8080 or [::1]:8080"),
+        ("ENVIRONMENT", "prod", "'prod' is not allowed; write production or development"),
+        ("PUBLISHER_TYPE", "rabbit", "write kafka or nats or redis or stdout or null"),
+        ("STORAGE_TYPE", "mysql", "write postgres"),
+        ("STORAGE_TABLE_NAME", "a.b.c", "'a.b.c' is not a table name"),
+        ("STORAGE_URL", "mysql://h/db", "'mysql://h/db' is not a postgres URL"),
+        ("STORAGE_URL", "postgres://h/db?sslmod=require", "no parameter 'sslmod'"),
+        ("STORAGE_URL", "postgres://h:54x2/db", "the host or port is wrong"),
+        ("STORAGE_URL", "postgres://h/db?sslmode=full", "sslmode may be disable, allow"),
+        ("KAFKA_ASYNC", "maybe", "write true or false"),
+        ("ORDERING", "key", "not available in this version"),
+        ("LOG_STORE_RECORD", "some", "write all or failed"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(variable: str, value: str, said: str) -> None:
+    message = refusal(**{variable: value})
+
+    assert message.startswith(variable)
+    assert said in message
+    assert "\n" not in message
+
+
+def test_all_problems_are_told_at_once_and_one_does_not_bring_forth_another() -> None:
+    message = refusal(
+        STORAGE_URL="",
+        PUBLISHER_TYPE="kafka",
+        BATCH_SIZE="0",
+        MAX_IN_FLIGHT="1",
+        RETRY_BASE_DELAY="2h",
+        RETRY_MAX_DELAY="1h",
+    )
+
+    assert sorted(line.split("=")[0].split(":")[0].split()[0] for line in message.splitlines()) == [
+        "BATCH_SIZE",
+        "PUBLISHER_URL",
+        "RETRY_MAX_DELAY",
+        "STORAGE_URL",
+    ]
+
+
+def test_too_little_in_flight_for_one_batch_is_refused() -> None:
+    assert "MAX_IN_FLIGHT=99 is below BATCH_SIZE=100" in refusal(MAX_IN_FLIGHT="99")
+
+
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis"])
+def test_a_broker_needs_an_address(publisher: str) -> None:
+    assert f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={publisher} needs it" in refusal(PUBLISHER_TYPE=publisher)
+
+
+def test_the_address_of_another_broker_is_refused_without_its_password() -> None:
+    message = refusal(PUBLISHER_TYPE="kafka", PUBLISHER_URL="redis://:hunter2@cache:6379")
+
+    assert "is the address of redis, but PUBLISHER_TYPE is kafka" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://relay:hunter2@db:port/app",
+        "postgres://relay:p@hunter2:x@db/app",
+        "postgres://relay:hunter2@[db/app",
+        "mysql://relay:hunter2@db/app",
+        "postgres://db/app?password=hunter2&sslmod=x",
+    ],
+)
+def test_no_error_shows_the_password_of_a_wrong_url(url: str) -> None:
+    assert "hunter2" not in refusal(STORAGE_URL=url)
+
+
+def test_secrets_are_not_in_the_text_of_settings() -> None:
+    given = settings(
+        STORAGE_URL="postgres://relay:hunter2@db/app",
+        PUBLISHER_TYPE="nats",
+        PUBLISHER_URL="nats://hunter2@broker:4222",
+        API_TOKEN="hunter2",
+        LOG_STORE_URL="postgres://log:hunter2@db/log",
+        OTEL_EXPORTER_OTLP_HEADERS="authorization=hunter2",
+    )
+
+    assert "hunter2" not in repr(given) + str(given) + " ".join(given.warnings)
+    assert given.otel == {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"KAFKA_ASYNC": "true"}, "KAFKA_ASYNC=true is ignored"),
+        ({"KAFKA_REQUIRED_ACKS": "one"}, "not idempotent"),
+        ({"KAFKA_REQUIRED_ACKS": "none"}, "raised to one"),
+        ({"LOG_STORE_URL": "postgres://log/log"}, "LOG_STORE_URL is not available"),
+        ({"API_TOKEN": "t"}, "API_TOKEN is not available"),
+        ({"PUBLISHER_URL": "kafka:9092"}, "PUBLISHER_URL is set but not used: PUBLISHER_TYPE is stdout"),
+        (
+            {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://n", "LEASE_TIMEOUT": "5s"},
+            "LEASE_TIMEOUT=5s is not longer than NATS_PUBLISH_TIMEOUT=5s",
+        ),
+        ({"KAFKA_BACTH_SIZE": "3"}, "did you mean KAFKA_BATCH_SIZE?"),
+        ({"KAFKA_SASL_PASSWORD": "x"}, "KAFKA_SASL_PASSWORD is not a variable of the relay and is ignored"),
+        ({"SHUTDOWN_TIMOUT": "3s"}, "did you mean SHUTDOWN_TIMEOUT?"),
+    ],
+)
+def test_what_is_not_done_exactly_as_written_is_warned_about(variables: dict[str, str], said: str) -> None:
+    (warning,) = settings(**variables).warnings
+
+    assert said in warning
+
+
+def test_the_values_in_effect_are_safe() -> None:
+    given = settings(KAFKA_ASYNC="true", KAFKA_REQUIRED_ACKS="none")
+
+    assert not given.kafka_async
+    assert given.kafka_required_acks == "one"
+
+
+@pytest.mark.parametrize("name", ["REDIS_SERVICE_HOST", "NATS_PORT_4222_TCP_ADDR", "KAFKA_PORT", "PATH", "HOSTNAME"])
+def test_variables_of_the_surroundings_are_not_ours(name: str) -> None:
+    assert settings(**{name: "x"}).warnings == ()
+
+
+def test_a_tool_reads_only_the_variables_it_names() -> None:
+    given = Settings.from_env(
+        {"PUBLISHER_TYPE": "nonsense", "BATCH_SIZE": "-1", "STORAGE_URL": "postgres://old/db"},
+        overrides={"STORAGE_URL": URL},
+        only={"STORAGE_URL", "STORAGE_TABLE_NAME"},
+    )
+
+    assert given.storage_url is not None
+    assert given.storage_url.get_secret_value() == URL
+    assert given.batch_size == 100
+
+
+def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("hunter2\n")
+
+    given = settings(API_TOKEN_FILE=str(token))
+
+    assert given.api_token is not None
+    assert given.api_token.get_secret_value() == "hunter2"
+    assert "cannot be read: No such file" in refusal(API_TOKEN_FILE=str(tmp_path / "absent"))
+
+
+@pytest.fixture
+def dotenv(tmp_path: Path) -> Path:
+    return tmp_path / ".env"
+
+
+def test_a_shell_variable_wins_over_the_file_and_an_empty_one_counts_as_unset(dotenv: Path) -> None:
+    dotenv.write_text(f"STORAGE_URL={URL}\nBATCH_SIZE=5\nexport REAP_BATCH_SIZE='6' # six\nRETRY_MAX_ATTEMPTS=\n")
+
+    given = Settings.from_env({"BATCH_SIZE": "7", "REAP_BATCH_SIZE": ""}, dotenv)
+
+    assert (given.batch_size, given.reap_batch_size, given.retry_max_attempts) == (7, 6, 25)
+
+
+def test_the_file_is_read_against_the_given_environment(dotenv: Path) -> None:
+    dotenv.write_text("NAME=app\nSTORAGE_URL=postgres://${USER_}:${PW:-none}@db/${NAME}\n")
+
+    given = Settings.from_env({"USER_": "relay"}, dotenv)
+
+    assert given.storage_url is not None
+    assert given.storage_url.get_secret_value() == "postgres://relay:none@db/app"
+
+
+def test_an_absent_file_is_fine_and_a_broken_one_is_told(dotenv: Path) -> None:
+    assert Settings.from_env(NEEDED, dotenv).batch_size == 100
+    dotenv.write_text("BATCH_SIZE=1\n'oops\n")
+
+    with pytest.raises(ConfigError, match="line 2 is not NAME=value"):
+        Settings.from_env(NEEDED, dotenv)
+
+
+def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STORAGE_URL", URL)
+    (tmp_path / ".env").write_text("RELAY_ID=from-file\n")
+
+    assert Settings.from_process().relay_id == "from-file"
