@@ -1,0 +1,1 @@
+"""The daemon as a process, against real servers, seen only from outside: environment, table, broker, HTTP, signals."""
