@@ -5,6 +5,7 @@ from __future__ import annotations
 pytest_plugins = [
     "tests.fixtures.servers",
     "tests.fixtures.postgres",
+    "tests.fixtures.outbox",
     "tests.fixtures.kafka",
     "tests.fixtures.nats",
 ]

@@ -1,4 +1,4 @@
-"""An outbox in a database of its own, and daemons that are gone after the test."""
+"""Daemons on the test's outbox that are gone after the test."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.acceptance.daemon import Daemon
-from tests.acceptance.outbox import Outbox
-from tests.fixtures.postgres import Database
+from tests.fixtures.outbox import Outbox
 
 StartDaemon = Callable[..., Daemon]
-
-
-@pytest.fixture
-def outbox(database: Database) -> Outbox:
-    """The contract's table, empty, in a database of this test's own."""
-    return Outbox.create(database)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.acceptance.conftest import StartDaemon
-from tests.acceptance.outbox import Outbox
 from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.nats import MakeStream
+from tests.fixtures.outbox import Outbox
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -55,9 +55,7 @@ def _read_kafka(bootstrap: str, topic: str, count: int) -> Iterator[Digest]:
         consumer.close()
 
 
-def test_100000_events_through_kafka(
-    outbox: Outbox, daemon: StartDaemon, kafka: str, topic: MakeTopic
-) -> None:
+def test_100000_events_through_kafka(outbox: Outbox, daemon: StartDaemon, kafka: str, topic: MakeTopic) -> None:
     name = topic(partitions=6)
     outbox.fill(name, COUNT)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka, BATCH_SIZE="1000")

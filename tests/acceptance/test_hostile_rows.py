@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Message
 
 from tests.acceptance.conftest import StartDaemon
-from tests.acceptance.outbox import Outbox, Row
 from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.nats import MakeStream
+from tests.fixtures.outbox import Outbox, Row
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]

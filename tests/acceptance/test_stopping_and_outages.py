@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.conftest import StartDaemon
-from tests.acceptance.outbox import Outbox
 from tests.fixtures.kafka import MakeTopic
+from tests.fixtures.outbox import Outbox
 from tests.services.nats import NatsServer
 from tests.waiting import wait_until
 

@@ -1,0 +1,62 @@
+"""A relay in this process: real storage, broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from relay.core.backoff import RetryPolicy
+from relay.engine.options import EngineOptions
+from relay.engine.relay import Relay
+from relay.storage.options import PostgresOptions
+from relay.storage.postgres import PostgresOutbox
+from tests.doubles.memory_publisher import MemoryPublisher
+from tests.doubles.telemetry import MemoryTelemetry
+from tests.fixtures.outbox import Outbox
+
+RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A relay that runs, and what it stands on."""
+
+    relay: Relay
+    broker: MemoryPublisher
+    telemetry: MemoryTelemetry
+    task: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """Stop it and wait for its end."""
+        self.relay.stop()
+        await self.task
+
+
+StartRelay = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture
+async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
+    """``await start(batch_size=…)`` runs a relay; all are stopped after the test."""
+    running: list[Running] = []
+
+    async def make(broker: MemoryPublisher | None = None, relay_id: str = "relay", **options: object) -> Running:
+        values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
+        engine = EngineOptions(retry=RETRY, **(values | options))  # type: ignore[arg-type]
+        storage = PostgresOutbox(
+            PostgresOptions(url=outbox.url, relay_id=relay_id, lease_timeout=engine.lease_timeout, retry=RETRY)
+        )
+        telemetry = MemoryTelemetry()
+        publisher = broker or MemoryPublisher()
+        relay = Relay(storage, publisher, telemetry, engine)
+        one = Running(relay, publisher, telemetry, asyncio.create_task(relay.run()))
+        running.append(one)
+        return one
+
+    yield make
+    for one in running:
+        one.relay.stop()
+    await asyncio.gather(*(one.task for one in running), return_exceptions=True)
