@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.acceptance.conftest import StartDaemon
+from tests.acceptance.messages import kafka_headers, kafka_key
 from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.nats import MakeStream
 from tests.fixtures.outbox import Outbox
@@ -46,9 +47,8 @@ def _read_kafka(bootstrap: str, topic: str, count: int) -> Iterator[Digest]:
             assert messages, f"only {got} of {count} messages are in the topic"
             for message in messages:
                 assert message.error() is None
-                headers = {name: (value or b"").decode() for name, value in message.headers() or []}
-                event_id, key = headers.pop("X-Event-ID"), message.key()
-                yield _digest(event_id, None if key is None else key.decode(), message.value() or b"", headers)
+                headers = kafka_headers(message)
+                yield _digest(headers.pop("X-Event-ID"), kafka_key(message), message.value() or b"", headers)
             got += len(messages)
         assert not consumer.consume(1, timeout=0.5), "more messages than events"
     finally:

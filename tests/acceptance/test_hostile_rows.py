@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 
 from tests.acceptance.conftest import StartDaemon
-from tests.fixtures.kafka import MakeTopic
+from tests.acceptance.messages import kafka_headers, kafka_key
+from tests.fixtures.kafka import MakeTopic, create_topic
 from tests.fixtures.nats import MakeStream
 from tests.fixtures.outbox import Outbox, Row
 from tests.waiting import wait_until
@@ -86,11 +88,10 @@ def test_kafka(
     _check_table(outbox, hostile)
     by_id = {}
     for message in consume(name, GOOD + len(hostile.deliverable)):
-        headers = {key: (value or b"").decode() for key, value in message.headers() or []}
-        by_id[headers.pop("X-Event-ID")] = (message.key(), message.value(), headers)
+        headers = kafka_headers(message)
+        by_id[headers.pop("X-Event-ID")] = (kafka_key(message), message.value(), headers)
     for event_id, row in hostile.deliverable.items():
-        key = None if row.partition_key is None else row.partition_key.encode()
-        assert by_id[event_id] == (key, row.payload, HEADERS.get(row.headers, {}))
+        assert by_id[event_id] == (row.partition_key, row.payload, HEADERS.get(row.headers, {}))
     topic_made_later = f"{name}.absent"
     topic_name = _create(kafka, topic_made_later)
     wait_until(lambda: outbox.row(hostile.waiting)["status"] == "DELIVERED", 60, "the late topic to get its event")
@@ -99,10 +100,6 @@ def test_kafka(
 
 
 def _create(bootstrap: str, name: str) -> str:
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - only this test makes a topic late
-
-    from tests.fixtures.kafka import create_topic  # noqa: PLC0415
-
     return create_topic(AdminClient({"bootstrap.servers": bootstrap}), name)
 
 
@@ -114,7 +111,7 @@ async def test_nats(outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: 
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url, RETRY_BASE_DELAY="200ms", RETRY_MAX_DELAY="1s")
     _check_table(outbox, hostile)
     subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name)  # type: ignore[attr-defined]
-    by_id = {}
+    by_id: dict[str, tuple[str | None, bytes, dict[str, str]]] = {}
     while len(by_id) < GOOD + len(hostile.deliverable):
         for message in await subscription.fetch(1000, timeout=10):
             headers = dict(message.headers or {})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.acceptance.conftest import StartDaemon
 from tests.fixtures.kafka import MakeTopic
@@ -39,8 +40,6 @@ def test_sigterm_in_the_middle_of_a_drain_leaves_nothing_delivering_and_sends_no
 
 def _end_offset(bootstrap: str, topic: str) -> int:
     """The offset behind the last message of a topic with one partition."""
-    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
-
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "offsets"})
     try:
         _low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
@@ -55,8 +54,6 @@ def test_a_second_sigterm_ends_at_once(outbox: Outbox, daemon: StartDaemon, own_
     relay = daemon(
         PUBLISHER_TYPE="nats", PUBLISHER_URL=own_nats.url, SHUTDOWN_TIMEOUT="60s", NATS_PUBLISH_TIMEOUT="50s"
     ).wait_ready()
-    import os  # noqa: PLC0415
-
     os.kill(own_nats.pid, signal.SIGSTOP)
     try:
         outbox.fill("no.stream.here", 10)
@@ -75,8 +72,6 @@ def test_a_crash_gives_its_events_back_and_counts_an_attempt(
     outbox: Outbox, daemon: StartDaemon, own_nats: NatsServer
 ) -> None:
     """The broker hangs, so the events are in flight when the relay is killed; the next relay reaps them."""
-    import os  # noqa: PLC0415
-
     timing = {"LEASE_TIMEOUT": "4s", "NATS_PUBLISH_TIMEOUT": "60s", "RETRY_BASE_DELAY": "1h", "RETRY_MAX_DELAY": "2h"}
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=own_nats.url, RELAY_ID="killed", **timing).wait_ready()
     os.kill(own_nats.pid, signal.SIGSTOP)
@@ -96,10 +91,10 @@ def test_a_crash_gives_its_events_back_and_counts_an_attempt(
 
 
 @pytest.fixture
-def stopped_nats(own_nats: NatsServer) -> Iterator[NatsServer]:
+def stopped_nats(own_nats: NatsServer) -> NatsServer:
     """A server that is not there yet."""
     own_nats.stop()
-    yield own_nats
+    return own_nats
 
 
 def test_an_unreachable_broker_costs_no_attempt_and_is_found_again(
@@ -122,6 +117,6 @@ def test_an_unreachable_broker_costs_no_attempt_and_is_found_again(
     attempts = outbox.rows("sum(attempts)")
     stopped_nats.start()
     wait_until(lambda: relay.metric("openoutbox_relay_state") == 1, 30, "the relay to be active again")
-    assert outbox.rows("sum(attempts) >= %d" % attempts[0][0]) == [(True,)]
+    assert outbox.rows(f"sum(attempts) >= {attempts[0][0]}") == [(True,)]
     assert relay.stop() == 0
     outbox.check_invariants()

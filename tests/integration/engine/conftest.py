@@ -40,7 +40,7 @@ StartRelay = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
-    """``await start(batch_size=…)`` runs a relay; all are stopped after the test."""
+    """Runs relays with the options given to it: ``await start(batch_size=…)``. All are stopped after the test."""
     running: list[Running] = []
 
     async def make(broker: MemoryPublisher | None = None, relay_id: str = "relay", **options: object) -> Running:
