@@ -106,8 +106,8 @@ class ServerProcess:
         env: Mapping[str, str] | None = None,
     ) -> None:
         """Start it, with ``folder`` as its working directory and ``folder/log`` as its output."""
-        self.log = folder / "log"
-        with self.log.open("ab") as log:
+        self._log = folder / "log"
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(part) for part in command],
                 cwd=folder,
@@ -137,9 +137,9 @@ class ServerProcess:
             wait_until(lambda: not self.running or probe(), deadline, f"{name} to answer")
         except TimeoutError as slow:
             self.stop(signal.SIGKILL)
-            raise ServerFailed(f"{slow}\n{self.log_tail()}") from None
+            raise ServerFailed(f"{slow}\n{log_tail(self._log)}") from None
         if not self.running:
-            raise ServerFailed(f"{name} ended with code {self._process.returncode}:\n{self.log_tail()}")
+            raise ServerFailed(f"{name} ended with code {self._process.returncode}:\n{log_tail(self._log)}")
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         """Stop it with this signal and wait for the end; killed if that takes longer than 15 s."""
@@ -156,12 +156,15 @@ class ServerProcess:
         """Let it run on when this process ends: whoever knows its process id stops it (``stop_process``)."""
         self._process.returncode = 0  # else the process object would warn that nobody waited for its end
 
-    def log_tail(self) -> str:
-        """The end of what the server wrote."""
-        return self.log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+
+def log_tail(path: Path) -> str:
+    """The end of a log."""
+    return path.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
 
 
-def run_tool(command: Sequence[str | Path], folder: Path, account: Account | None = None) -> None:
+def run_tool(
+    command: Sequence[str | Path], folder: Path, account: Account | None = None, env: Mapping[str, str] | None = None
+) -> None:
     """Run a tool of a server to its end. Raises ServerFailed with what it wrote if it fails."""
     done = subprocess.run(
         [str(part) for part in command],
@@ -171,6 +174,7 @@ def run_tool(command: Sequence[str | Path], folder: Path, account: Account | Non
         text=True,
         errors="replace",
         check=False,
+        env=None if env is None else dict(env),
         user=account.uid if account else None,
         group=account.gid if account else None,
         extra_groups=[] if account else None,

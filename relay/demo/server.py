@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from relay.demo.process import Account, ServerFailed, ServerProcess, make_folder, remove
+from relay.demo.process import Account, ServerFailed, ServerProcess, log_tail, make_folder, remove
 
 _TRIES = 5  # of other ports, if somebody takes a chosen one first
 
@@ -47,6 +47,10 @@ class LocalServer(ABC):
     @abstractmethod
     def _answers(self) -> bool:
         """Whether it is ready for clients."""
+
+    def _environment(self) -> Mapping[str, str] | None:
+        """The environment it runs in, None for the caller's."""
+        return None
 
     @property
     def folder(self) -> Path:
@@ -83,6 +87,10 @@ class LocalServer(ABC):
             self._process.stop(self.polite if how is None else how)
             self._process = None
 
+    def log_tail(self) -> str:
+        """The end of what it wrote since its last start."""
+        return log_tail(self.folder / "log")
+
     def release(self) -> None:
         """Leave it running and forget it: whoever knows its process id and folder stops it and deletes its data."""
         if self._process:
@@ -113,5 +121,5 @@ class LocalServer(ABC):
 
     def _run(self) -> None:
         (self.folder / "log").write_text("", encoding="utf-8")
-        self._process = ServerProcess(self._command(), self.folder, self._account)
+        self._process = ServerProcess(self._command(), self.folder, self._account, self._environment())
         self._process.wait_ready(self._answers, self.ready_within, self.name)
