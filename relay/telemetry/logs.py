@@ -1,0 +1,157 @@
+"""All output of the process as log lines on standard error: JSON in production, for people in development.
+
+``configure_logs`` is called once by the program, as early as it can, and again once the settings are known. From
+then on the standard library's loggers (ours and those of client libraries), structlog, warnings, and exceptions
+that nobody caught in the main thread, in other threads, in the event loop and in destructors all end up here, one
+line each. Nothing is ever written to standard output, which belongs to ``PUBLISHER_TYPE=stdout``. Logging never
+raises: a line that cannot be formatted is replaced by one that says so, and one that cannot be written is lost.
+
+A line has ``ts`` (UTC), ``level``, ``logger``, ``msg``, ``relay_id``, ``action`` where one is given, the other
+fields of ``extra=``, ``exception`` (the traceback) and ``suppressed`` (how many like it were left out).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from relay.core.secrets import mask_secrets
+from relay.telemetry.throttle import RepetitionFilter
+
+_QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "psycopg.pool", "httpx", "opentelemetry")
+_UNCAUGHT = logging.getLogger("relay.uncaught")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How the process logs."""
+
+    json: bool = True
+    """JSON lines; else lines for people."""
+    relay_id: str = ""
+    """Noted on every JSON line; empty: not yet known."""
+    level: int = logging.INFO
+
+
+class _LineHandler(logging.StreamHandler[IO[str]]):
+    """A stream handler that has no other output than its stream, whatever happens."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say that a line could not be formatted, or nothing when the stream itself is gone."""
+        error = sys.exc_info()[1]
+        if isinstance(error, (OSError, ValueError)) and self.stream.closed:
+            return
+        stand_in = logging.LogRecord(
+            record.name,
+            logging.ERROR,
+            record.pathname,
+            record.lineno,
+            "a log line is malformed: %r",
+            (record.msg,),
+            None,
+        )
+        try:
+            self.stream.write(self.format(stand_in) + self.terminator)
+            self.flush()
+        except (OSError, ValueError):
+            return
+
+
+def configure_logs(options: LogOptions, stream: IO[str] | None = None) -> None:
+    """Send everything to ``stream`` (standard error). May be called again; the last call counts."""
+    target = stream if stream is not None else sys.stderr
+    handler = _LineHandler(target)
+    before = _before(options)
+    handler.setFormatter(_formatter(options, before, colours=target.isatty()))
+    handler.addFilter(RepetitionFilter())
+    logging.basicConfig(handlers=[handler], level=options.level, force=True)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+    structlog.configure(
+        processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _uncaught_in_thread
+
+
+def _before(options: LogOptions) -> list[Processor]:
+    """What is noted on a line, whether it comes from the standard library's logging or from structlog."""
+    return [
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if options.json else "timestamp"),
+        structlog.processors.format_exc_info,
+    ]
+
+
+def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -> logging.Formatter:
+    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _mask]
+    if options.json:
+        identity = {"relay_id": options.relay_id} if options.relay_id else {}
+        after += [_named(identity), structlog.processors.JSONRenderer(default=str)]
+    else:
+        after += [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=before, processors=[*after], keep_exc_info=False, keep_stack_info=False
+    )
+
+
+def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The last line of defence: no password of a URL leaves the process, whoever logged it."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = mask_secrets(value)
+        elif not isinstance(value, (int, float, bool, type(None))):
+            event[name] = mask_secrets(str(value))
+    return event
+
+
+def _named(identity: dict[str, str]) -> Processor:
+    """Put the fields into their order, under our names."""
+
+    def order(_logger: WrappedLogger, _method: str, event: MutableMapping[str, Any]) -> EventDict:
+        first = {name: event.pop(name, "") for name in ("ts", "level", "logger")}
+        return {**first, "msg": event.pop("event", ""), **identity, **event}
+
+    return order
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _UNCAUGHT.critical("uncaught %s", kind.__name__, exc_info=(kind, error, trace), extra={"action": "crash"})
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and args.exc_type is not SystemExit:
+        name = args.thread.name if args.thread is not None else "a thread"
+        _UNCAUGHT.error(
+            "uncaught %s in thread %s",
+            args.exc_type.__name__,
+            name,
+            exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
+            extra={"action": "thread_crash"},
+        )
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    error = args.exc_value
+    _UNCAUGHT.error(
+        "ignored %s%s",
+        args.exc_type.__name__,
+        f": {args.err_msg}" if args.err_msg else "",
+        exc_info=(args.exc_type, error, args.exc_traceback) if error is not None else None,
+        extra={"action": "ignored_error"},
+    )

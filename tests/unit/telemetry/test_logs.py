@@ -1,0 +1,117 @@
+"""Everything a process says comes out as one kind of line, on standard error alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PRELUDE = """
+import asyncio, logging, sys, threading, warnings
+import structlog
+from relay.telemetry.logs import LogOptions, configure_logs
+configure_logs(LogOptions(json={json}, relay_id="relay-1"))
+log = logging.getLogger("relay.test")
+"""
+
+ASYNC_FAILURE = """
+async def bad(): 1/0
+async def main():
+    task = asyncio.ensure_future(bad())
+    await asyncio.wait([task])
+    del task
+asyncio.run(main())
+"""
+
+
+def run(script: str, *, json_lines: bool = True) -> tuple[str, str]:
+    """What a process that configured its logs wrote to standard output and standard error."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE.format(json=json_lines) + script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.stdout, done.stderr
+
+
+def lines(script: str) -> list[dict[str, Any]]:
+    out, err = run(script)
+    assert out == ""
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def test_a_line_has_its_fields_in_order() -> None:
+    (line,) = lines("log.info('claimed %d', 3, extra={'action': 'claim', 'events': 3})")
+
+    assert list(line)[:5] == ["ts", "level", "logger", "msg", "relay_id"]
+    assert line["ts"].endswith("Z")
+    assert {**line, "ts": ""} == {
+        "ts": "",
+        "level": "info",
+        "logger": "relay.test",
+        "msg": "claimed 3",
+        "relay_id": "relay-1",
+        "action": "claim",
+        "events": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "logger", "said"),
+    [
+        ("try:\n    1/0\nexcept Exception:\n    log.exception('oops')", "relay.test", "ZeroDivisionError"),
+        ("1/0", "relay.uncaught", "ZeroDivisionError"),
+        ("t = threading.Thread(target=lambda: 1/0); t.start(); t.join()", "relay.uncaught", "ZeroDivisionError"),
+        (
+            ASYNC_FAILURE,
+            "asyncio",
+            "ZeroDivisionError",
+        ),
+        ("class A:\n    def __del__(self): 1/0\nA()", "relay.uncaught", "ZeroDivisionError"),
+        ("warnings.warn('old', UserWarning)", "py.warnings", "UserWarning: old"),
+        ("structlog.get_logger('lib').warning('hello', n=1)", "lib", "hello"),
+        ("log.info('%d', 'not a number')", "relay.test", "malformed"),
+    ],
+)
+def test_every_kind_of_output_is_one_json_line(script: str, logger: str, said: str) -> None:
+    (line,) = lines(script)
+
+    assert line["logger"] == logger
+    assert said in json.dumps(line)
+    assert line["relay_id"] == "relay-1"
+
+
+def test_passwords_of_urls_are_masked_wherever_they_are() -> None:
+    out, err = run(
+        "url = 'postgres://u:hunter2@h/db'\n"
+        "log.info('to %s', url, extra={'url': url, 'more': [url]})\n"
+        "structlog.get_logger().info('x', url=url)\n"
+        "raise OSError(url)"
+    )
+
+    assert err.count("u:***@h/db") == 5
+    assert "hunter2" not in out + err.replace("raise OSError", "")
+
+
+def test_lines_for_people_carry_the_same_facts() -> None:
+    out, err = run("log.warning('slow %s', 'broker', extra={'action': 'slow'})", json_lines=False)
+
+    assert out == ""
+    assert "slow broker" in err
+    assert "action=slow" in err
+    assert "\x1b" not in err
+
+
+def test_a_repeated_failure_is_one_line_a_second() -> None:
+    said = lines("for _ in range(100): log.error('down')")
+
+    assert [line["msg"] for line in said] == ["down"]
+
+
+def test_nothing_is_written_when_standard_error_is_closed() -> None:
+    assert run("sys.stderr.close(); log.error('down')") == ("", "")
