@@ -1,0 +1,137 @@
+"""The relay's measurements as plain numbers: written by the engine, read by every exporter.
+
+An update is a few additions, so that telemetry costs the same whether or not anybody looks. Every label
+combination exists from the start, with 0: a rate over a series that appears with its first failure would miss it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from relay.core.ports import Backlog
+from relay.core.telemetry import RelayState
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.catalogue import Metric
+from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, Distribution, Histogram
+from relay.version import __version__
+
+SUCCESS, FAILED = "success", "failed"
+STORAGE_OPS = ("claim", "mark_delivered", "mark_failed", "release", "renew", "reap", "stats")
+
+_NOTHING_YET = Backlog(0, 0, 0.0, 0.0, 0)
+
+
+class Sample(NamedTuple):
+    """One series of a metric: the values of its labels, and its value."""
+
+    labels: tuple[str, ...]
+    value: float | Distribution
+
+
+class Measurements:
+    """Implements ``relay.core.telemetry.Telemetry``. Written by the event loop's thread, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._delivered = self._failed = self._lost = self._released = 0
+        self._reaped_retried = self._reaped_dead = 0
+        self._in_flight = 0
+        self._last_claim = 0.0
+        self._backlog = _NOTHING_YET
+        self._state = RelayState.ERROR
+        self._batch_size = Histogram(SIZE_BOUNDS)
+        self._e2e = Histogram(LATENCY_BOUNDS)
+        self._publisher = {status: Histogram(LATENCY_BOUNDS) for status in (SUCCESS, FAILED)}
+        self._storage = {(op, ok): Histogram(LATENCY_BOUNDS) for op in STORAGE_OPS for ok in (True, False)}
+
+    def claimed(self, events: int) -> None:
+        """A claim returned; an empty one says nothing about batch sizes."""
+        self._last_claim = self._clock()
+        if events:
+            self._batch_size.observe(events)
+
+    def storage_op(self, op: str, ok: bool, seconds: float) -> None:
+        """One call to the database."""
+        histogram = self._storage.get((op, ok))
+        if histogram is None:  # an operation that is not listed yet must not be lost
+            histogram = self._storage[op, ok] = Histogram(LATENCY_BOUNDS)
+        histogram.observe(seconds)
+
+    def acknowledged(self, publish_seconds: Sequence[float], e2e_seconds: Sequence[float]) -> None:
+        """Events acknowledged together."""
+        self._publisher[SUCCESS].observe_many(publish_seconds)
+        self._e2e.observe_many(e2e_seconds)
+
+    def refused(self, publish_seconds: Sequence[float]) -> None:
+        """Events that failed together."""
+        self._publisher[FAILED].observe_many(publish_seconds)
+
+    def settled(self, delivered: int, failed: int) -> None:
+        """Outcomes written and still ours."""
+        self._delivered += delivered
+        self._failed += failed
+
+    def leases_lost(self, events: int) -> None:
+        """Outcomes or renewals that came too late."""
+        self._lost += events
+
+    def reaped(self, retried: int, buried: int) -> None:
+        """Expired leases taken back."""
+        self._reaped_retried += retried
+        self._reaped_dead += buried
+
+    def released(self, events: int) -> None:
+        """Events given back without an attempt."""
+        self._released += events
+
+    def in_flight(self, events: int) -> None:
+        """Events claimed and not settled, now."""
+        self._in_flight = events
+
+    def backlog(self, backlog: Backlog) -> None:
+        """A fresh sample of the backlog."""
+        self._backlog = backlog
+
+    def oldest_due_age(self, seconds: float) -> None:
+        """A fresh sample of the lag alone."""
+        self._backlog = self._backlog._replace(oldest_due_age=seconds)
+
+    def state(self, state: RelayState, reason: str) -> None:  # noqa: ARG002 - the reason is for readiness, not a number
+        """The relay's state has changed."""
+        self._state = state
+
+    def read(self) -> Iterator[tuple[Metric, list[Sample]]]:
+        """Every metric with all its series, in the catalogue's order; label values without ``relay_id``."""
+        backlog = self._backlog
+        publisher = [Sample((status,), histogram.read()) for status, histogram in self._publisher.items()]
+        storage = [Sample((op, _status(ok)), kept.read()) for (op, ok), kept in tuple(self._storage.items())]
+        yield metrics.EVENTS, _by_label(success=self._delivered, failed=self._failed)
+        yield metrics.BATCH_SIZE, [Sample((), self._batch_size.read())]
+        yield metrics.E2E_LATENCY, [Sample((), self._e2e.read())]
+        yield metrics.STORAGE_LATENCY, storage
+        yield metrics.PUBLISHER_LATENCY, publisher
+        yield metrics.PENDING, _by_label(new=backlog.pending_new, retrying=backlog.pending_retrying)
+        yield metrics.OLDEST_AGE, _single(backlog.oldest_age)
+        yield metrics.OLDEST_DUE_AGE, _single(backlog.oldest_due_age)
+        yield metrics.DEAD, _single(backlog.dead)
+        yield metrics.IN_FLIGHT, _single(self._in_flight)
+        yield metrics.RELAY_STATE, _single(self._state)
+        yield metrics.LEASES_REAPED, _by_label(retried=self._reaped_retried, dead=self._reaped_dead)
+        yield metrics.LEASES_LOST, _single(self._lost)
+        yield metrics.RELEASED, _single(self._released)
+        yield metrics.LAST_CLAIM, _single(self._last_claim)
+        yield metrics.BUILD, [Sample((__version__,), 1.0)]
+
+
+def _status(ok: bool) -> str:
+    return SUCCESS if ok else FAILED
+
+
+def _single(value: float) -> list[Sample]:
+    return [Sample((), float(value))]
+
+
+def _by_label(**values: float) -> list[Sample]:
+    return [Sample((label,), float(value)) for label, value in values.items()]
