@@ -1,0 +1,77 @@
+"""The entry of ``relay-cli``. Commands are modules, imported only when one is run or its help is asked for.
+
+Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting. Errors are
+one text on standard error; results are plain lines on standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Final, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from relay.core.errors import ConfigError, OutboxError
+from relay.version import __version__
+from relay_cli.options import StorageUrl
+
+COMMANDS: Final = {
+    "migrate": "relay_cli.migrate",
+}
+"""Command to module; the module's ``app`` is a typer app of one command, or of subcommands."""
+
+
+class _LazyGroup(TyperGroup):
+    """Finds its commands in ``COMMANDS`` and imports a module when it is needed."""
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - click's signature
+        """Every command's name, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:  # noqa: ARG002 - likewise
+        """The command, or None for a name that is not in the table."""
+        path = COMMANDS.get(cmd_name)
+        if path is None:
+            return None
+        command = cast("TyperCommand | TyperGroup", get_command(import_module(path).app))
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback(no_args_is_help=True)
+def root(
+    context: typer.Context,
+    storage_url: StorageUrl = None,
+    version: Annotated[  # noqa: ARG001 - its callback answers
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Operate an Open Outbox relay: create its table, look at it, and repair what is in it."""
+    context.obj = storage_url
+
+
+def main() -> None:
+    """Run the command line; ends the process with the exit code."""
+    try:
+        app(prog_name="relay-cli")
+    except OutboxError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)

@@ -1,0 +1,62 @@
+"""``relay-cli migrate``: create the outbox table, or the indexes that are missing on it."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from relay.storage.migrate import Plan, migrate, plan
+from relay.storage.schema import Step
+from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+
+@app.command("migrate", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Create the outbox table and its six indexes, or what is missing of them.
+
+    Running it again, or on several machines at once, does nothing twice. On a table that exists, indexes are built
+    CONCURRENTLY. A table that differs from the contract is left alone: the error says how it differs. A schema is
+    never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
+
+    Example: relay-cli migrate --table orders.outbox --dry-run | psql
+    """
+    url, name = storage_of(read_settings(context, storage_url, table))
+    if dry_run:
+        found = plan(url, name)
+        _print_plan(found) if not as_json else _print_json(found, dry_run=True)
+    elif as_json:
+        _print_json(migrate(url, name), dry_run=False)
+    elif migrate(url, name, on_step=lambda step: typer.echo(f"created {_what(step, name)}")).up_to_date:
+        typer.echo(f"table {name} is up to date")
+
+
+def _what(step: Step, table: object) -> str:
+    return f"table {table}" if step.creates == "table" else f"index {step.creates}"
+
+
+def _print_plan(found: Plan) -> None:
+    """The SQL, as psql takes it; a comment when there is nothing to do."""
+    if found.up_to_date:
+        typer.echo(f"-- table {found.table} is up to date")
+    for step in found.steps:
+        typer.echo(step.sql)
+
+
+def _print_json(found: Plan, *, dry_run: bool) -> None:
+    statements = [{"number": step.number, "creates": step.creates, "sql": step.sql} for step in found.steps]
+    answer = {
+        "table": str(found.table),
+        "dry_run": dry_run,
+        "up_to_date": found.up_to_date,
+        "statements": statements,
+    }
+    typer.echo(json.dumps(answer, ensure_ascii=False))

@@ -1,0 +1,51 @@
+"""Options that several commands share, and where their values come from when they are not given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay.core.sqltext import TableName
+from relay.settings import Settings
+
+StorageUrl = Annotated[
+    str | None,
+    typer.Option("--storage-url", metavar="URL", help="The database, instead of STORAGE_URL.", show_default=False),
+]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="[SCHEMA.]TABLE",
+        help="The outbox table, instead of STORAGE_TABLE_NAME.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+def read_settings(
+    context: typer.Context, storage_url: str | None, table: str | None = None, only: Collection[str] = ()
+) -> Settings:
+    """The settings a command needs: the storage's, and what ``only`` names.
+
+    ``--storage-url`` counts after the command, then before it, then STORAGE_URL from the environment or ``.env``.
+    Raises ConfigError, also when there is no URL at all.
+    """
+    given = {"STORAGE_URL": storage_url or context.obj, "STORAGE_TABLE_NAME": table}
+    overrides = {name: value for name, value in given.items() if value}
+    settings = Settings.from_process(overrides=overrides, only={*given, *only})
+    if settings.storage_url is None:
+        raise ConfigError("STORAGE_URL is not set; set it, or give --storage-url postgres://user@host:5432/database")
+    return settings
+
+
+def storage_of(settings: Settings) -> tuple[str, TableName]:
+    """The URL, with its password, and the table."""
+    if settings.storage_url is None:
+        raise ConfigError("STORAGE_URL is not set")
+    return settings.storage_url.get_secret_value(), settings.storage_table_name

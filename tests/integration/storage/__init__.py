@@ -1,0 +1,1 @@
+"""The outbox adapter against a real PostgreSQL."""

@@ -1,0 +1,1 @@
+"""What of the storage can be tested without a server."""
