@@ -15,7 +15,15 @@ _IDENTITY = "X-Event-ID"
 
 def count_arrivals(bootstrap: str, topics: Mapping[str, Sequence[int]], ledger: Ledger, stop: threading.Event) -> None:
     """Note arrivals until ``stop`` is set. ``topics`` names the partitions to read."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "demo",
+            "enable.auto.commit": False,
+            # The embedded broker answers a fetch only when this time is over, as if nothing had arrived meanwhile.
+            "fetch.wait.max.ms": 10,
+        }
+    )
     try:
         consumer.assign([TopicPartition(name, number, 0) for name, numbers in topics.items() for number in numbers])
         while not stop.is_set():
