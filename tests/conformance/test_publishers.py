@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -11,8 +12,10 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, Transient, Unreachable
 from relay.core.ports import Publisher
 from tests.conformance.harness.base import PATIENCE, Collector, Harness, eventually, make_event
+from tests.conformance.harness.kafka import KafkaHarness
 from tests.conformance.harness.memory import MemoryHarness
 from tests.conformance.harness.plain import NullHarness, StdoutHarness
+from tests.services.kafka import KafkaServer
 
 Make = Callable[[pytest.FixtureRequest], Harness]
 
@@ -20,8 +23,16 @@ HARNESSES: dict[str, Make] = {
     "memory": lambda _: MemoryHarness(),
     "null": lambda _: NullHarness(),
     "stdout": lambda _: StdoutHarness(),
+    "kafka": lambda request: KafkaHarness(request.getfixturevalue("breakable_kafka")),
 }
 SERVERS = frozenset({"kafka", "nats", "redis"})
+
+
+@pytest.fixture(scope="module")
+def breakable_kafka() -> Iterator[KafkaServer]:
+    """A broker of this suite's own, to pause and restart."""
+    with KafkaServer() as server:
+        yield server
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.integration] * (name in SERVERS)) for name in HARNESSES])
@@ -191,7 +202,7 @@ async def test_too_large_is_permanent_and_its_neighbours_arrive(harness: Harness
     needs(size, "limit of size")
     destination, sink = await harness.destination(), Collector()
     events = [make_event(destination, b"small") for _ in range(50)]
-    events.insert(25, make_event(destination, b"x" * (size or 0)))
+    events.insert(25, make_event(destination, os.urandom(size or 0)))
     await publisher.publish(events, sink)
     outcomes = await sink.outcomes(events)
     large = outcomes.pop(25)

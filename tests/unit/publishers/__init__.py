@@ -1,0 +1,1 @@
+"""What publishers do before and after a broker is asked."""

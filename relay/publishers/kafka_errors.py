@@ -1,0 +1,79 @@
+"""librdkafka's error codes, sorted into the outcomes of CONTRACT section 4, and the rules for a topic's name."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from types import MappingProxyType
+
+from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
+
+Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
+
+TABLE: MappingProxyType[str, Kind] = MappingProxyType(
+    {
+        # The message or its destination can never be accepted.
+        "MSG_SIZE_TOO_LARGE": Permanent,  # over the client's, the topic's or the broker's limit
+        "RECORD_LIST_TOO_LARGE": Permanent,  # over the topic's segment size
+        "INVALID_RECORD": Permanent,  # the broker validated it: a compacted topic and no key
+        "TOPIC_EXCEPTION": Permanent,  # an invalid name, or one of the broker's own topics
+        # No answer came in time; the engine probes.
+        "_MSG_TIMED_OUT": TimedOut,  # message.timeout.ms passed, whatever the reason was
+        "_TIMED_OUT": TimedOut,
+        "_TIMED_OUT_QUEUE": TimedOut,
+        "REQUEST_TIMED_OUT": TimedOut,  # the in-sync replicas did not follow in time
+        "NETWORK_EXCEPTION": TimedOut,  # cut off before the reply: it may be there or not
+        # Nobody answers, or nobody lets us in.
+        "_ALL_BROKERS_DOWN": Unreachable,
+        "_TRANSPORT": Unreachable,
+        "_RESOLVE": Unreachable,
+        "_AUTHENTICATION": Unreachable,
+        "_SSL": Unreachable,
+        "SASL_AUTHENTICATION_FAILED": Unreachable,
+        "UNSUPPORTED_SASL_MECHANISM": Unreachable,
+        "ILLEGAL_SASL_STATE": Unreachable,
+        # The client gave it back: it was purged, or it broke and is made anew.
+        "_PURGE_QUEUE": Unreachable,
+        "_PURGE_INFLIGHT": Unreachable,
+        "_DESTROY": Unreachable,
+        "_FATAL": Unreachable,
+        # Everything else is transient: leader changes, throttling, TOPIC_AUTHORIZATION_FAILED, an unknown topic
+        # (an operator can create or grant it), NOT_ENOUGH_REPLICAS, and whatever is new.
+    }
+)
+
+BATCH_REFUSALS = frozenset(
+    {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}
+)
+"""Codes with which a broker refuses a whole batch for the sake of one message; only sent alone do they tell."""
+
+FATAL_BUT_OPERATORS_TASK = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
+"""Fatal errors that a new client meets again until somebody grants the right: these use up attempts."""
+
+REFUSED_LOGIN = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"})
+"""Reasons that say more than the connection failures they lead to."""
+
+_LONGEST_TOPIC = 249
+_LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def classify(code: str, text: str) -> Outcome:
+    """The outcome of a message that failed with this code."""
+    kind = TABLE.get(code, Transient)
+    return Unreachable(f"{code}: {text}") if kind is Unreachable else kind(code, text)  # type: ignore[call-arg]
+
+
+@lru_cache(maxsize=4096)
+def invalid_topic(name: str) -> Permanent | None:
+    """Why no Kafka broker can have a topic of this name; None when one can."""
+    if not name:
+        reason = "a topic's name cannot be empty"
+    elif len(name) > _LONGEST_TOPIC:
+        reason = f"a topic's name has at most {_LONGEST_TOPIC} characters, this one has {len(name)}"
+    elif name in (".", ".."):
+        reason = "a topic cannot be called . or .."
+    elif not _LEGAL_TOPIC.fullmatch(name):
+        reason = f"a topic's name consists of ASCII letters, digits, dot, underscore and hyphen, not {name!r}"
+    else:
+        return None
+    return Permanent("TOPIC_EXCEPTION", reason)

@@ -1,0 +1,225 @@
+"""One librdkafka producer and the thread that polls it; used by the Kafka publisher only.
+
+The thread does nothing but poll: delivery reports are noted in two lists and handed to the event loop once per
+round, where everything else happens. ``pending`` is the truth about what is unanswered: an event is resolved by
+whoever takes its entry out, so once at most, and a report that comes too late finds nothing.
+
+A lane ends once and is not used again (``retire``): its queues are purged, in-flight requests included, and the
+producer is destroyed with its connections, so that a half-sent request cannot be finished later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from relay.core.event import OutboxEvent
+from relay.core.headers import wire_headers
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Resolution
+from relay.publishers.kafka_errors import classify, invalid_topic
+
+EVENT_ID_HEADER = "X-Event-ID"
+USER_PREFIX = "X-User-"
+
+_POLL = 0.1  # seconds a poll waits; also how soon an idle thread notices that its lane has ended
+_PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; what is missing then goes with the producer
+_SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
+_SLICE_BYTES = 1 << 21
+_PROBE_TOPIC = "!"
+"""A name no broker can have: it costs one small reply and creates nothing where topics are made by themselves."""
+
+Entry = tuple[OutboxEvent, OutcomeSink]
+
+
+class Failure(NamedTuple):
+    """A delivery report with an error."""
+
+    code: str
+    text: str
+    fatal: bool
+
+
+class LaneEvents(NamedTuple):
+    """What a lane tells its publisher. ``failed`` is called in the event loop, ``error`` in the polling thread."""
+
+    failed: Callable[[list[tuple[Entry, Failure]]], None]
+    error: Callable[[KafkaError], None]
+
+
+class Lane:
+    """A producer in use. Made and called in the event loop's thread."""
+
+    def __init__(self, config: dict[str, Any], events: LaneEvents, *, receipts: bool) -> None:
+        self.ended_as: Outcome | None = None
+        """Set from ``retire`` on: the outcome of everything that was still unanswered."""
+        producer = Producer(config | {"error_cb": events.error})
+        self._producer: Producer | None = producer
+        """None once the polling thread is done with it."""
+        self._events = events
+        self._limit: int = config["message.max.bytes"]
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, Entry] = {}
+        self._serial = 0
+        self._room = asyncio.Event()
+        self._gone = asyncio.Event()
+        # Written by the delivery callbacks, emptied after each poll: both in the polling thread.
+        self._acked: list[tuple[int, Acknowledged]] = []
+        self._failed: list[tuple[int, Failure]] = []
+        self._on_delivery = self._note_with_receipt if receipts else self._note
+        self._thread = threading.Thread(target=self._poll, args=(producer,), name="kafka-poll", daemon=True)
+        self._thread.start()
+
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Hand every event to the producer, in order; waits while its queue is full."""
+        at = 0
+        while at < len(events):
+            if self.ended_as is not None:
+                sink([(event, self.ended_as) for event in events[at:]])
+                return
+            self._room.clear()
+            taken, full = self._offer_slice(events, at, sink)
+            at += taken
+            if full:
+                with suppress(TimeoutError):  # room may also come without a report: look again
+                    await asyncio.wait_for(self._room.wait(), _POLL)
+            elif at < len(events):
+                await asyncio.sleep(0)
+
+    def ask(self, timeout: float) -> None:
+        """Ask a broker for metadata and wait for its reply. For a thread of the caller's; raises KafkaException."""
+        if (producer := self._producer) is not None:
+            producer.list_topics(_PROBE_TOPIC, timeout=timeout)
+
+    async def retire(self, outcome: Outcome) -> None:
+        """End the lane; on return everything is resolved (what was not answered as ``outcome``) and gone."""
+        if self.ended_as is None:
+            self.ended_as = outcome
+            self._room.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), 2 * (_POLL + _PURGE_WITHIN))
+        lost, self._pending = self._pending, {}
+        resolve([(entry, self.ended_as) for entry in lost.values()])
+
+    def _offer_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> tuple[int, bool]:
+        """Offer some events from ``start`` on: how many were dealt with, and whether the queue is full now."""
+        producer = cast("Producer", self._producer)  # it goes only after ended_as is set
+        produce, pending, on_delivery = producer.produce, self._pending, self._on_delivery
+        refused: list[Resolution] = []
+        at, size, full = start, 0, False
+        for at in range(start, min(start + _SLICE, len(events))):
+            event = events[at]
+            if (invalid := invalid_topic(event.event_type)) is not None:
+                refused.append((event, invalid))
+                continue
+            self._serial = serial = self._serial + 1
+            pending[serial] = (event, sink)
+            try:
+                produce(
+                    event.event_type,
+                    event.payload,
+                    event.partition_key,
+                    on_delivery=partial(on_delivery, serial),
+                    headers=message_headers(event),
+                )
+            except BufferError:
+                del pending[serial]
+                full = True
+                break
+            except KafkaException as error:
+                del pending[serial]
+                refused.append((event, _refusal(event, error.args[0], self._limit)))
+            size += len(event.payload)
+            if size > _SLICE_BYTES:
+                break
+        if refused:
+            sink(refused)
+        return at - start + (not full), full
+
+    def _note(self, serial: int, error: KafkaError | None, _: Message) -> None:
+        if error is None:
+            self._acked.append((serial, ACKNOWLEDGED))
+        else:
+            self._failed.append((serial, Failure(error.name(), error.str(), error.fatal())))
+
+    def _note_with_receipt(self, serial: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            receipt: dict[str, str | int] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
+            self._acked.append((serial, Acknowledged(receipt)))
+        else:
+            self._note(serial, error, message)
+
+    def _poll(self, producer: Producer) -> None:
+        """The polling thread's whole life."""
+        while self.ended_as is None:
+            producer.poll(_POLL)
+            self._report()
+        producer.purge()
+        deadline = time.monotonic() + _PURGE_WITHIN
+        while len(producer) and time.monotonic() < deadline:
+            producer.poll(0.02)
+            self._report()
+        # Destroying a producer joins its threads: that is done here, not in the event loop.
+        self._producer = None
+        del producer
+        with suppress(RuntimeError):  # the loop may be closed already
+            self._loop.call_soon_threadsafe(self._gone.set)
+
+    def _report(self) -> None:
+        if not self._acked and not self._failed:
+            return
+        acked, self._acked = self._acked, []
+        failed, self._failed = self._failed, []
+        with suppress(RuntimeError):  # the loop may be closed already
+            self._loop.call_soon_threadsafe(self._settle, acked, failed)
+
+    def _settle(self, acked: list[tuple[int, Acknowledged]], failed: list[tuple[int, Failure]]) -> None:
+        take = self._pending.pop
+        resolve([(entry, outcome) for serial, outcome in acked if (entry := take(serial, None)) is not None])
+        self._room.set()
+        failures = [(entry, failure) for serial, failure in failed if (entry := take(serial, None)) is not None]
+        if failures and self.ended_as is not None:
+            resolve([(entry, self.ended_as) for entry, _ in failures])
+        elif failures:
+            self._events.failed(failures)
+
+
+def message_headers(event: OutboxEvent) -> list[tuple[str, str | bytes | None]]:
+    """Our header first, then the user's; one that bears our name, in whatever case, is sent under ``X-User-``."""
+    headers: list[tuple[str, str | bytes | None]] = [(EVENT_ID_HEADER, event.event_id)]
+    if event.headers != "{}":
+        ours = EVENT_ID_HEADER.lower()
+        headers += [
+            (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
+            for name, value in wire_headers(event.headers)
+        ]
+    return headers
+
+
+def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:
+    """The outcome of a message that ``produce`` itself did not take."""
+    outcome = classify(error.name(), error.str())
+    if isinstance(outcome, Permanent) and outcome.code == "MSG_SIZE_TOO_LARGE":
+        return Permanent(
+            outcome.code,
+            f"{len(event.payload)} bytes of payload, and key and headers: over the {limit} of message.max.bytes",
+        )
+    return outcome
+
+
+def resolve(outcomes: list[tuple[Entry, Outcome]]) -> None:
+    """Tell every sink its own, in groups."""
+    groups: dict[int, tuple[OutcomeSink, list[Resolution]]] = {}
+    for (event, sink), outcome in outcomes:
+        group = groups.get(id(sink))
+        if group is None:
+            group = groups[id(sink)] = (sink, [])
+        group[1].append((event, outcome))
+    for sink, resolutions in groups.values():
+        sink(resolutions)

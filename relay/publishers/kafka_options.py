@@ -1,0 +1,125 @@
+"""What the Kafka publisher can be told, and how that becomes librdkafka's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote
+
+from relay.core.errors import ConfigError
+
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_SCHEME = "kafka://"
+_LONGEST_LINGER = 0.001
+"""Seconds. A batch is handed over within microseconds, so a longer wait would only delay it (measured: batches of
+100 take 2.0 ms with 1 ms of lingering and 6.2 ms with 5 ms; 0 ms saves 1 ms and costs a quarter more CPU)."""
+_LARGEST_BATCH = 1_000_000
+"""Bytes; below the 1,048,588 that a broker takes for one batch by default."""
+_UNKNOWN_TOPIC_AFTER = 2.0
+"""Seconds a topic that the broker does not know is asked for again before its events fail."""
+_OURS = frozenset(
+    {"bootstrap.servers", "metadata.broker.list", "acks", "request.required.acks", "enable.idempotence"}
+    | {"transactional.id", "delivery.report.only.error", "log.queue", "enabled_events"}
+)
+"""Properties that the relay's promises rest on; nobody else sets them."""
+_SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """Times are seconds, sizes are bytes."""
+
+    url: str = field(repr=False)
+    """``host:9092,host2:9092`` or ``kafka://user:password@host:9092?property=value``.
+
+    User and password are percent-decoded, and mean SASL_SSL with PLAIN unless ``security.protocol`` and
+    ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
+    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), those excepted that the promises rest on.
+    """
+    batch_size: int | None = None
+    """Most messages of one produce request; None is librdkafka's own 10,000."""
+    batch_bytes: int = 10_485_760
+    """The largest message this client takes (``message.max.bytes``)."""
+    batch_timeout: float = 0.01
+    """Upper bound on lingering; at most 1 ms is used, since a batch is handed over whole."""
+    compression: Compression = "snappy"
+    required_acks: Literal["all", "one"] = "all"
+    """``one`` is the leader's acknowledgement alone, and works without idempotence."""
+    write_timeout: float = 10.0
+    """From the offer of a message to its acknowledgement, resends included (``message.timeout.ms``)."""
+    read_timeout: float = 10.0
+    """For the reply to one request (``socket.timeout.ms``)."""
+    connection_timeout: float = 10.0
+    """For one connection, TLS and login included (``socket.connection.setup.timeout.ms``; 1 s at least)."""
+    max_attempts: int = 5
+    """The client's own resends of one message."""
+    queue_messages: int = 100_000
+    """Most messages the client holds; beyond that ``publish`` waits."""
+    queue_bytes: int = 256 * 2**20
+    """Most bytes the client holds; beyond that ``publish`` waits."""
+    receipts: bool = False
+    """Whether an acknowledgement carries partition and offset."""
+
+
+def producer_config(options: KafkaOptions) -> dict[str, Any]:
+    """The configuration of librdkafka. Raises ConfigError when the URL cannot be read."""
+    servers, connection = _parse(options.url)
+    everyone = options.required_acks == "all"
+    config: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "client.id": "relay",
+        "acks": "all" if everyone else "1",
+        "enable.idempotence": everyone,
+        "compression.type": options.compression,
+        "linger.ms": min(options.batch_timeout, _LONGEST_LINGER) * 1000,
+        "batch.size": min(_LARGEST_BATCH, options.batch_bytes),
+        "message.max.bytes": options.batch_bytes,
+        "message.send.max.retries": max(options.max_attempts, 1 if everyone else 0),
+        "message.timeout.ms": _milliseconds(options.write_timeout),
+        "request.timeout.ms": _milliseconds(options.write_timeout),
+        "socket.timeout.ms": max(_milliseconds(options.read_timeout), 10),
+        "socket.connection.setup.timeout.ms": max(_milliseconds(options.connection_timeout), 1000),
+        "topic.metadata.propagation.max.ms": _milliseconds(min(_UNKNOWN_TOPIC_AFTER, options.write_timeout / 2)),
+        "queue.buffering.max.messages": options.queue_messages,
+        "queue.buffering.max.kbytes": max(options.queue_bytes // 1024, 1),
+        "reconnect.backoff.max.ms": 1000,
+        "socket.keepalive.enable": True,
+        "statistics.interval.ms": 0,
+    }
+    if options.batch_size is not None:
+        config["batch.num.messages"] = options.batch_size
+    return config | connection
+
+
+def redacted(text: str, config: dict[str, Any]) -> str:
+    """``text`` with the secrets of ``config`` masked."""
+    for name, value in config.items():
+        if value and isinstance(value, str) and any(word in name for word in _SECRET_WORDS):
+            text = text.replace(value, "***")
+    return text
+
+
+def _parse(url: str) -> tuple[str, dict[str, str]]:
+    """The bootstrap servers, and the connection's properties."""
+    scheme, separator, rest = url.rpartition("://")
+    if separator and scheme.lower() != "kafka":
+        raise ConfigError(f"PUBLISHER_URL: {scheme!r} is not a Kafka scheme; write host:9092,host2:9092 or {_SCHEME}…")
+    address, _, query = rest.partition("?")
+    login, _, servers = address.rstrip("/").rpartition("@")
+    if not servers:
+        raise ConfigError("PUBLISHER_URL names no Kafka broker; write host:9092,host2:9092")
+    properties = dict(parse_qsl(query, keep_blank_values=True))
+    if refused := sorted(_OURS & properties.keys()):
+        raise ConfigError(f"PUBLISHER_URL: {refused[0]} cannot be set there; the relay's promises rest on it")
+    if not login:
+        return servers, properties
+    user, _, password = login.partition(":")
+    defaults = {"security.protocol": "SASL_SSL"}
+    if not {"sasl.mechanism", "sasl.mechanisms"} & properties.keys():
+        defaults["sasl.mechanism"] = "PLAIN"
+    return servers, defaults | properties | {"sasl.username": unquote(user), "sasl.password": unquote(password)}
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)

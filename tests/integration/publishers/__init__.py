@@ -1,0 +1,1 @@
+"""Each broker's own ways, against the real server."""
