@@ -144,7 +144,9 @@ def test_every_column_arrives_as_given(caller: Caller, outbox: Database) -> None
         (events[0].event_id, "user.signup", "k'1", bytes(range(256)), nested, *rest),
         (events[1].event_id, "user.left: 100% sure", None, b"", {}, *rest),
     ]
-    due: dict[Any, Any] = dict(outbox.run("SELECT event_type, available_at FROM openoutbox_events WHERE available_at <> created_at"))
+    due: dict[Any, Any] = dict(
+        outbox.run("SELECT event_type, available_at FROM openoutbox_events WHERE available_at <> created_at")
+    )
     assert due == {"user.signup": at}
 
 
