@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fixtures.outbox",
     "tests.fixtures.kafka",
     "tests.fixtures.nats",
+    "tests.fixtures.redis",
 ]
