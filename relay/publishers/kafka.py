@@ -23,8 +23,9 @@ from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Transient, Unreachable
 from relay.publishers.kafka_errors import BATCH_REFUSALS, FATAL_BUT_OPERATORS_TASK, REFUSED_LOGIN, classify
-from relay.publishers.kafka_lane import Entry, Failure, Lane, LaneEvents, resolve
+from relay.publishers.kafka_lane import Failure, Lane, LaneEvents
 from relay.publishers.kafka_options import KafkaOptions, producer_config, redacted
+from relay.publishers.resolving import Entry, resolve
 
 __all__ = ["KafkaOptions", "KafkaPublisher"]
 

@@ -24,6 +24,7 @@ from relay.core.event import OutboxEvent
 from relay.core.headers import wire_headers
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Resolution
 from relay.publishers.kafka_errors import classify, invalid_topic
+from relay.publishers.resolving import Entry, resolve
 
 EVENT_ID_HEADER = "X-Event-ID"
 USER_PREFIX = "X-User-"
@@ -34,8 +35,6 @@ _SLICE = 400  # events offered before other work of the event loop gets its turn
 _SLICE_BYTES = 1 << 21
 _PROBE_TOPIC = "!"
 """A name no broker can have: it costs one small reply and creates nothing where topics are made by themselves."""
-
-Entry = tuple[OutboxEvent, OutcomeSink]
 
 
 class Failure(NamedTuple):
@@ -211,15 +210,3 @@ def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:
             f"{len(event.payload)} bytes of payload, and key and headers: over the {limit} of message.max.bytes",
         )
     return outcome
-
-
-def resolve(outcomes: list[tuple[Entry, Outcome]]) -> None:
-    """Tell every sink its own, in groups."""
-    groups: dict[int, tuple[OutcomeSink, list[Resolution]]] = {}
-    for (event, sink), outcome in outcomes:
-        group = groups.get(id(sink))
-        if group is None:
-            group = groups[id(sink)] = (sink, [])
-        group[1].append((event, outcome))
-    for sink, resolutions in groups.values():
-        sink(resolutions)

@@ -14,8 +14,10 @@ from relay.core.ports import Publisher
 from tests.conformance.harness.base import PATIENCE, Collector, Harness, eventually, make_event
 from tests.conformance.harness.kafka import KafkaHarness
 from tests.conformance.harness.memory import MemoryHarness
+from tests.conformance.harness.nats import NatsHarness
 from tests.conformance.harness.plain import NullHarness, StdoutHarness
 from tests.services.kafka import KafkaServer
+from tests.services.nats import NatsServer
 
 Make = Callable[[pytest.FixtureRequest], Harness]
 
@@ -24,6 +26,7 @@ HARNESSES: dict[str, Make] = {
     "null": lambda _: NullHarness(),
     "stdout": lambda _: StdoutHarness(),
     "kafka": lambda request: KafkaHarness(request.getfixturevalue("breakable_kafka")),
+    "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
 }
 SERVERS = frozenset({"kafka", "nats", "redis"})
 
@@ -32,6 +35,13 @@ SERVERS = frozenset({"kafka", "nats", "redis"})
 def breakable_kafka() -> Iterator[KafkaServer]:
     """A broker of this suite's own, to pause and restart."""
     with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def breakable_nats() -> Iterator[NatsServer]:
+    """As above."""
+    with NatsServer() as server:
         yield server
 
 

@@ -1,0 +1,82 @@
+"""Events to NATS JetStream: many publishes in flight, each acknowledged by its stream.
+
+``Nats-Msg-Id`` is the event's id, by which JetStream drops repeats; such a repeat counts as acknowledged. One
+connection is used at a time; it is made on the first publish or probe and again after it was lost or abandoned.
+An event waits for nothing but its own acknowledgement, and for that no longer than the publish timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink, Unreachable
+from relay.publishers.nats_link import Link
+from relay.publishers.nats_options import NatsOptions, connect_arguments
+
+__all__ = ["NatsOptions", "NatsPublisher"]
+
+
+class NatsPublisher:
+    """Publishes over one connection at a time; see the module's text."""
+
+    name = "nats"
+
+    def __init__(self, options: NatsOptions) -> None:
+        self._options = options
+        self._arguments: dict[str, Any] = {}
+        self._link: Link | None = None
+        self._connecting: asyncio.Task[Link] | None = None
+
+    async def open(self) -> None:
+        """Check the configuration. Raises ConfigError; connects to nobody yet."""
+        self._arguments = connect_arguments(self._options)
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event; without a connection all of them are unreachable at once."""
+        if not events:
+            return
+        try:
+            link = await self._connected()
+        except BrokerUnreachable as error:
+            lost = Unreachable(str(error))
+            sink([(event, lost) for event in events])
+        else:
+            await link.offer(events, sink)
+
+    async def probe(self, timeout: float) -> None:
+        """A round trip to the server, over the connection in use or a new one."""
+        try:
+            async with asyncio.timeout(timeout):
+                link = await self._connected()
+        except TimeoutError:
+            raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
+        await link.ask(timeout)
+
+    async def abandon(self, reason: str) -> None:
+        """Cut the connection and what is buffered for it."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
+        if self._link is not None:
+            await self._link.end(reason)
+
+    async def close(self) -> None:
+        """Abandon what is left."""
+        await self.abandon("the publisher was closed")
+
+    async def _connected(self) -> Link:
+        """The link in use. Raises BrokerUnreachable. Whoever needs one at the same time waits for the same."""
+        if self._link is not None and self._link.ended_as is None:
+            return self._link
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(Link.connect(self._options, self._arguments))
+        connecting = self._connecting
+        await asyncio.wait({connecting})
+        if connecting.cancelled():
+            raise BrokerUnreachable("the connection was given up")
+        self._link = connecting.result()
+        return self._link

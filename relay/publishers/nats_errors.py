@@ -1,0 +1,85 @@
+"""JetStream's and nats-py's errors, sorted into the outcomes of CONTRACT section 4, and the rules for a subject."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from types import MappingProxyType
+
+from nats import errors
+
+from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
+
+Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
+
+REPLIES: MappingProxyType[int, Kind] = MappingProxyType(
+    {
+        10054: Permanent,  # the message exceeds the stream's max_msg_size
+        10097: Permanent,  # the header block exceeds JetStream's 64 KiB
+        # Everything else is transient: 10077 (the store failed; a full stream that discards new messages says so
+        # too), 10047, 10028, 10023 (out of storage, memory, other resources), 10008, 10009 (no leader), 10039, 10076
+        # (JetStream is off), 10109 (a sealed stream), 10167 (too many requests), and whatever is new.
+    }
+)
+"""By the ``err_code`` of a negative acknowledgement."""
+
+EXCEPTIONS: MappingProxyType[type[Exception], Kind] = MappingProxyType(
+    {
+        errors.MaxPayloadError: Permanent,
+        errors.BadSubjectError: Permanent,
+        errors.TimeoutError: TimedOut,
+        errors.FlushTimeoutError: TimedOut,
+        errors.ConnectionClosedError: Unreachable,
+        errors.ConnectionDrainingError: Unreachable,
+        errors.ConnectionReconnectingError: Unreachable,
+        errors.OutboundBufferLimitError: Unreachable,  # not connected, and nothing is to be buffered
+        errors.StaleConnectionError: Unreachable,
+        errors.UnexpectedEOF: Unreachable,
+        errors.NoServersError: Unreachable,
+        errors.AuthorizationError: Unreachable,
+        errors.SecureConnRequiredError: Unreachable,
+        errors.SecureConnWantedError: Unreachable,
+        OSError: Unreachable,
+        # Everything else is transient.
+    }
+)
+"""By what publishing raised."""
+
+NO_STREAM = Transient("NO_STREAM", "no JetStream stream takes this subject")
+"""The server's 503: nobody listens. A stream may be created later."""
+
+PERMISSIONS_CODE = "PERMISSIONS_VIOLATION"
+
+_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")
+
+
+def classify_reply(err_code: int, description: str) -> Outcome:
+    """The outcome of a negative acknowledgement."""
+    code = f"JETSTREAM_{err_code}"
+    return Permanent(code, description) if REPLIES.get(err_code) is Permanent else Transient(code, description)
+
+
+def classify_exception(error: Exception) -> Outcome:
+    """The outcome of a message that the library did not take, by the most specific class in the table."""
+    kind = next((EXCEPTIONS[base] for base in type(error).__mro__ if base in EXCEPTIONS), Transient)
+    name, text = type(error).__name__, str(error)
+    return Unreachable(f"{name}: {text}") if kind is Unreachable else kind(name, text)  # type: ignore[call-arg]
+
+
+@lru_cache(maxsize=4096)
+def invalid_subject(subject: str) -> Permanent | None:
+    """Why no message can be published to this subject; None when one can."""
+    tokens = subject.split(".")
+    if not subject:
+        reason = "a subject cannot be empty"
+    elif _BLANK_OR_CONTROL.search(subject):
+        reason = f"a subject cannot hold blanks or control characters: {subject!r}"
+    elif "" in tokens:
+        reason = f"a subject cannot begin or end with a dot or hold two in a row: {subject!r}"
+    elif "*" in tokens or ">" in tokens:
+        reason = f"a subject to publish to cannot hold a wildcard: {subject!r}"
+    elif tokens[0] in ("$JS", "$SYS"):
+        reason = f"the server answers {subject!r} itself"
+    else:
+        return None
+    return Permanent("BAD_SUBJECT", reason)

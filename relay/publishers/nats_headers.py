@@ -1,0 +1,66 @@
+"""The headers of a NATS message: ours, the user's, and what a header line cannot carry.
+
+- A name may hold letters, digits and ``!#$%&'*+-.^_`|~`` (RFC 9110's token); whatever else is in it is
+  percent-encoded, byte by byte of its UTF-8. The empty name is sent as ``X-Empty-Name``.
+- A value may hold everything but line breaks and NUL, and cannot begin or end with blanks; those characters, where
+  they stand in the way, are percent-encoded.
+- A text in which anything is encoded has its ``%`` encoded too, so that decoding it gives the original. A text in
+  which nothing is encoded is sent as it is, ``%`` included.
+- A user's ``Nats-…`` (in any case) would steer the server and is sent as ``X-Nats-…``; a user's
+  ``X-Partition-Key`` (in any case) is sent as ``X-User-X-Partition-Key``. A name that is taken by then gets ``X-``
+  in front until it is free: a header block is a mapping here.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from relay.core.event import OutboxEvent
+from relay.core.headers import wire_headers
+
+ID_HEADER = "Nats-Msg-Id"
+KEY_HEADER = "X-Partition-Key"
+EMPTY_NAME = "X-Empty-Name"
+
+_TOKEN = "!#$&'*+-.^_`|~"  # noqa: S105  # RFC 9110's word for such a name
+_GOOD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_GOOD_VALUE = re.compile(r"(?!\s)[^\r\n\x00]*(?<!\s)")
+_BREAKS = re.compile(r"[\r\n\x00%]|^\s+|\s+$")
+_LINE = len("NATS/1.0\r\n") + len("\r\n")
+
+
+def message_headers(event: OutboxEvent) -> dict[str, str]:
+    """Name to value, ours first, as the library takes them."""
+    headers = {ID_HEADER: str(event.event_id)}
+    if event.partition_key is not None:
+        headers[KEY_HEADER] = encode_value(event.partition_key)
+    if event.headers != "{}":
+        for name, value in wire_headers(event.headers):
+            safe = encode_name(name)
+            while safe in headers:
+                safe = f"X-{safe}"
+            headers[safe] = encode_value(value)
+    return headers
+
+
+def encode_name(name: str) -> str:
+    """A user's header name as NATS can carry it, out of the way of the names that mean something."""
+    if not _GOOD_NAME.fullmatch(name):
+        name = quote(name, safe=_TOKEN) or EMPTY_NAME
+    lower = name.lower()
+    if lower.startswith("nats-"):
+        return f"X-{name}"
+    return f"X-User-{name}" if lower == "x-partition-key" else name
+
+
+def encode_value(value: str) -> str:
+    """A header's value as NATS can carry it."""
+    if _GOOD_VALUE.fullmatch(value):
+        return value
+    return _BREAKS.sub(lambda match: quote(match.group(), safe=""), value)
+
+
+def block_size(headers: dict[str, str]) -> int:
+    """Bytes of the header block on the wire: the server counts them against ``max_payload``."""
+    return _LINE + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())

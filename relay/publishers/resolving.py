@@ -1,0 +1,23 @@
+"""Events that wait for their outcomes, and telling each sink its own in one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, OutcomeSink, Resolution
+
+Entry = tuple[OutboxEvent, OutcomeSink]
+"""An event and the sink of the call that offered it: sinks differ from call to call."""
+
+
+def resolve(outcomes: Iterable[tuple[Entry, Outcome]]) -> None:
+    """Tell every sink the outcomes of its own events, in one group and in order."""
+    groups: dict[int, tuple[OutcomeSink, list[Resolution]]] = {}
+    for (event, sink), outcome in outcomes:
+        group = groups.get(id(sink))
+        if group is None:
+            group = groups[id(sink)] = (sink, [])
+        group[1].append((event, outcome))
+    for sink, resolutions in groups.values():
+        sink(resolutions)
