@@ -4,13 +4,15 @@
 -- Locks: the candidates, skipping rows that somebody else holds; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- octet_length() of a toasted payload reads its length from the pointer, not the payload.
+-- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
+-- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Parameters: limit, max_bytes, relay_id. Result: the fields of OutboxEvent in their order, then the fence.
 WITH due AS (
     SELECT ctid AS tid, octet_length(payload) AS bytes, available_at, created_at
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW()
     ORDER BY available_at, created_at
-    LIMIT %(limit)s::bigint
+    LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
 ),
 

@@ -3,13 +3,15 @@
 -- Locks: the rows it writes, skipping those that somebody is settling just now.
 -- The delay is relay.core.backoff's formula (a test holds the two equal); attempts before this one are the number of
 -- doublings, bounded as there. RANDOM() is drawn for each row.
+-- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
+-- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts. Result: counts by what became.
 WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
     WHERE status = 'DELIVERING' AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
     ORDER BY locked_at
-    LIMIT %(limit)s::bigint
+    LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
 ),
 
