@@ -133,7 +133,7 @@ def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], name:
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
-    retry = {"base_delay": 1.0, "max_delay": 60.0, "jitter": 0.1, "max_attempts": 25}
+    retry: dict[str, Any] = {"base_delay": 1.0, "max_delay": 60.0, "jitter": 0.1, "max_attempts": 25}
     found = explain(connection, "reap", limit=batch, lease=180.0, **retry)
     walks_in_order(found)
     assert indexes(found) == {"idx_openoutbox_stuck_leases"}
