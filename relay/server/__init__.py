@@ -1,1 +1,7 @@
 """The HTTP side: health, readiness, stats and metrics."""
+
+from __future__ import annotations
+
+from relay.server.http import ServerOptions, StatusServer
+
+__all__ = ["ServerOptions", "StatusServer"]

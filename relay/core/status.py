@@ -1,0 +1,75 @@
+"""What the relay says about itself to whoever asks: the port between the HTTP side and the rest.
+
+Everything is answered from memory, in the event loop's thread, at once; only ``stats`` may wait for the database,
+and then not for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from relay.core.ports import Backlog
+from relay.core.telemetry import RelayState
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the process and its loops live."""
+
+    problem: str = ""
+    """What has stopped; empty when all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether storage and broker answer, by the last probes."""
+
+    storage_problem: str = ""
+    """Why the database cannot be used; empty when it can."""
+    broker_problem: str = ""
+    """Why the broker cannot be used; empty when it can."""
+    degraded: Mapping[str, str] = field(default_factory=dict)
+    """What else does not work, by name, without keeping the relay from its work."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether events can be delivered."""
+        return not (self.storage_problem or self.broker_problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The backlog and this relay's part in it."""
+
+    relay_id: str
+    state: RelayState
+    in_flight: int
+    """Events claimed and not settled."""
+    backlog: Backlog
+    sample_age: float
+    """Seconds since the backlog was read."""
+
+
+class Exposition(NamedTuple):
+    """Metrics as text."""
+
+    body: bytes
+    content_type: str
+
+
+class StatusView(Protocol):
+    """What the server needs to see. Never raises."""
+
+    def health(self) -> Health:
+        """Whether the process and its loops live."""
+
+    def readiness(self) -> Readiness:
+        """Whether storage and broker answered last."""
+
+    async def stats(self) -> Stats | None:
+        """The backlog as last read, or read anew where that is cheap; None when it was never read."""
+
+    def metrics(self, accept: str) -> Exposition:
+        """All metrics in the format that the ``Accept`` header asks for."""

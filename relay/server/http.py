@@ -1,0 +1,127 @@
+"""The HTTP server inside the relay's event loop.
+
+``start`` returns once the port is open, or raises ConfigError naming SERVER_PORT. The server installs no signal
+handlers, logs no requests, and ``stop`` ends within two seconds whatever its clients do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from relay.core.errors import ConfigError
+from relay.core.status import StatusView
+from relay.server.routes import application
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 1
+_STOP_WITHIN = 2.0
+_BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where to listen: SERVER_PORT, taken apart."""
+
+    host: str = ""
+    """Empty: all interfaces, IPv6 and IPv4."""
+    port: int = 8080
+    """0: any free one."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the relay, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class StatusServer:
+    """Serves one view. ``start`` once, ``stop`` any number of times."""
+
+    def __init__(self, view: StatusView, options: ServerOptions) -> None:
+        self._view = view
+        self._options = options
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._address: tuple[str, int] = (options.host, options.port)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port that are listened on; known after ``start``."""
+        return self._address
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError when the address cannot be had."""
+        bound = _bind(self._options)
+        self._address = bound.getsockname()[:2]
+        config = uvicorn.Config(
+            application(self._view),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        self._server = _Uvicorn(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="relay-server")
+        up = asyncio.create_task(self._server.up.wait(), name="relay-server-up")
+        await asyncio.wait({up, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            up.cancel()
+            await self._task
+            raise ConfigError(f"the HTTP server did not start on SERVER_PORT={_shown(self._options)}")
+        logger.info("listening on %s port %d", *self._address, extra={"action": "listening"})
+
+    async def stop(self) -> None:
+        """Stop listening and end; requests under way get a second. Never raises."""
+        if self._server is None or self._task is None:
+            return
+        self._server.should_exit = True
+        _, late = await asyncio.wait({self._task}, timeout=_STOP_WITHIN)
+        if late:
+            self._server.force_exit = True
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_STOP_WITHIN)
+
+
+def _bind(options: ServerOptions) -> socket.socket:
+    """A listening socket; ``:8080`` takes IPv6 and IPv4 where the machine has both."""
+    try:
+        if options.host:
+            family, *_, address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        with contextlib.suppress(OSError):
+            if socket.has_dualstack_ipv6():
+                everywhere = ("", options.port)
+                return socket.create_server(everywhere, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+        return socket.create_server(("", options.port), backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"SERVER_PORT={_shown(options)} cannot be listened on: {error.strerror or error}; "
+            "choose another port or stop what uses it"
+        ) from error
+
+
+def _shown(options: ServerOptions) -> str:
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"{host}:{options.port}"

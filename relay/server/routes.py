@@ -1,0 +1,100 @@
+"""The four endpoints: ``/healthz``, ``/readyz``, ``/stats`` and ``/metrics``.
+
+Every answer but the metrics is JSON, errors too. Messages pass through the masking of secrets: what is served
+here can be read by anyone who reaches the port.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from relay.core.secrets import mask_secrets
+from relay.core.status import Stats, StatusView
+from relay.version import __version__
+
+_HEADERS = {"Cache-Control": "no-store"}
+
+
+def application(view: StatusView) -> Starlette:
+    """The ASGI application that shows ``view``."""
+
+    async def healthz(_: Request) -> Response:
+        problem = view.health().problem
+        body = {"status": "failed", "reason": mask_secrets(problem)} if problem else {"status": "ok"}
+        return _json(body, 503 if problem else 200)
+
+    async def readyz(_: Request) -> Response:
+        readiness = view.readiness()
+        body = {
+            "ready": readiness.ready,
+            "storage": _word(readiness.storage_problem, "unreachable"),
+            "broker": _word(readiness.broker_problem, "unreachable"),
+            **{name: _word(problem, "degraded") for name, problem in readiness.degraded.items()},
+        }
+        return _json(body, 200 if readiness.ready else 503)
+
+    async def stats(_: Request) -> Response:
+        known = await view.stats()
+        if known is None:
+            return _json({"error": "the backlog has not been read yet; /readyz says why"}, 503)
+        return _json(stats_body(known))
+
+    async def metrics(request: Request) -> Response:
+        body, content_type = view.metrics(request.headers.get("accept", ""))
+        return Response(body, headers={**_HEADERS, "Content-Type": content_type})
+
+    endpoints = {"/healthz": healthz, "/readyz": readyz, "/stats": stats, "/metrics": metrics}
+    app = Starlette(
+        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def stats_body(stats: Stats) -> dict[str, Any]:
+    """The answer of ``/stats``: the contract's three numbers, and ours beside them.
+
+    ``pending_count`` and ``retrying_count`` stand beside each other as the two series of
+    ``openoutbox_backlog_pending_count`` do: no row is in both, and their sum is all that is PENDING.
+    """
+    backlog = stats.backlog
+    return {
+        "pending_count": backlog.pending_new,
+        "retrying_count": backlog.pending_retrying,
+        "oldest_age_sec": round(backlog.oldest_age, 3),
+        "oldest_due_age_sec": round(backlog.oldest_due_age, 3),
+        "dead_count": backlog.dead,
+        "in_flight_count": stats.in_flight,
+        "relay_state": int(stats.state),
+        "relay_id": stats.relay_id,
+        "version": __version__,
+        "sample_age_sec": round(stats.sample_age, 3),
+    }
+
+
+def _word(problem: str, otherwise: str) -> str:
+    return f"{otherwise}: {mask_secrets(problem)}" if problem else "ok"
+
+
+def _json(body: dict[str, Any], status: int = 200) -> Response:
+    return JSONResponse(body, status, headers=_HEADERS)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return _failed(request, error)
+    texts = {404: "there is nothing at this path", 405: "only GET and HEAD are answered here"}
+    body = {"error": texts.get(error.status_code, error.detail)}
+    return JSONResponse(body, error.status_code, headers={**_HEADERS, **(error.headers or {})})
+
+
+def _failed(_: Request, _error: Exception) -> Response:
+    """The server logs the error itself."""
+    return _json({"error": "internal error; the log says more"}, 500)

@@ -1,0 +1,212 @@
+"""The endpoints over a real socket, as a probe, a dashboard or a scraper would ask."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.core.ports import Backlog
+from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.core.telemetry import RelayState
+from relay.server import ServerOptions, StatusServer
+from relay.telemetry.prometheus import PrometheusTelemetry
+
+PATHS = ("/healthz", "/readyz", "/stats", "/metrics")
+
+
+@dataclass
+class Told:
+    """A relay that says what a test has it say, with real metrics."""
+
+    problem: str = ""
+    told: Readiness = field(default_factory=Readiness)
+    known: Stats | None = None
+    telemetry: PrometheusTelemetry = field(default_factory=lambda: PrometheusTelemetry("relay-1"))
+
+    def health(self) -> Health:
+        return Health(self.problem)
+
+    def readiness(self) -> Readiness:
+        return self.told
+
+    async def stats(self) -> Stats | None:
+        return self.known
+
+    def metrics(self, accept: str) -> Exposition:
+        return Exposition(*self.telemetry.exposition(accept))
+
+
+@pytest.fixture
+def view() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def server(view: Told) -> AsyncIterator[StatusServer]:
+    server = StatusServer(view, ServerOptions("127.0.0.1", 0))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def http(server: StatusServer) -> AsyncIterator[httpx.AsyncClient]:
+    host, port = server.address
+    async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
+        yield client
+
+
+async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
+    http: httpx.AsyncClient, view: Told
+) -> None:
+    assert (await http.get("/healthz")).status_code == 200
+
+    view.problem = "the claim loop ended"
+    answer = await http.get("/healthz")
+
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "failed", "reason": "the claim loop ended"}
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "body"),
+    [
+        (Readiness(), 200, {"ready": True, "storage": "ok", "broker": "ok"}),
+        (
+            Readiness(broker_problem="no answer within 2 s"),
+            503,
+            {"ready": False, "storage": "ok", "broker": "unreachable: no answer within 2 s"},
+        ),
+        (
+            Readiness(storage_problem="refused postgres://u:hunter2@h/db"),
+            503,
+            {"ready": False, "storage": "unreachable: refused postgres://u:***@h/db", "broker": "ok"},
+        ),
+        (
+            Readiness(degraded={"log_store": "17 entries dropped"}),
+            200,
+            {"ready": True, "storage": "ok", "broker": "ok", "log_store": "degraded: 17 entries dropped"},
+        ),
+    ],
+)
+async def test_readiness_names_what_does_not_answer(
+    http: httpx.AsyncClient, view: Told, told: Readiness, status: int, body: dict[str, object]
+) -> None:
+    view.told = told
+
+    answer = await http.get("/readyz")
+
+    assert (answer.status_code, answer.json()) == (status, body)
+
+
+async def test_stats_hold_the_numbers_of_the_contract_and_ours(http: httpx.AsyncClient, view: Told) -> None:
+    view.known = Stats("relay-1", RelayState.PAUSED, 5, Backlog(10, 3, 12.3456, 4.5, 2), 0.25)
+
+    answer = await http.get("/stats")
+
+    assert answer.status_code == 200
+    body = answer.json()
+    assert {name: body[name] for name in ("pending_count", "retrying_count", "oldest_age_sec")} == {
+        "pending_count": 10,
+        "retrying_count": 3,
+        "oldest_age_sec": 12.346,
+    }
+    assert (body["dead_count"], body["in_flight_count"], body["relay_state"]) == (2, 5, 2)
+
+
+async def test_stats_are_unavailable_before_the_first_sample(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/stats")
+
+    assert answer.status_code == 503
+    assert "not been read" in answer.json()["error"]
+
+
+async def test_metrics_come_in_the_format_that_is_asked_for(http: httpx.AsyncClient) -> None:
+    plain = await http.get("/metrics")
+    openmetrics = await http.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'openoutbox_relay_state{relay_id="relay-1"} 3.0' in plain.text
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_head_has_the_status_and_no_body(http: httpx.AsyncClient, path: str) -> None:
+    head, got = await http.head(path), await http.get(path)
+
+    assert head.status_code == got.status_code
+    assert head.content == b""
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/healthz/", "/metrics/x"])
+async def test_an_unknown_path_is_told_in_json(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(path)
+
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "there is nothing at this path"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_other_methods_are_refused(http: httpx.AsyncClient, method: str, path: str) -> None:
+    answer = await http.request(method, path)
+
+    assert answer.status_code == 405
+    assert answer.json() == {"error": "only GET and HEAD are answered here"}
+    assert {word.strip() for word in answer.headers["allow"].split(",")} == {"GET", "HEAD"}
+
+
+async def test_a_port_in_use_is_a_clear_error(server: StatusServer, view: Told) -> None:
+    port = server.address[1]
+
+    with pytest.raises(ConfigError, match=rf"SERVER_PORT=127.0.0.1:{port} cannot be listened on: .*in use"):
+        await StatusServer(view, ServerOptions("127.0.0.1", port)).start()
+
+
+async def test_a_host_that_is_not_ours_is_a_clear_error(view: Told) -> None:
+    with pytest.raises(ConfigError, match=r"SERVER_PORT=192\.0\.2\.1:0 cannot be listened on"):
+        await StatusServer(view, ServerOptions("192.0.2.1", 0)).start()
+
+
+async def test_all_interfaces_answer_on_both_protocols(view: Told) -> None:
+    server = StatusServer(view, ServerOptions("", 0))
+    await server.start()
+    hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+
+    async with httpx.AsyncClient() as client:
+        answers = [await client.get(f"http://{host}:{server.address[1]}/healthz") for host in hosts]
+    await server.stop()
+
+    assert [answer.status_code for answer in answers] == [200] * len(hosts)
+
+
+async def test_it_stops_while_a_client_holds_its_connection(server: StatusServer) -> None:
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+
+    await server.stop()
+    await server.stop()
+
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*server.address)
+
+
+async def test_a_view_that_fails_is_an_error_in_json(
+    http: httpx.AsyncClient, view: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "health", lambda: 1 / 0)
+
+    answer = await http.get("/healthz")
+
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "internal error; the log says more"}
