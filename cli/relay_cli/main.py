@@ -20,6 +20,7 @@ from relay_cli.options import StorageUrl
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
+    "prune": "relay_cli.prune",
 }
 """Command to module; the module's ``app`` is a typer app of one command, or of subcommands."""
 

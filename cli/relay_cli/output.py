@@ -1,0 +1,96 @@
+"""How commands print: plain lines and JSON on standard output, progress on a terminal's standard error only."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from relay.core.durations import parse_age
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as a shell would give it."""
+
+_PATIENCE: Final = 2.0  # seconds of work before a progress bar is worth its lines
+_LONGEST_AGE: Final = 36_525 * 86_400.0  # a hundred years
+
+
+def print_json(answer: Mapping[str, object]) -> None:
+    """One JSON object on one line; times in ISO 8601, UTC."""
+    typer.echo(json.dumps(answer, ensure_ascii=False, default=json_form))
+
+
+def json_form(value: object) -> str:
+    """How JSON shows what it has no form for."""
+    return moment(value) if isinstance(value, datetime) else str(value)
+
+
+def moment(value: object) -> str:
+    """A time as text: ISO 8601, UTC, to the microsecond; whatever is no time as it prints itself."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return str(value)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 event``, ``2 events``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def age(text: str | float) -> float:
+    """An option's age in seconds, for typer's ``parser``; wrong ones are wrong usage."""
+    if not isinstance(text, str):
+        return text
+    try:
+        seconds = parse_age(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if seconds > _LONGEST_AGE:
+        raise typer.BadParameter(f"{text!r} is longer than a hundred years")
+    return seconds
+
+
+class Bar:
+    """A progress bar that appears on a terminal after two seconds, and nowhere else."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a terminal to draw on: only then is a total worth counting."""
+        return sys.stderr.isatty()
+
+    def show(self, done: int, total: int | None) -> None:
+        """Draw how far it is; ``total`` is None when that is not known."""
+        if not self.possible or time.monotonic() - self._began < _PATIENCE:
+            return
+        if self._progress is None:
+            self._start()
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+    def close(self) -> None:
+        """Take it off the screen."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _start(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - 40 ms that most runs do without
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(self._what)
+        self._progress.start()

@@ -1,0 +1,106 @@
+"""``relay-cli prune``: delete old delivered and dead events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relay.core.errors import OutboxError
+from relay.core.sqltext import TableName
+from relay.storage.operations.prune import COUNT_MOST, Pruned, PruneOptions, preview, prune
+from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+DeliveredAge = Annotated[
+    float, typer.Option("--delivered-age", metavar="AGE", parser=age, help="Delete events delivered longer ago.")
+]
+DeadAge = Annotated[float, typer.Option("--dead-age", metavar="AGE", parser=age, help="Delete events dead for longer.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=100_000, help="Most events of one transaction.")]
+
+
+@app.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # parsed as what is given is
+    dead_age: DeadAge = "30d",  # type: ignore[assignment]  # likewise
+    dry_run: DryRun = False,
+    batch_size: BatchSize = 1000,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Delete events that were delivered, or have been dead, for long enough.
+
+    An age is a number and d, h or m; 0 or nothing leaves that status alone. Works beside a running relay: small
+    batches, each a short transaction that waits for no lock. Interrupted by Ctrl-C it says what is done (exit code
+    130) and may be run again. A dry run counts from the indexes, up to 5000000 of each status.
+
+    Needs SELECT, DELETE and UPDATE on the table.
+
+    Example: relay-cli prune --delivered-age 7d --dead-age 30d --dry-run
+    """
+    url, name = storage_of(read_settings(context, storage_url, table))
+    options = PruneOptions(delivered_age, dead_age, batch_size)
+    if dry_run:
+        _report(preview(url, name, options), as_json=as_json, dry_run=True)
+    else:
+        _prune(url, name, options, as_json=as_json)
+
+
+def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) -> None:
+    """Prune and report, also what was done when it ends early."""
+    done = Pruned()
+    bar = Bar("pruning")
+    total: int | None = None
+    if bar.possible:
+        found = preview(url, table, options)
+        total = found.total if found.exact else None
+
+    def on_batch(sums: Pruned) -> None:
+        nonlocal done
+        done = sums
+        bar.show(sums.total, total)
+
+    try:
+        prune(url, table, options, on_batch)
+    except KeyboardInterrupt:
+        bar.close()
+        _report(done, as_json=as_json, dry_run=False, complete=False)
+        raise typer.Exit(INTERRUPTED) from None
+    except OutboxError:
+        bar.close()
+        if done.total:
+            _report(done, as_json=as_json, dry_run=False, complete=False)
+        raise
+    bar.close()
+    _report(done, as_json=as_json, dry_run=False)
+
+
+def _report(done: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
+    if as_json:
+        answer = {
+            "delivered": done.delivered,
+            "dead": done.dead,
+            "delivered_before": done.delivered_before,
+            "dead_before": done.dead_before,
+            "dry_run": dry_run,
+            "exact": done.exact,
+            "complete": complete,
+        }
+        print_json(answer)
+        return
+    verb = "would delete" if dry_run else "deleted"
+    for status, count, before in (
+        ("delivered", done.delivered, done.delivered_before),
+        ("dead", done.dead, done.dead_before),
+    ):
+        if before is None:
+            typer.echo(f"{status}: left alone")
+            continue
+        least = "at least " if count >= COUNT_MOST and not done.exact else ""
+        typer.echo(f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}")
+    if not complete:
+        typer.echo("not complete; run it again to go on")

@@ -1,0 +1,2 @@
+-- The database's clock. Touches no table. Result: the time.
+SELECT NOW()

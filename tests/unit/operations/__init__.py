@@ -1,0 +1,1 @@
+"""The operations, as far as they need no database."""
