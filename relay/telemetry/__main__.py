@@ -1,0 +1,38 @@
+"""``python -m relay.telemetry``: write the table of metrics in docs/operations.md anew, between its markers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from relay.telemetry.catalogue import CATALOGUE
+
+BEGIN = "<!-- begin: python -m relay.telemetry -->"
+END = "<!-- end -->"
+
+
+def markdown() -> str:
+    """The metrics as a table."""
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in CATALOGUE:
+        labels = ", ".join(f"`{label}`" for label in (*metric.labels, "relay_id"))
+        lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def renewed(text: str) -> str:
+    """A document with the table between the markers replaced. Raises ValueError without markers."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document needs the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+
+
+def main(path: Path) -> None:
+    """Rewrite one document in place."""
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/operations.md"))
