@@ -7,8 +7,9 @@ are dropped with a warning: they speak of a pool that is not here. ``postgres://
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -38,6 +39,7 @@ _PGX_ONLY: Final = frozenset(
         "binary_parameters",
     }
 )
+_LOGIN: Final = re.compile(r"[a-z]+://[^/@]*@")
 _LONGEST_APPLICATION_NAME = 63  # bytes; the server cuts longer ones
 _SECONDS_OF_SILENCE = 15  # before a dead peer is noticed by TCP itself
 
@@ -64,21 +66,28 @@ def connection_parameters(url: str, relay_id: str) -> ConnectionParameters:
 def _parse(url: str) -> ConnectionParameters:
     if not url.startswith(("postgres://", "postgresql://")):
         raise ConfigError(f"STORAGE_URL is not a PostgreSQL URL: {_SHAPE}")
-    try:
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
-        raise ConfigError(f"STORAGE_URL cannot be read: {_SHAPE}") from None
-    dropped = sorted({name for name, _ in query if name in _PGX_ONLY})
+    address, query = _split(url)
+    pieces = {piece: unquote(piece.partition("=")[0]) for piece in query.split("&") if piece}
+    dropped = sorted(set(pieces.values()) & _PGX_ONLY)
     if dropped:
         _log.warning("STORAGE_URL: parameters of another driver are ignored: %s", ", ".join(dropped))
-        kept = urlencode([(name, value) for name, value in query if name not in _PGX_ONLY])
-        url = urlunsplit(parts._replace(query=kept))
-    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
-    unknown = sorted({name for name, _ in query} - known - _PGX_ONLY)
-    if unknown:
+    unknown = sorted(set(pieces.values()) - _known_to_libpq() - _PGX_ONLY)
+    if unknown and "@" not in query:  # with an @ it may be the rest of a password
         raise ConfigError(f"STORAGE_URL: libpq knows no parameter {', '.join(unknown)}")
+    kept = "&".join(piece for piece, name in pieces.items() if name not in _PGX_ONLY)
+    url = f"{address}?{kept}" if kept else address
     try:
         return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error:
         raise ConfigError(f"STORAGE_URL cannot be read: {_SHAPE}") from None
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Address and query, as libpq parts them: a password may hold a bare ``?`` or ``#``, up to the first ``@``."""
+    login = _LOGIN.match(url)
+    address, _, query = url[login.end() if login else 0 :].partition("?")
+    return (login.group() if login else "") + address, query
+
+
+def _known_to_libpq() -> frozenset[str]:
+    return frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) | {"ssl"}
