@@ -77,10 +77,9 @@ class Relay:
         """Ask the relay to end; ``run`` returns within ``shutdown_timeout``. May be called more than once."""
         self._stop.set()
 
-    @property
-    def alive(self) -> bool:
-        """Whether every loop that was started still runs."""
-        return not any(task.done() for task in self._loops.values())
+    def ended_loops(self) -> list[str]:
+        """The loops that were started and do not run any more; none while all is well."""
+        return [name for name, task in self._loops.items() if task.done()]
 
     async def run(self) -> None:
         """Work until ``stop`` is called; then wind down.

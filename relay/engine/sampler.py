@@ -7,6 +7,7 @@ is a probe of one index entry and stays fresh.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,11 @@ from relay.engine.condition import Condition
 from relay.engine.options import EngineOptions
 from relay.engine.waiting import Patience
 
+logger = logging.getLogger(__name__)
+
+_FRESH_SECONDS = 0.2  # a sample this young is not read again
+_CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
+_PATIENCE_SECONDS = 0.8
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
@@ -36,9 +42,29 @@ class Sampler:
         self._telemetry = telemetry
         self._options = options
         self._clock = clock
+        self._sampled_at = float("-inf")
+        self._took = 0.0
+        self._sampling = asyncio.Lock()
         self.latest: Backlog | None = None
         """The last full sample."""
-        self.sampled_at = float("-inf")
+
+    @property
+    def sample_age(self) -> float:
+        """Seconds since ``latest`` was read."""
+        return self._clock() - self._sampled_at
+
+    async def refresh(self) -> None:
+        """Read the backlog anew, unless that was done just now or is expensive. Raises nothing, waits a second at most.
+
+        For somebody who asks by hand, and would be puzzled by numbers that are seconds old.
+        """
+        if self.sample_age < _FRESH_SECONDS or self._took > _CHEAP_SECONDS or self._condition.storage_error:
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await asyncio.shield(asyncio.ensure_future(self._sample_quietly()))
+        except TimeoutError:
+            logger.info("the backlog is slow to read; showing the last sample", extra={"action": "stats_slow"})
 
     async def run(self) -> None:
         """Sample for ever, at the options' interval where that is cheap."""
@@ -60,11 +86,19 @@ class Sampler:
             await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
 
     async def _sample(self) -> None:
-        started = self._clock()
-        backlog = await self._storage.backlog()
-        self.latest, self.sampled_at = backlog, self._clock()
+        async with self._sampling:
+            started = self._clock()
+            backlog = await self._storage.backlog()
+            self.latest, self._sampled_at = backlog, self._clock()
+            self._took = self._sampled_at - started
         self._telemetry.backlog(backlog)
-        self._telemetry.storage_op("stats", ok=True, seconds=self.sampled_at - started)
+        self._telemetry.storage_op("stats", ok=True, seconds=self._took)
+
+    async def _sample_quietly(self) -> None:
+        try:
+            await self._sample()
+        except StorageError as error:
+            logger.debug("the backlog could not be read: %s", error)  # the loop will say so where it matters
 
     async def watch_storage(self) -> None:
         """Ping for ever: often while the database is away, else once per health check."""

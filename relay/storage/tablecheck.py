@@ -38,6 +38,9 @@ WRITTEN: Final = (
     "delivered_at",
     "updated_at",
 )
+UNDEFINED_TABLE: Final = "42P01"
+NO_PRIVILEGE: Final = "42501"
+"""SQLSTATEs of what an operator may yet put right while the relay waits; what is wrong with the table has none."""
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
@@ -48,7 +51,8 @@ async def check_table(connection: Connection, table: TableName) -> None:
     if row is None:
         raise SchemaError(
             f"there is no table {table} for this user; create it with: relay-cli migrate --table {table} "
-            "(or grant USAGE on its schema)"
+            "(or grant USAGE on its schema)",
+            UNDEFINED_TABLE,
         )
     kind, may_select, columns, writable = row
     refuse_kind(kind, table)
@@ -58,12 +62,15 @@ async def check_table(connection: Connection, table: TableName) -> None:
             f"table {table} lacks the columns {', '.join(missing)}; relay-cli migrate says how it differs"
         )
     if not may_select:
-        raise SchemaError(f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user")
+        raise SchemaError(
+            f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user", NO_PRIVILEGE
+        )
     denied = [name for name in WRITTEN if name not in (writable or ())]
     if denied:
         raise SchemaError(
             f"no right to write {', '.join(denied)} of table {table}; "
-            f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user"
+            f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user",
+            NO_PRIVILEGE,
         )
 
 

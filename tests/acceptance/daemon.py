@@ -66,9 +66,8 @@ class Daemon:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if kind is not None:
-            sys.stderr.write(self.log()[-8000:])
         self.kill()
+        sys.stderr.write(self.log()[-8000:])  # pytest shows it when the test failed
         self._folder.cleanup()
 
     def wait_ready(self, deadline: float = 30.0) -> Self:

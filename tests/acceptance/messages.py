@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from confluent_kafka import Message
+from nats.js.api import AckPolicy, ConsumerConfig
+
+READ_ONLY = ConsumerConfig(ack_policy=AckPolicy.NONE)
+"""A JetStream consumer that need not acknowledge: with others the server stops after a thousand messages."""
 
 
 def kafka_headers(message: Message) -> dict[str, str]:

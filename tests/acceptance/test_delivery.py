@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.acceptance.conftest import StartDaemon
-from tests.acceptance.messages import kafka_headers, kafka_key
+from tests.acceptance.messages import READ_ONLY, kafka_headers, kafka_key
 from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.nats import MakeStream
 from tests.fixtures.outbox import Outbox
@@ -81,7 +81,7 @@ async def test_100000_events_through_nats(
         jetstream = client.jetstream()
         state = (await jetstream.stream_info(made.name)).state
         assert state.messages == COUNT
-        subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name)
+        subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)
         while len(got) < COUNT:
             for message in await subscription.fetch(2000, timeout=10):
                 headers = dict(message.headers or {})

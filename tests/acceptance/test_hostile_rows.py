@@ -11,7 +11,8 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from tests.acceptance.conftest import StartDaemon
-from tests.acceptance.messages import kafka_headers, kafka_key
+from tests.acceptance.daemon import Daemon
+from tests.acceptance.messages import READ_ONLY, kafka_headers, kafka_key
 from tests.fixtures.kafka import MakeTopic, create_topic
 from tests.fixtures.nats import MakeStream
 from tests.fixtures.outbox import Outbox, Row
@@ -59,8 +60,12 @@ def _insert(outbox: Outbox, good: str, bad_types: list[str], too_large: int, abs
     return Hostile(dict(zip(odd_ids, odd, strict=True)), dead, waiting)
 
 
-def _check_table(outbox: Outbox, hostile: Hostile) -> None:
-    wait_until(lambda: outbox.counts().get("DEAD", 0) == len(hostile.dead), 60, "the refused events to be dead")
+def _check_table(outbox: Outbox, hostile: Hostile, relay: Daemon) -> None:
+    wait_until(
+        lambda: relay.running and outbox.counts().get("DEAD", 0) == len(hostile.dead),
+        60,
+        "the refused events to be dead",
+    )
     delivered = GOOD + len(hostile.deliverable)
     wait_until(lambda: outbox.counts().get("DELIVERED", 0) == delivered, 60, "the good events to be delivered")
     for event_id in hostile.dead:
@@ -85,7 +90,7 @@ def test_kafka(
     bad_types = ["", "with space", "slash/ed", "a" * 250, "..", "ünïcode", "new\nline"]
     hostile = _insert(outbox, name, bad_types, too_large=11 * 2**20, absent=f"{name}.absent")
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka, RETRY_BASE_DELAY="200ms", RETRY_MAX_DELAY="1s")
-    _check_table(outbox, hostile)
+    _check_table(outbox, hostile, relay)
     by_id = {}
     for message in consume(name, GOOD + len(hostile.deliverable)):
         headers = kafka_headers(message)
@@ -109,8 +114,8 @@ async def test_nats(outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: 
     absent = f"absent{made.prefix}.later"
     hostile = _insert(outbox, made.subject(), bad_types, too_large=2 * 2**20, absent=absent)
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url, RETRY_BASE_DELAY="200ms", RETRY_MAX_DELAY="1s")
-    _check_table(outbox, hostile)
-    subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name)  # type: ignore[attr-defined]
+    _check_table(outbox, hostile, relay)
+    subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)  # type: ignore[attr-defined]
     by_id: dict[str, tuple[str | None, bytes, dict[str, str]]] = {}
     while len(by_id) < GOOD + len(hostile.deliverable):
         for message in await subscription.fetch(1000, timeout=10):

@@ -40,7 +40,7 @@ StartRelay = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
-    """Runs relays with the options given to it: ``await start(batch_size=…)``. All are stopped after the test."""
+    """A function that runs a relay with the options given to it; all are stopped after the test."""
     running: list[Running] = []
 
     async def make(broker: MemoryPublisher | None = None, relay_id: str = "relay", **options: object) -> Running:
