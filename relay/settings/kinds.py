@@ -17,11 +17,11 @@ from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
 from relay.core.sqltext import TableName
+from relay.storage.conninfo import connection_parameters
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})")
-_POSTGRES_SCHEMES = ("postgres://", "postgresql://")
 _PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ENCODE = "percent-encode special characters of the user name and password"
@@ -112,18 +112,13 @@ def _table(text: str) -> TableName:
 
 
 def _postgres_url(text: str) -> SecretStr:
-    """Checked as libpq does, by psycopg, whose own messages may quote a password and are not shown."""
-    from psycopg import ProgrammingError, conninfo  # noqa: PLC0415 - tools that read other settings do without it
-
+    """Read as the storage reads it; then what libpq would find out only when it connects."""
     shown = mask_url(text)
-    if not text.startswith(_POSTGRES_SCHEMES):
-        raise ValueError(f"{shown!r} is not a postgres URL; write postgres://user:password@host:5432/database")
     try:
-        parts = conninfo.conninfo_to_dict(text)
-    except ProgrammingError as error:
-        unknown = re.search(r'invalid URI query parameter: "([\w.\-]*)"', str(error))
-        why = f"PostgreSQL knows no parameter {unknown[1]!r}" if unknown else f"PostgreSQL cannot read it; {_ENCODE}"
-        raise ValueError(f"{shown!r}: {why}") from None
+        parts = connection_parameters(text, relay_id="")
+    except ConfigError as error:
+        reason = str(error).removeprefix("STORAGE_URL").lstrip(": ")
+        raise ValueError(f"{shown!r}: {reason}") from None
     if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
         raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
     if parts.get("sslmode", "prefer") not in _SSL_MODES:

@@ -50,6 +50,10 @@ def test_several_database_hosts_are_allowed() -> None:
     assert settings(STORAGE_URL=url).storage_url is not None
 
 
+def test_parameters_of_another_driver_are_no_error() -> None:
+    assert settings(STORAGE_URL="postgres://u:p?w#x@h/db?pool_max_conns=4").storage_url is not None
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings().batch_size = 3
@@ -99,8 +103,8 @@ def test_words_are_taken_in_any_case() -> None:
         ("PUBLISHER_TYPE", "rabbit", "write kafka or nats or redis or stdout or null"),
         ("STORAGE_TYPE", "mysql", "write postgres"),
         ("STORAGE_TABLE_NAME", "a.b.c", "'a.b.c' is not a table name"),
-        ("STORAGE_URL", "mysql://h/db", "'mysql://h/db' is not a postgres URL"),
-        ("STORAGE_URL", "postgres://h/db?sslmod=require", "no parameter 'sslmod'"),
+        ("STORAGE_URL", "mysql://h/db", "'mysql://h/db': is not a PostgreSQL URL"),
+        ("STORAGE_URL", "postgres://h/db?sslmod=require", "libpq knows no parameter sslmod"),
         ("STORAGE_URL", "postgres://h:54x2/db", "the host or port is wrong"),
         ("STORAGE_URL", "postgres://h/db?sslmode=full", "sslmode may be disable, allow"),
         ("KAFKA_ASYNC", "maybe", "write true or false"),
