@@ -5,21 +5,36 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help check test fmt
+.PHONY: help demo run check test fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
 
-$(STAMP): pyproject.toml
+# What pip and uv are given is all that differs between the two stamps: the demonstration needs no tools.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 		{ echo "Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[api,otel]' --group dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(1)
 	@touch $@
+endef
+
+$(STAMP): pyproject.toml
+	$(call install,-e '.[api,otel]' --group dev)
+
+$(DEMO_STAMP): pyproject.toml
+	$(call install,-e '.[demo]')
+
+demo: $(DEMO_STAMP) ## see it work: PostgreSQL, a broker, the relay, transactions, a consumer; 20 seconds
+	@$(BIN)/python -m relay.demo
+
+run: $(DEMO_STAMP) ## the same until Ctrl-C, with the addresses to look at
+	@$(BIN)/python -m relay.demo --keep
 
 check: $(STAMP) ## format, lint, import contracts, types and fast tests
 	$(BIN)/ruff format --check .
@@ -31,7 +46,7 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 
 # Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
-	$(BIN)/pytest -m "not scale" -n $(WORKERS) --maxprocesses 4
+	$(BIN)/pytest -m "not scale" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 fmt: $(STAMP) ## format and mend what can be mended
 	$(BIN)/ruff format .
