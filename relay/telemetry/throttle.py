@@ -69,7 +69,8 @@ class RepetitionFilter(logging.Filter):
         repeated = self._same_text.admit((record.name, record.levelno, template, str(record.args)))
         if repeated is None:
             return False
-        alike = self._same_template.admit((record.name, record.levelno, template))
+        # a template that is nothing but its argument does not make two lines alike
+        alike = 0 if template == "%s" else self._same_template.admit((record.name, record.levelno, template))
         if alike is None:
             return False
         if repeated + alike:

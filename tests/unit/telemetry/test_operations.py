@@ -41,4 +41,5 @@ def test_the_table_of_actions_holds_what_is_logged() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "relay").rglob("*.py"))
     logged = set(re.findall(r'"action": "(\w+)"', sources))
 
-    assert {row[0].strip("`") for row in table("action")} == logged, "docs/operations.md lists every log action"
+    missing = logged - {row[0].strip("`") for row in table("action")}
+    assert not missing, "docs/operations.md lists every log action"

@@ -56,6 +56,12 @@ def test_ten_texts_of_one_kind_pass_in_a_second() -> None:
     assert sum(limit.filter(record("event %d is dead", number)) for number in range(50)) == 10
 
 
+def test_different_texts_without_a_template_all_pass() -> None:
+    limit = RepetitionFilter(Clock())
+
+    assert sum(limit.filter(record("%s", f"setting {number} is wrong")) for number in range(50)) == 50
+
+
 def test_what_is_no_warning_always_passes() -> None:
     limit = RepetitionFilter(Clock())
 
