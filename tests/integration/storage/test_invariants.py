@@ -46,6 +46,7 @@ MAY_CHANGE: Final = {
     Transition.REAP: {"status", "locked_by", "locked_at", "attempts", "last_error", "available_at"},
     Transition.REPLAY: {"status", "attempts", "last_error", "delivered_at", "available_at"},
 }
+VERDICTS: Final = (Transition.DELIVER, Transition.RETRY, Transition.BURY, Transition.RELEASE)
 FAILURES: Final = {Transition.RETRY, Transition.BURY, Transition.REAP}
 BROKEN: Final = """
 SELECT * FROM openoutbox_events
@@ -129,9 +130,19 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), relay=st.sampled_from([None, None, 0, 1, 2]))
     def settle(self, data: st.DataObject, relay: int | None) -> None:
         lease = data.draw(st.sampled_from(self.leases))
-        kinds = st.sampled_from([Transition.DELIVER, Transition.RETRY, Transition.BURY, Transition.RELEASE, None])
+        kinds = st.sampled_from([*VERDICTS, None])
         verdicts = {one: kind for one in lease.ids if (kind := data.draw(kinds)) is not None}
-        settler = lease.relay if relay is None else relay
+        self.write(lease, lease.relay if relay is None else relay, verdicts)
+
+    @precondition(lambda self: self.holder)
+    @rule(data=st.data(), verdict=st.sampled_from(VERDICTS))
+    def settle_too_late(self, data: st.DataObject, verdict: Transition) -> None:
+        lease = self.holder[data.draw(st.sampled_from(sorted(self.holder)))]
+        self.lose_every_lease_to(lease.relay, lease.relay)
+        self.write(lease, lease.relay, dict.fromkeys(lease.ids, verdict))
+
+    def write(self, lease: Lease, settler: int, verdicts: dict[EventId, Transition]) -> None:
+        """Settle, and expect just what the lease still holds to change."""
         ours = RELAY_IDS[settler] == RELAY_IDS[lease.relay]
         expected = {one: kind for one, kind in verdicts.items() if ours and self.holder.get(one) is lease}
 
@@ -146,8 +157,7 @@ class Machine(RuleBasedStateMachine):
             released=of(Transition.RELEASE),
         )
         (settled,) = self.loop.run(self.relays[settler].settle([settlement]))
-        kinds_written = (Transition.DELIVER, Transition.RETRY, Transition.BURY, Transition.RELEASE)
-        assert tuple(settled) == tuple(list(expected.values()).count(kind) for kind in kinds_written)
+        assert tuple(settled) == tuple(list(expected.values()).count(kind) for kind in VERDICTS)
         self.changed(expected)
 
     @rule(relay=st.integers(0, 2), limit=st.integers(1, 3))
@@ -177,6 +187,14 @@ class Machine(RuleBasedStateMachine):
         for lease in self.leases:
             lease.fence = Fence(lease.fence - timedelta(seconds=seconds))
         self.rows = self.snapshot()
+
+    @rule(reaper=st.integers(0, 2), claimer=st.integers(0, 2))
+    def lose_every_lease_to(self, reaper: int, claimer: int) -> None:
+        """What chance rarely lines up: leases expire, are reaped, and the same events are claimed again."""
+        self.advance(LEASE + 100.0)
+        self.reap(reaper, 1000)
+        self.advance(RETRY.max_delay * 2)
+        self.claim(claimer, 5)
 
     @invariant()
     def locks_and_delivery_times_are_set_exactly_when_they_should_be(self) -> None:
@@ -230,16 +248,18 @@ def _close(loop: asyncio.Runner, relays: Iterable[PostgresOutbox]) -> None:
 def test_no_history_breaks_an_invariant(outbox: Outbox) -> None:
     options = [PostgresOptions(outbox.url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
     relays = [PostgresOutbox(one) for one in options]
+    bounds = settings(
+        max_examples=40,
+        stateful_step_count=30,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],  # shrinking takes minutes of statements; 30 steps can be read
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
     with outbox.database.connect() as connection, asyncio.Runner() as loop:
         connection.execute("SET synchronous_commit = off")
-        bounds = settings(
-            max_examples=40,
-            stateful_step_count=30,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],  # shrinking takes minutes of statements; 30 steps can be read
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-        )
         new = functools.partial(Machine, connection, relays, loop)
-        run_state_machine_as_test(new, settings=bounds)  # type: ignore[arg-type]  # any callable that makes one will do
-        _close(loop, relays)
+        try:
+            run_state_machine_as_test(new, settings=bounds)  # type: ignore[arg-type]  # any callable that makes one
+        finally:
+            _close(loop, relays)

@@ -338,3 +338,18 @@ async def test_it_works_on_a_table_of_any_name(outbox: Outbox, name: str) -> Non
     fence, ids = await claim(storage)
     assert await storage.settle([Settlement(fence, retried=[(ids[0], "100 %s", 1.0)])]) == [Settled(retried=1)]
     await storage.close()
+
+
+async def test_it_works_on_the_newest_major(newest_database: Database) -> None:
+    outbox = Outbox.create(newest_database)
+    storage = PostgresOutbox(PostgresOptions(outbox.url, "relay"))
+    await storage.open()
+    outbox.insert([Row("t")] * 4)
+    fence, ids = await claim(storage)
+    fence, held = await storage.renew(fence, ids)
+    assert held == set(ids)
+    settlement = Settlement(fence, ids[:1], [(ids[1], "e", 1.0)], [(ids[2], "e")], ids[3:])
+    assert await storage.settle([settlement]) == [Settled(1, 1, 1, 1)]
+    assert (await storage.backlog())[:2] == (1, 1)
+    assert await storage.reap(10) == (0, 0)
+    await storage.close()
