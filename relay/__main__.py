@@ -9,6 +9,7 @@ relay --healthcheck    0 when the relay of this environment answers /healthz, fo
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -17,7 +18,7 @@ from relay.core.errors import ConfigError
 from relay.settings import Settings, help_text
 from relay.version import __version__
 
-EXIT_UNHEALTHY = 1
+EXIT_FAILED = 1
 EXIT_CONFIG = 2
 
 
@@ -54,7 +55,16 @@ def _run() -> int:
             logging.getLogger("relay.settings").critical("%s", problem, extra={"action": "wrong_setting"})
         return EXIT_CONFIG
     configure_logs(LogOptions(json=settings.environment == "production", relay_id=settings.relay_id))
-    return uvloop.run(run(settings))
+
+    async def live() -> int:
+        code = await run(settings)
+        # Everything is settled and closed. A thread of a client library that still waits for a broker which hangs
+        # must not hold up the exit, and the interpreter would wait for it.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+
+    return uvloop.run(live())
 
 
 def _healthcheck() -> int:
@@ -63,10 +73,10 @@ def _healthcheck() -> int:
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared only
     try:
         with urllib.request.urlopen(f"http://{host}:{address.port}/healthz", timeout=2) as answer:
-            return 0 if answer.status == 200 else EXIT_UNHEALTHY
+            return 0 if answer.status == 200 else EXIT_FAILED
     except (OSError, urllib.error.URLError) as error:
         sys.stderr.write(f"relay: {error}\n")
-        return EXIT_UNHEALTHY
+        return EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -27,10 +27,13 @@ from relay.server import ServerOptions, StatusServer
 from relay.settings import Settings
 from relay.storage.options import PostgresOptions
 from relay.storage.postgres import PostgresOutbox
+from relay.telemetry.export import start_export
 from relay.telemetry.prometheus import PrometheusTelemetry
 from relay.version import __version__
 
 logger = logging.getLogger(__name__)
+
+_CLOSED_WITHIN = 0.15  # of SHUTDOWN_TIMEOUT, for what is around the relay; the relay itself takes 0.8 at most
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -146,12 +149,6 @@ async def run(settings: Settings) -> int:
     """Run the relay until SIGTERM or SIGINT; the exit code. A second signal ends the process at once."""
     for warning in settings.warnings:
         logger.warning("%s", warning, extra={"action": "setting_warning"})
-    telemetry = PrometheusTelemetry(settings.relay_id)
-    storage = PostgresOutbox(storage_options(settings))
-    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings))
-    status = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
-    server = StatusServer(status, ServerOptions(settings.server_port.host, settings.server_port.port))
-    _stop_on_signals(relay)
     logger.info(
         "relay %s starting: table %s, publisher %s",
         __version__,
@@ -160,14 +157,30 @@ async def run(settings: Settings) -> int:
         extra={"action": "starting", "pid": os.getpid()},
     )
     try:
-        await server.start()
-        await relay.run()
+        await _live(settings)
     except OutboxError as error:
         logger.critical("the relay ended: %s", error, exc_info=error.__cause__, extra={"action": "failed"})
         return EXIT_CONFIG if isinstance(error, ConfigError | SchemaError) else EXIT_FAILED
-    finally:
-        await server.stop()
     return EXIT_OK
+
+
+async def _live(settings: Settings) -> None:
+    """Build the rooms, run the relay until it is told to stop, and close what was opened around it."""
+    telemetry = PrometheusTelemetry(settings.relay_id)
+    storage = PostgresOutbox(storage_options(settings))
+    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings))
+    status = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
+    server = StatusServer(status, ServerOptions(settings.server_port.host, settings.server_port.port))
+    _stop_on_signals(relay)
+    await server.start()
+    exporter = start_export(telemetry, settings.otel, settings.relay_id)
+    try:
+        await relay.run()
+    finally:
+        closing = [asyncio.ensure_future(server.stop())]
+        if exporter is not None:
+            closing.append(asyncio.ensure_future(asyncio.to_thread(exporter.stop)))
+        await asyncio.wait(closing, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
 
 
 def _stop_on_signals(relay: Relay) -> None:

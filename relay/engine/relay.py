@@ -5,8 +5,10 @@ Order at the end, each step with its share of ``shutdown_timeout``, so that the 
 1. stop claiming; a claim under way is waited for;
 2. let the broker answer for what it was offered (half of the time);
 3. make the client forget the rest, and release it: no attempt is used;
-4. settle everything that is known (until three quarters of the time);
+4. settle everything that is known (until two thirds of the time);
 5. stop the loops, close the publisher and the database's connections.
+
+A fifth of the time is left to those who run the relay, to close what they have around it.
 
 A loop that dies takes the relay with it: a relay that only half works is worse than one that is restarted.
 """
@@ -36,9 +38,9 @@ from relay.engine.waiting import Patience, wait_event
 logger = logging.getLogger(__name__)
 
 _ANSWERS_UNTIL = 0.5  # shares of shutdown_timeout
-_ABANDONED_WITHIN = 0.15
-_SETTLED_UNTIL = 0.75
-_CLOSED_WITHIN = 0.2
+_ABANDONED_WITHIN = 0.1
+_SETTLED_UNTIL = 0.65
+_CLOSED_WITHIN = 0.15
 
 
 class LoopDied(OutboxError):

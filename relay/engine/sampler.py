@@ -20,7 +20,6 @@ from relay.engine.waiting import Patience
 
 logger = logging.getLogger(__name__)
 
-_FRESH_SECONDS = 0.2  # a sample this young is not read again
 _CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
 _PATIENCE_SECONDS = 0.8
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
@@ -54,11 +53,11 @@ class Sampler:
         return self._clock() - self._sampled_at
 
     async def refresh(self) -> None:
-        """Read the backlog anew, unless that was done just now or is expensive. Raises nothing, waits a second at most.
+        """Read the backlog anew, unless that is expensive. Raises nothing, waits a second at most.
 
         For somebody who asks by hand, and would be puzzled by numbers that are seconds old.
         """
-        if self.sample_age < _FRESH_SECONDS or self._took > _CHEAP_SECONDS or self._condition.storage_error:
+        if self._took > _CHEAP_SECONDS or self._condition.storage_error:
             return
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):

@@ -48,14 +48,17 @@ class Daemon:
         """Its process id."""
         return self.process.pid
 
+    def full_env(self) -> dict[str, str]:
+        """Its whole environment: its own variables and the few that any Python needs."""
+        return {name: os.environ[name] for name in _KEPT if name in os.environ} | self.env
+
     def start(self) -> Self:
         """Start it; does not wait for anything."""
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         folder = Path(self._folder.name)
         with (folder / "log").open("ab") as log, (folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "relay"],
-                env=kept | self.env,
+                env=self.full_env(),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=log,
