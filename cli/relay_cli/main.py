@@ -20,6 +20,10 @@ from relay_cli.options import StorageUrl
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
+    "stats": "relay_cli.stats",
+    "list": "relay_cli.listing",
+    "show": "relay_cli.show",
+    "replay": "relay_cli.replay",
     "prune": "relay_cli.prune",
 }
 """Command to module; the module's ``app`` is a typer app of one command, or of subcommands."""

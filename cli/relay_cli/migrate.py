@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import typer
 
+from relay.storage.extensions import add_extension, extension_sql
 from relay.storage.migrate import Plan, migrate, plan
 from relay.storage.schema import Step
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
+With = Annotated[
+    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Add an optional part too. Repeatable.")
+]
+
 
 @app.command("migrate", context_settings={"help_option_names": ["-h", "--help"]})
 def command(
     context: typer.Context,
     dry_run: DryRun = False,
+    extensions: With = None,
     table: Table = None,
     storage_url: StorageUrl = None,
     as_json: Json = False,
@@ -27,36 +34,49 @@ def command(
     CONCURRENTLY. A table that differs from the contract is left alone: the error says how it differs. A schema is
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
+    Extensions are optional parts of the schema: replay-audit remembers every event that is replayed.
+
     Example: relay-cli migrate --table orders.outbox --dry-run | psql
     """
     url, name = storage_of(read_settings(context, storage_url, table))
+    extra = {extension: extension_sql(extension, name) for extension in extensions or []}
     if dry_run:
         found = plan(url, name)
-        _print_plan(found) if not as_json else _print_json(found, dry_run=True)
-    elif as_json:
-        _print_json(migrate(url, name), dry_run=False)
-    elif migrate(url, name, on_step=lambda step: typer.echo(f"created {_what(step, name)}")).up_to_date:
+        _print_plan(found, extra) if not as_json else _print_json(found, extra, dry_run=True)
+        return
+    found = migrate(url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_what(step, name)}"))
+    for extension in extra:
+        add_extension(url, name, extension)
+    if as_json:
+        _print_json(found, extra, dry_run=False)
+        return
+    if found.up_to_date:
         typer.echo(f"table {name} is up to date")
+    for extension in extra:
+        typer.echo(f"extension {extension} is there")
 
 
 def _what(step: Step, table: object) -> str:
     return f"table {table}" if step.creates == "table" else f"index {step.creates}"
 
 
-def _print_plan(found: Plan) -> None:
+def _print_plan(found: Plan, extra: dict[str, str]) -> None:
     """The SQL, as psql takes it; a comment when there is nothing to do."""
     if found.up_to_date:
         typer.echo(f"-- table {found.table} is up to date")
     for step in found.steps:
         typer.echo(step.sql)
+    for sql in extra.values():
+        typer.echo(sql)
 
 
-def _print_json(found: Plan, *, dry_run: bool) -> None:
+def _print_json(found: Plan, extra: dict[str, str], *, dry_run: bool) -> None:
     statements = [{"number": step.number, "creates": step.creates, "sql": step.sql} for step in found.steps]
     answer = {
         "table": str(found.table),
         "dry_run": dry_run,
         "up_to_date": found.up_to_date,
         "statements": statements,
+        "extensions": list(extra),
     }
     typer.echo(json.dumps(answer, ensure_ascii=False))

@@ -58,6 +58,26 @@ def age(text: str | float) -> float:
     return seconds
 
 
+def clear_screen() -> None:
+    """Begin anew on a terminal; off one, an empty line."""
+    typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "\n", nl=False)
+
+
+def one_line(value: object) -> str:
+    """A value of the table as it is safe to print: control characters are escaped, for they could steer a terminal."""
+    text = "" if value is None else moment(value)
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def block(text: str) -> str:
+    """Text of several lines as it is safe to print."""
+    return "\n".join(one_line(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
 class Bar:
     """A progress bar that appears on a terminal after two seconds, and nowhere else."""
 

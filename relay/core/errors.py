@@ -8,6 +8,7 @@
     │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
     ├── PublisherError
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
+    ├── ReplayRefused           a replay would be swallowed by the broker (relay.storage.operations.replay)
     └── EventError              an application handed in something that is not an event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds

@@ -7,16 +7,17 @@ the default outbox table for the configured one, quoted. Values are always bound
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import LiteralString
 
 from relay.core.errors import ConfigError
 
 DEFAULT_TABLE = "openoutbox_events"
 
-_TABLE_TOKEN = re.compile(rf"\b{DEFAULT_TABLE}\b")
 _HERE = Path(__file__).resolve().parents[1]
 _LONGEST_IDENTIFIER = 63  # bytes; PostgreSQL silently cuts longer names
 
@@ -67,13 +68,16 @@ def load_sql(path: str) -> str:
     return (sql_root() / path).read_text(encoding="utf-8")
 
 
-def statement(path: str, table: TableName | None = None) -> LiteralString:
-    """One file's statement, with the default table replaced by ``table``.
+def statement(
+    path: str, table: TableName | None = None, others: Mapping[str, TableName] = MappingProxyType({})
+) -> LiteralString:
+    """One file's statement, with the default table replaced by ``table``, and ``others`` by what they map to.
 
     It may pass for a literal: the text comes from a file of this project, and the one inserted name is quoted.
     """
-    text = load_sql(path)
-    if table is not None:
-        quoted = table.quoted.replace("%", "%%")  # a per cent sign would be read as a placeholder
-        text = _TABLE_TOKEN.sub(lambda _: quoted, text)
-    return text
+    names = dict(others) if table is None else {DEFAULT_TABLE: table, **others}
+    if not names:
+        return load_sql(path)
+    quoted = {name: other.quoted.replace("%", "%%") for name, other in names.items()}  # "%" begins a placeholder
+    token = re.compile(r"\b(?:" + "|".join(map(re.escape, quoted)) + r")\b")
+    return token.sub(lambda match: quoted[match.group()], load_sql(path))

@@ -1,0 +1,27 @@
+"""How long NATS drops a repeated event, as the streams of this environment say."""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay.core.errors import ConfigError
+from relay.settings import Settings
+
+
+def duplicate_window(settings: Settings) -> float:
+    """The longest duplicate window of all streams, in seconds; 0 where the publisher is not NATS.
+
+    Raises BrokerUnreachable when NATS cannot be asked, ConfigError without PUBLISHER_URL.
+    """
+    if settings.publisher_type != "nats":
+        return 0.0
+    if settings.publisher_url is None:
+        raise ConfigError("PUBLISHER_URL is not set; set it, or give --nats-duplicate-window")
+    from relay.publishers.nats_options import NatsOptions  # noqa: PLC0415 - only with this broker
+    from relay.publishers.nats_streams import read_streams  # noqa: PLC0415
+
+    options = NatsOptions(
+        settings.publisher_url.get_secret_value(), connection_timeout=settings.nats_connection_timeout
+    )
+    streams = asyncio.run(read_streams(options))
+    return max((stream.duplicate_window for stream in streams), default=0.0)

@@ -1,0 +1,208 @@
+"""``relay-cli replay``: send dead or delivered events again."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from relay.core.durations import parse_age
+from relay.core.errors import OutboxError
+from relay.core.sqltext import TableName
+from relay.storage.operations.replay import (
+    Bound,
+    Replayed,
+    ReplayOptions,
+    Selection,
+    preview,
+    replay,
+)
+from relay_cli.nats_window import duplicate_window
+from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.output import INTERRUPTED, Bar, age, plural, print_json
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+
+class From(StrEnum):
+    """Where events are taken back from."""
+
+    DEAD = "dead"
+    DELIVERED = "delivered"
+
+
+def bound(text: str | Bound) -> Bound:
+    """A time with its zone, or an age before now, for typer's ``parser``."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return timedelta(seconds=parse_age(text))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither an age like 2h nor a time like 2026-01-31T12:00:00Z") from None
+    if moment.utcoffset() is None:
+        raise typer.BadParameter(f"{text!r} has no time zone; write for example {text}Z")
+    return moment
+
+
+Ids = Annotated[list[UUID] | None, typer.Option("--id", metavar="UUID", help="That event. Repeatable.")]
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Events of that event type.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Events of that partition key.")]
+Statuses = Annotated[
+    list[From] | None,
+    typer.Option("--status", case_sensitive=False, help="Dead or delivered ones; dead if not said. Repeatable."),
+]
+Since = Annotated[
+    datetime | None, typer.Option("--from", metavar="TIME|AGE", parser=bound, help="Delivered or dead since then.")
+]
+Until = Annotated[
+    datetime | None, typer.Option("--to", metavar="TIME|AGE", parser=bound, help="Delivered or dead before then.")
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Most events; the oldest go first.")]
+Rate = Annotated[float | None, typer.Option("--rate", min=0.01, help="Most events a second.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")]
+Window = Annotated[
+    float | None,
+    typer.Option(
+        "--nats-duplicate-window",
+        metavar="AGE",
+        parser=age,
+        help="The stream's, if it is not to be read from NATS; 0 for none.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replay also what NATS will drop as a duplicate.")]
+
+
+@app.command("replay", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    ids: Ids = None,
+    event_type: Type = None,
+    key: Key = None,
+    statuses: Statuses = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    rate: Rate = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    nats_duplicate_window: Window = None,
+    force: Force = False,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
+
+    At least one of --id, --type, --key, --status, --from and --to is needed; an event must meet all that are given.
+    An age is a number and d, h or m. Consumers see the same event id again. Batches are short transactions; after
+    Ctrl-C (exit code 130) what was reported stays done. Where relay-cli migrate --with replay-audit was run, every
+    event is recorded with who and why.
+
+    With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused, for NATS
+    would acknowledge and drop them. Needs SELECT and UPDATE on the table.
+
+    Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
+
+    Example: relay-cli replay --status dead --type user.signup --from 2h --rate 100 --reason "broker was full"
+    """
+    if not (ids or event_type or key or statuses or since or until):
+        raise typer.BadParameter("say which events: --id, --type, --key, --status, --from or --to")
+    settings = read_settings(
+        context, storage_url, table, only={"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
+    )
+    url, name = storage_of(settings)
+    kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
+    selection = Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
+    window = 0.0
+    if From.DELIVERED in kinds and not force:
+        window = duplicate_window(settings) if nats_duplicate_window is None else nats_duplicate_window
+    options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
+    ask = sys.stdin.isatty() and not yes
+    bar = Bar("replaying")
+    found = preview(url, name, selection, options) if dry_run or ask or bar.possible else None
+    if found is not None and dry_run:
+        _report(found, as_json=as_json, dry_run=True)
+        return
+    if found is not None and ask:
+        typer.confirm(f"replay {_counted(found)}?", abort=True, err=True)
+    _replay(url, name, selection, options, bar, found, as_json=as_json)
+
+
+def _replay(
+    url: str,
+    table: TableName,
+    selection: Selection,
+    options: ReplayOptions,
+    bar: Bar,
+    found: Replayed | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Replay and report, also what was done when it ends early."""
+    done = Replayed()
+    total = found.total if found is not None and found.exact else None
+
+    def on_batch(sums: Replayed) -> None:
+        nonlocal done
+        done = sums
+        bar.show(sums.total, total)
+
+    try:
+        done = replay(url, table, selection, options, on_batch)
+    except KeyboardInterrupt:
+        bar.close()
+        _report(done, as_json=as_json, dry_run=False, complete=False)
+        raise typer.Exit(INTERRUPTED) from None
+    except OutboxError:
+        bar.close()
+        if done.total:
+            _report(done, as_json=as_json, dry_run=False, complete=False)
+        raise
+    bar.close()
+    _report(done, as_json=as_json, dry_run=False)
+
+
+def _report(done: Replayed, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
+    if as_json:
+        print_json(
+            {
+                "dead": done.dead,
+                "delivered": done.delivered,
+                "dry_run": dry_run,
+                "exact": done.exact,
+                "recorded": done.recorded,
+                "complete": complete,
+            }
+        )
+        return
+    typer.echo(f"{'would replay' if dry_run else 'replayed'} {_counted(done)}")
+    if not done.recorded:
+        typer.echo("not recorded: relay-cli migrate --with replay-audit adds the record")
+    if not complete:
+        typer.echo("not complete; run it again to go on")
+
+
+def _counted(done: Replayed) -> str:
+    least = "" if done.exact else "at least "
+    return f"{least}{plural(done.dead, 'dead event')} and {least}{plural(done.delivered, 'delivered event')}"
+
+
+def _who() -> str:
+    """The user and host that a record names beside the database user."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,91 @@
+"""``relay-cli show``: one event, whole."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from relay.storage.operations.browse import ShownEvent, show_event
+from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.output import block, one_line, print_json
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", help="The event's id, a UUID.")]
+
+
+@app.command("show", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    event_id: EventId,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show one event: every column, its headers and its payload.
+
+    A payload that is UTF-8 text is shown as text, JSON indented; anything else in base64. With --json,
+    payload_encoding says which: utf-8 or base64.
+
+    Exit codes: 0 done, 1 there is no such event, or the database or the table fails, 2 wrong usage.
+
+    Example: relay-cli show 0190b0a0-0000-7000-8000-000000000001
+    """
+    url, name = storage_of(read_settings(context, storage_url, table))
+    event = show_event(url, name, event_id)
+    if event is None:
+        typer.echo(f"error: there is no event {event_id} in table {name}", err=True)
+        raise typer.Exit(1)
+    _print_json(event) if as_json else _print(event)
+
+
+def _text(payload: bytes) -> str | None:
+    """The payload as text, or None when it is not text that a screen can show."""
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else text
+
+
+def _print_json(event: ShownEvent) -> None:
+    answer: dict[str, object] = event._asdict()
+    text = _text(event.payload)
+    answer["payload_encoding"] = "base64" if text is None else "utf-8"
+    answer["payload"] = base64.b64encode(event.payload).decode() if text is None else text
+    try:
+        answer["headers"] = json.loads(event.headers)
+    except (ValueError, RecursionError):  # a number or a depth that Python's JSON does not take
+        answer["headers"] = event.headers
+    print_json(answer)
+
+
+def _print(event: ShownEvent) -> None:
+    for name, value in event._asdict().items():
+        if name not in ("headers", "payload"):
+            typer.echo(f"{name + ':':<15}{one_line(value) or '-'}")
+    typer.echo("headers:")
+    typer.echo(block(pretty(event.headers)))
+    text = _text(event.payload)
+    typer.echo(f"payload ({len(event.payload)} bytes{', base64' if text is None else ''}):")
+    typer.echo(base64.encodebytes(event.payload).decode().rstrip("\n") if text is None else block(pretty(text)))
+
+
+def pretty(text: str) -> str:
+    """JSON indented; left as it is where that would change a number, or where it is no JSON."""
+    changed = False
+
+    def real(digits: str) -> float:
+        nonlocal changed
+        changed = changed or repr(float(digits)) != digits
+        return float(digits)
+
+    try:
+        parsed = json.loads(text, parse_float=real)
+        return text if changed else json.dumps(parsed, indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,74 @@
+"""``relay-cli stats``: the backlog in figures."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from relay.storage.operations.browse import Figures, read_figures
+from relay.storage.operations.connection import operating
+from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.output import INTERRUPTED, clear_screen, print_json
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", metavar="SECONDS", min=0.1, help="Read again every so often, until Ctrl-C."),
+]
+
+
+@app.command("stats", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    watch: Watch = None,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show what waits, how old it is, what is in flight and what is dead.
+
+    Names are those of the relay's GET /stats; here in_flight_count is what all relays have leased. Alert on
+    oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, an object a line.
+
+    Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
+
+    Example: relay-cli stats --watch 2
+    """
+    url, name = storage_of(read_settings(context, storage_url, table))
+    try:
+        with operating(url, name, "reading the backlog") as connection:
+            _show(read_figures(connection, name), as_json=as_json, again=False)
+            while watch is not None:
+                sys.stdout.flush()
+                time.sleep(watch)
+                _show(read_figures(connection, name), as_json=as_json, again=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def stats_answer(figures: Figures) -> dict[str, object]:
+    """The figures by the names of ``/stats``, as far as a database knows them."""
+    backlog = figures.backlog
+    return {
+        "pending_count": backlog.pending_new,
+        "retrying_count": backlog.pending_retrying,
+        "oldest_age_sec": round(backlog.oldest_age, 3),
+        "oldest_due_age_sec": round(backlog.oldest_due_age, 3),
+        "dead_count": backlog.dead,
+        "in_flight_count": figures.in_flight,
+    }
+
+
+def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
+    found = stats_answer(figures)
+    if as_json:
+        print_json(found)
+        return
+    if again:
+        clear_screen()
+    for name, value in found.items():
+        typer.echo(f"{name:<19} {value}")

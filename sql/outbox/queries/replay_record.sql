@@ -1,0 +1,19 @@
+-- Records which events a batch of a replay took back, in the batch's own transaction.
+-- Needs the optional table of sql/outbox/extensions/replay_audit.sql. Index: none. Locks: the new rows.
+-- Parameters: replay_id, outbox, replayed_by, reason; and arrays of one length: ids, statuses, attempts, errors, sinces.
+INSERT INTO openoutbox_replays (
+    replay_id, outbox, event_id, from_status, from_attempts, from_error, from_since, replayed_by, reason
+)
+SELECT
+    %(replay_id)s::uuid,
+    %(outbox)s::text,
+    was.event_id,
+    was.status,
+    was.attempts,
+    was.error,
+    was.since,
+    SESSION_USER || ' (' || %(replayed_by)s::text || ')',
+    %(reason)s::text
+FROM UNNEST(
+    %(ids)s::uuid[], %(statuses)s::text[], %(attempts)s::int[], %(errors)s::text[], %(sinces)s::timestamptz[]
+) AS was (event_id, status, attempts, error, since)
