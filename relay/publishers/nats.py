@@ -14,6 +14,7 @@ from typing import Any
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
+from relay.publishers.connecting import OneConnection
 from relay.publishers.nats_link import Link
 from relay.publishers.nats_options import NatsOptions, connect_arguments
 
@@ -28,8 +29,7 @@ class NatsPublisher:
     def __init__(self, options: NatsOptions) -> None:
         self._options = options
         self._arguments: dict[str, Any] = {}
-        self._link: Link | None = None
-        self._connecting: asyncio.Task[Link] | None = None
+        self._connection = OneConnection(self._connect)
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; connects to nobody yet."""
@@ -40,7 +40,7 @@ class NatsPublisher:
         if not events:
             return
         try:
-            link = await self._connected()
+            link = await self._connection.get()
         except BrokerUnreachable as error:
             lost = Unreachable(str(error))
             sink([(event, lost) for event in events])
@@ -51,32 +51,19 @@ class NatsPublisher:
         """A round trip to the server, over the connection in use or a new one."""
         try:
             async with asyncio.timeout(timeout):
-                link = await self._connected()
+                link = await self._connection.get()
         except TimeoutError:
             raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
         await link.ask(timeout)
 
     async def abandon(self, reason: str) -> None:
         """Cut the connection and what is buffered for it."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
-        if self._link is not None:
-            await self._link.end(reason)
+        if (link := await self._connection.give_up(reason)) is not None:
+            await link.end(reason)
 
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
-    async def _connected(self) -> Link:
-        """The link in use. Raises BrokerUnreachable. Whoever needs one at the same time waits for the same."""
-        if self._link is not None and self._link.ended_as is None:
-            return self._link
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(Link.connect(self._options, self._arguments))
-        connecting = self._connecting
-        await asyncio.wait({connecting})
-        if connecting.cancelled():
-            raise BrokerUnreachable("the connection was given up")
-        self._link = connecting.result()
-        return self._link
+    async def _connect(self) -> Link:
+        return await Link.connect(self._options, self._arguments)

@@ -1,0 +1,53 @@
+"""Redis' error replies and redis-py's errors, sorted into the outcomes of CONTRACT section 4."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from redis import exceptions
+
+from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
+
+Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
+
+TABLE: MappingProxyType[type[Exception], tuple[str, Kind]] = MappingProxyType(
+    {
+        # No answer came in time; the engine probes.
+        exceptions.TimeoutError: ("TIMEOUT", TimedOut),
+        TimeoutError: ("TIMEOUT", TimedOut),
+        # Nobody answers, nobody lets us in, or nobody is ready.
+        exceptions.ConnectionError: ("CONNECTION", Unreachable),
+        exceptions.AuthenticationError: ("NOAUTH", Unreachable),
+        exceptions.AuthorizationError: ("NOAUTH", Unreachable),
+        exceptions.AuthenticationWrongNumberOfArgsError: ("NOAUTH", Unreachable),
+        exceptions.BusyLoadingError: ("LOADING", Unreachable),  # it reads its data from disk
+        exceptions.InvalidResponse: ("PROTOCOL", Unreachable),
+        OSError: ("CONNECTION", Unreachable),
+        # An operator or time can mend these. redis-py cuts the code off the text of the ones that it knows.
+        exceptions.OutOfMemoryError: ("OOM", Transient),  # the memory is full
+        exceptions.NoPermissionError: ("NOPERM", Transient),  # the ACL forbids XADD or this key
+        exceptions.ReadOnlyError: ("READONLY", Transient),  # a replica; its primary is elsewhere now
+        exceptions.MovedError: ("MOVED", Transient),  # a cluster's slot lives on another node
+        exceptions.AskError: ("ASK", Transient),
+        exceptions.TryAgainError: ("TRYAGAIN", Transient),
+        exceptions.ClusterDownError: ("CLUSTERDOWN", Transient),
+        exceptions.MasterDownError: ("MASTERDOWN", Transient),
+        # Everything else is transient, under the code that its reply begins with: WRONGTYPE (an operator can delete
+        # the key), MISCONF (snapshots fail), NOREPLICAS (too few of them), and whatever is new.
+    }
+)
+
+REPLIES = (exceptions.ResponseError, exceptions.BusyLoadingError, exceptions.AuthenticationError)
+"""Errors that are a command's own reply: the connection is as good as before."""
+
+
+def classify(error: Exception) -> Outcome:
+    """The outcome of a message that failed with this error, by the most specific class in the table."""
+    code, kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ("", Transient))
+    text = str(error) or type(error).__name__
+    if kind is Unreachable:
+        return Unreachable(f"{code}: {text}")
+    if code:
+        return kind(code, text)  # type: ignore[call-arg]
+    first, _, rest = text.partition(" ")
+    return Transient(first, rest) if first.isupper() else Transient(type(error).__name__, text)
