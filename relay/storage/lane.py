@@ -105,15 +105,19 @@ class Lane:
 
     async def _cut(self, task: asyncio.Future[Any]) -> None:
         """End ``task`` at once, whatever it waits for."""
-        connection = self._connection
-        if connection is not None and not connection.closed:
-            shut_down(connection)
-            await asyncio.wait({task}, timeout=1.0)
-        task.cancel()
+        connection, self._connection = self._connection, None  # first, so that nobody meets it half way
+        self._epoch.advance()
+        try:
+            if connection is not None:
+                shut_down(connection)
+                await asyncio.wait({task}, timeout=1.0)
+        finally:
+            task.cancel()
         with suppress(BaseException):
             await task
-        await self._drop()
-        self._epoch.advance()
+        if connection is not None:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
 
     async def _drop_unless_idle(self) -> None:
         connection = self._connection

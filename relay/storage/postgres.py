@@ -61,7 +61,9 @@ class PostgresOutbox:
     async def close(self) -> None:
         """Close the connections, cutting off what still runs; never raises, takes a second at most."""
         closing = [asyncio.ensure_future(lane.close()) for lane in (self._claiming, self._settling, self._housekeeping)]
-        await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
+        _, late = await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
+        for task in late:
+            task.cancel()
 
     async def claim(self, limit: int, max_bytes: int) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
