@@ -80,10 +80,7 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 def build_publisher(settings: Settings) -> Publisher:
     """The chosen publisher; only its own module, and so only its own client library, is imported."""
-    build = _PUBLISHERS.get(settings.publisher_type)
-    if build is None:
-        raise ConfigError(f"PUBLISHER_TYPE: {settings.publisher_type!r} is not available in this version")
-    return build(settings)
+    return _PUBLISHERS[settings.publisher_type](settings)
 
 
 def _kafka(settings: Settings) -> Publisher:
@@ -119,6 +116,18 @@ def _nats(settings: Settings) -> Publisher:
     )
 
 
+def _redis(settings: Settings) -> Publisher:
+    from relay.publishers.redis import RedisOptions, RedisPublisher
+
+    return RedisPublisher(
+        RedisOptions(
+            url=_required(settings.publisher_url, "PUBLISHER_URL"),
+            connection_timeout=settings.redis_connection_timeout,
+            write_timeout=settings.redis_write_timeout,
+        )
+    )
+
+
 def _stdout(_settings: Settings) -> Publisher:
     from relay.publishers.stdout import StdoutPublisher
 
@@ -134,6 +143,7 @@ def _null(_settings: Settings) -> Publisher:
 _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "kafka": _kafka,
     "nats": _nats,
+    "redis": _redis,
     "stdout": _stdout,
     "null": _null,
 }

@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[Finding]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _sizes, _delays, _broker_scheme, _unavailable):
+    for rule in (_required, _broker_scheme):
         yield from rule(settings)
 
 
@@ -55,24 +55,6 @@ def _required(settings: Variables) -> Iterator[Finding]:
         yield Finding(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={kind} needs it; write for example {example[kind]}",
-        )
-
-
-def _sizes(settings: Variables) -> Iterator[Finding]:
-    if settings.max_in_flight < settings.batch_size:
-        yield Finding(
-            ("MAX_IN_FLIGHT", "BATCH_SIZE"),
-            f"MAX_IN_FLIGHT={settings.max_in_flight} is below BATCH_SIZE={settings.batch_size}; "
-            "at least one whole batch must be allowed in flight",
-        )
-
-
-def _delays(settings: Variables) -> Iterator[Finding]:
-    if settings.retry_max_delay < settings.retry_base_delay:
-        yield Finding(
-            ("RETRY_MAX_DELAY", "RETRY_BASE_DELAY"),
-            f"RETRY_MAX_DELAY={format_duration(settings.retry_max_delay)} is below "
-            f"RETRY_BASE_DELAY={format_duration(settings.retry_base_delay)}; the longest delay cannot be shorter",
         )
 
 
@@ -89,15 +71,28 @@ def _broker_scheme(settings: Variables) -> Iterator[Finding]:
         )
 
 
-def _unavailable(settings: Variables) -> Iterator[Finding]:
-    if settings.ordering == "key":
-        yield Finding(("ORDERING",), "ORDERING=key is not available in this version; write none or leave it unset")
-
-
 def cautions(settings: Variables) -> Iterator[Finding]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_weak_acks, _ignored, _not_yet, _short_lease):
+    for rule in (_sizes, _delays, _weak_acks, _ignored, _not_yet, _short_lease):
         yield from rule(settings)
+
+
+def _sizes(settings: Variables) -> Iterator[Finding]:
+    if settings.max_in_flight < settings.batch_size:
+        yield Finding(
+            ("MAX_IN_FLIGHT", "BATCH_SIZE"),
+            f"MAX_IN_FLIGHT={settings.max_in_flight} is below BATCH_SIZE={settings.batch_size}; "
+            "no claim will be larger than MAX_IN_FLIGHT",
+        )
+
+
+def _delays(settings: Variables) -> Iterator[Finding]:
+    if settings.retry_max_delay < settings.retry_base_delay:
+        yield Finding(
+            ("RETRY_MAX_DELAY", "RETRY_BASE_DELAY"),
+            f"RETRY_MAX_DELAY={format_duration(settings.retry_max_delay)} is below "
+            f"RETRY_BASE_DELAY={format_duration(settings.retry_base_delay)}; every delay will be RETRY_MAX_DELAY",
+        )
 
 
 def _weak_acks(settings: Variables) -> Iterator[Finding]:
@@ -132,6 +127,11 @@ def _ignored(settings: Variables) -> Iterator[Finding]:
 
 
 def _not_yet(settings: Variables) -> Iterator[Finding]:
+    if settings.ordering == "key":
+        yield Finding(
+            ("ORDERING",),
+            "ORDERING=key is not available in this version yet: events of one key may overtake each other",
+        )
     for variable, value in (
         ("LOG_STORE_URL", settings.log_store_url),
         ("API_TOKEN", settings.api_token),

@@ -79,16 +79,16 @@ async def test_leases_are_renewed_while_publishing_takes_longer(outbox: Outbox, 
     outbox.insert([Row("topic")] * 3)
     broker = MemoryPublisher()
     broker.hold()
-    running = await start(broker, lease_timeout=1.0)
-    await start(relay_id="other", lease_timeout=1.0)  # would reap what is not renewed
+    running = await start(broker, lease_timeout=3.0)
+    await start(relay_id="other", lease_timeout=3.0)  # would reap what is not renewed
     await eventually(lambda: len(broker.held) == 3 or len(broker.offered) == 3)
     first = outbox.rows("min(locked_at)")[0][0]
 
     def renewed_past_the_first_lease() -> bool:
-        return bool(outbox.rows(f"min(locked_at) > timestamptz '{first}' + interval '2 s'")[0][0])
+        return bool(outbox.rows(f"min(locked_at) > timestamptz '{first}' + interval '4 s'")[0][0])
 
     if broker.held:
-        await eventually(renewed_past_the_first_lease)
+        await eventually(renewed_past_the_first_lease, 30)
         broker.answer()
     await eventually(lambda: outbox.counts() == {"DELIVERED": 3})
     assert outbox.rows("max(attempts)") == [(0,)]
