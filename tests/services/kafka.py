@@ -105,6 +105,8 @@ def jars() -> Path:
             unfinished = _CACHE / "kafka.unfinished"
             remove(unfinished)
             command = ["mvn", "-q", "-B", "-f", str(_HERE / "kafka-pom.xml"), "dependency:copy-dependencies"]
-            run_tool([*command, f"-DoutputDirectory={unfinished}"], _CACHE)
+            # Maven's usual repository is below the account's home, which may not be there or not be writable.
+            where = [f"-DoutputDirectory={unfinished}", f"-Dmaven.repo.local={_CACHE}/maven"]
+            run_tool([*command, *where], _CACHE)
             unfinished.rename(folder)
     return folder
