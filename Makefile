@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help demo run check test fmt
+.PHONY: help demo run check test bench fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
@@ -49,6 +49,9 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 # Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
 	$(BIN)/pytest -m "not scale" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
+
+bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BENCH="--rounds 1" for less
+	$(BIN)/python -m benchmarks.drain $(BENCH)
 
 fmt: $(STAMP) ## format and mend what can be mended
 	$(BIN)/ruff format .
