@@ -20,6 +20,7 @@ from relay_cli.options import StorageUrl
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
+    "check": "relay_cli.check",
     "stats": "relay_cli.stats",
     "list": "relay_cli.listing",
     "show": "relay_cli.show",

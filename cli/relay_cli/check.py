@@ -1,0 +1,56 @@
+"""``relay-cli check``: the doctor."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from relay.core.finding import Finding, Level
+from relay.doctor import examine
+from relay.settings.variables import NAMES
+from relay_cli.options import Json, StorageUrl, Table, read_settings
+from relay_cli.output import print_json
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
+
+
+@app.command("check", context_settings={"help_option_names": ["-h", "--help"]})
+def command(
+    context: typer.Context,
+    strict: Strict = False,
+    table: Table = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Examine a relay's settings, its outbox and its broker, and say what to do about what is wrong.
+
+    Run it with the relay's environment and database user. It looks at the table, its columns and indexes, the
+    rights, the clocks, the broker and its login, whether there is a topic or stream for each waiting event type, and
+    whether lease, timeouts and the duplicate window of NATS fit. It changes nothing.
+
+    Exit codes: 0 nothing is wrong, 1 an error was found (with --strict also a warning), 2 wrong usage or a setting
+    that cannot be read.
+
+    Example: relay-cli check --json
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # what a broker's client says is in the findings
+    findings = examine(read_settings(context, storage_url, table, only=NAMES))
+    bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    failed = any(finding.level in bad for finding in findings)
+    if as_json:
+        print_json({"ok": not failed, "findings": [finding._asdict() for finding in findings]})
+    else:
+        for finding in findings:
+            _print(finding)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print(finding: Finding) -> None:
+    typer.echo(f"{finding.level:<8} {finding.subject}: {finding.message}")
+    if finding.advice:
+        typer.echo(f"{'':<8} -> {finding.advice}")
