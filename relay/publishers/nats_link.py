@@ -125,6 +125,7 @@ class Link:
             async with asyncio.timeout(timeout):
                 await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do
         except (OSError, NatsError, TimeoutError):
+            self._end_if_closed()
             raise BrokerUnreachable(self._trouble or f"no answer within {timeout:g} s") from None
 
     async def end(self, reason: str) -> None:
@@ -158,6 +159,7 @@ class Link:
             await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)
         except (NatsError, OSError) as error:
             self._answer(serial, classify_exception(error))
+            self._end_if_closed()
 
     def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
         """The server cuts the connection on a message over its limit, so none is sent."""
@@ -189,6 +191,7 @@ class Link:
 
     def _sweep(self) -> None:
         """Give up on acknowledgements that are overdue; pending is ordered by deadline."""
+        self._end_if_closed()
         now, self._sweeper = self._loop.time(), None
         overdue = []
         for serial, (_, deadline) in self._pending.items():
@@ -211,6 +214,11 @@ class Link:
             mine = f"{self._prefix}{serial}" if refused["reply"] == " with reply of" else event.event_type
             if mine.lower() == subject:
                 self._answer(serial, outcome)
+
+    def _end_if_closed(self) -> None:
+        """Some versions of the library close a lost connection without a word."""
+        if self._client.is_closed:
+            self._end("the connection was lost")
 
     async def _on_lost(self) -> None:
         self._end(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}")

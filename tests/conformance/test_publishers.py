@@ -231,10 +231,11 @@ async def test_too_large_is_permanent_and_its_neighbours_arrive(harness: Harness
 
 
 @pytest.mark.parametrize("connected", [True, False])
-async def test_a_broker_that_hangs_is_unreachable_and_abandon_ends_the_wait(harness: Harness, connected: bool) -> None:
+async def test_a_broker_that_hangs_is_unreachable_and_abandon_ends_the_wait(
+    harness: Harness, publisher: Publisher, connected: bool
+) -> None:
     needs(harness.features.hangs, "broker that hangs")
-    publisher, destination, sink = harness.publisher(), await harness.destination(), Collector()
-    await publisher.open()
+    destination, sink = await harness.destination(), Collector()
     if connected:
         first, events = Collector(), [make_event(destination)]
         await publisher.publish(events, first)
@@ -256,13 +257,11 @@ async def test_a_broker_that_hangs_is_unreachable_and_abandon_ends_the_wait(harn
     sink = Collector()
     await publisher.publish(again, sink)
     assert await sink.outcomes(again) == [Acknowledged()]
-    await publisher.close()
 
 
-async def test_a_broker_that_comes_back_is_used_again(harness: Harness) -> None:
+async def test_a_broker_that_comes_back_is_used_again(harness: Harness, publisher: Publisher) -> None:
     needs(harness.features.stops, "broker that stops")
-    publisher, destination = harness.publisher(), await harness.destination()
-    await publisher.open()
+    destination = await harness.destination()
     await probed_up(publisher)
     harness.stop()
     await probed_down(publisher)
@@ -280,7 +279,6 @@ async def test_a_broker_that_comes_back_is_used_again(harness: Harness) -> None:
     assert await sink.outcomes(events) == [Acknowledged()] * 10
     arrived = await harness.read(destination, 10)
     assert [message.payload for message in arrived] == [b"after"] * 10
-    await publisher.close()
 
 
 async def test_an_absent_broker_does_not_keep_the_publisher_from_opening(harness: Harness) -> None:
@@ -297,10 +295,9 @@ async def test_an_absent_broker_does_not_keep_the_publisher_from_opening(harness
     await publisher.close()
 
 
-async def test_close_resolves_what_is_left(harness: Harness) -> None:
+async def test_close_resolves_what_is_left(harness: Harness, publisher: Publisher) -> None:
     needs(harness.features.hangs, "broker that hangs")
-    publisher, destination, sink = harness.publisher(), await harness.destination(), Collector()
-    await publisher.open()
+    destination, sink = await harness.destination(), Collector()
     await publisher.probe(PATIENCE)
     harness.hang()
     events = [make_event(destination, b"x" * 1000) for _ in range(300)]
