@@ -18,7 +18,12 @@ _COLUMNS = ("event_id", "status", "event_type", "partition_key", "attempts", "si
 
 Statuses = Annotated[
     list[Status] | None,
-    typer.Option("--status", case_sensitive=False, help="Only events in that status. Repeatable."),
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        case_sensitive=False,
+        help="Only pending, delivering, delivered or dead events. Repeatable.",
+    ),
 ]
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
@@ -29,7 +34,7 @@ Older = Annotated[
     float | None, typer.Option("--older-than", metavar="AGE", parser=age, help="In their status for longer.")
 ]
 Newer = Annotated[float | None, typer.Option("--newer-than", metavar="AGE", parser=age, help="In it for less.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Most events.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Most events.")]
 Oldest = Annotated[bool, typer.Option("--oldest/--newest", help="Which come first.")]
 
 

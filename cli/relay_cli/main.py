@@ -1,7 +1,7 @@
 """The entry of ``relay-cli``. Commands are modules, imported only when one is run or its help is asked for.
 
-Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting. Errors are
-one text on standard error; results are plain lines on standard output.
+Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting, 130 where
+Ctrl-C ends long work. Errors are one text on standard error; results are plain lines on standard output.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ def command(
 
     Extensions are optional parts of the schema: replay-audit remembers every event that is replayed.
 
+    Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
+
     Example: relay-cli migrate --table orders.outbox --dry-run | psql
     """
     url, name = storage_of(read_settings(context, storage_url, table))

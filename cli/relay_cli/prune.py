@@ -18,7 +18,9 @@ DeliveredAge = Annotated[
     float, typer.Option("--delivered-age", metavar="AGE", parser=age, help="Delete events delivered longer ago.")
 ]
 DeadAge = Annotated[float, typer.Option("--dead-age", metavar="AGE", parser=age, help="Delete events dead for longer.")]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=100_000, help="Most events of one transaction.")]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", metavar="N", min=1, max=100_000, help="Most events of one transaction.")
+]
 
 
 @app.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,6 +41,8 @@ def command(
     130) and may be run again. A dry run counts from the indexes, up to 5000000 of each status.
 
     Needs SELECT, DELETE and UPDATE on the table.
+
+    Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
     Example: relay-cli prune --delivered-age 7d --dead-age 30d --dry-run
     """

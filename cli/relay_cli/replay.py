@@ -59,7 +59,12 @@ Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Events
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Events of that partition key.")]
 Statuses = Annotated[
     list[From] | None,
-    typer.Option("--status", case_sensitive=False, help="Dead or delivered ones; dead if not said. Repeatable."),
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        case_sensitive=False,
+        help="Dead or delivered events; dead ones if not said, either with --id. Repeatable.",
+    ),
 ]
 Since = Annotated[
     datetime | None, typer.Option("--from", metavar="TIME|AGE", parser=bound, help="Delivered or dead since then.")
@@ -67,8 +72,8 @@ Since = Annotated[
 Until = Annotated[
     datetime | None, typer.Option("--to", metavar="TIME|AGE", parser=bound, help="Delivered or dead before then.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Most events; the oldest go first.")]
-Rate = Annotated[float | None, typer.Option("--rate", min=0.01, help="Most events a second.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Most events; the oldest go first.")]
+Rate = Annotated[float | None, typer.Option("--rate", metavar="N", min=0.01, help="Most events a second.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")]
 Window = Annotated[
