@@ -53,6 +53,9 @@ test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wa
 bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.drain $(BENCH)
 
+scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes many minutes
+	$(BIN)/pytest -m scale -n 0
+
 fmt: $(STAMP) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""Large amounts: part of `make scale`, not of `make test`."""
