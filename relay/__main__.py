@@ -69,7 +69,11 @@ def _run() -> int:
 
 def _healthcheck() -> int:
     """Ask the relay that runs with this environment; for HEALTHCHECK, where there is no curl."""
-    address = Settings.from_process(only=["SERVER_PORT"]).server_port
+    try:
+        address = Settings.from_process(only=["SERVER_PORT"]).server_port
+    except ConfigError as error:
+        sys.stderr.write(f"relay: {error}\n")
+        return EXIT_CONFIG
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared only
     try:
         with urllib.request.urlopen(f"http://{host}:{address.port}/healthz", timeout=2) as answer:

@@ -66,9 +66,10 @@ class Settings(Variables):
         given = {name: value for layer in (file, environ, overrides or {}) for name, value in layer.items() if value}
         wanted = frozenset(NAMES if only is None else only)
         chosen = {name.lower(): value for name, value in given.items() if name in wanted}
-        variables, bad = _read(chosen, found)
+        texts, undecodable = _utf8(chosen, found)
+        variables, bad = _read(texts, found)
         token = _token(variables, found)
-        silent = bad | (frozenset(NAMES) - wanted)
+        silent = bad | undecodable | (frozenset(NAMES) - wanted)
         found += rules.about(rules.problems, variables, silent)
         if found:
             raise ConfigError("\n".join(found))
@@ -83,6 +84,22 @@ class Settings(Variables):
             "warnings": tuple(warnings),
         }
         return cls.model_construct(**{**dict(variables), **effective})
+
+
+def _utf8(chosen: Mapping[str, str], found: list[str]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Those that are text, and the names of the others: an environment may hold any bytes, a database may not."""
+    texts = {field: value for field, value in chosen.items() if _encodable(value)}
+    others = frozenset(field.upper() for field in chosen.keys() - texts.keys())
+    found += [f"{name}: is not UTF-8 text" for name in sorted(others)]
+    return texts, others
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(chosen: dict[str, Any], found: list[str]) -> tuple[Variables, frozenset[str]]:

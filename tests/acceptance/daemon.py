@@ -24,7 +24,10 @@ _METRIC = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
 class Daemon:
-    """``python -m relay`` with exactly the environment it is given. Its log goes to a file, its output to another."""
+    """``python -m relay`` with exactly the environment it is given, in a folder of its own.
+
+    Its log goes to a file there, its output to another; a ``.env`` put there before the start is read.
+    """
 
     def __init__(self, storage_url: str, env: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
@@ -48,16 +51,23 @@ class Daemon:
         """Its process id."""
         return self.process.pid
 
+    @property
+    def folder(self) -> Path:
+        """Where it works."""
+        return Path(self._folder.name)
+
     def full_env(self) -> dict[str, str]:
         """Its whole environment: its own variables and the few that any Python needs."""
-        return {name: os.environ[name] for name in _KEPT if name in os.environ} | self.env
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        paths = [str(Path(path).resolve()) for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path]
+        return kept | {"PYTHONPATH": os.pathsep.join(paths)} | self.env
 
     def start(self) -> Self:
         """Start it; does not wait for anything."""
-        folder = Path(self._folder.name)
-        with (folder / "log").open("ab") as log, (folder / "out").open("ab") as out:
+        with (self.folder / "log").open("ab") as log, (self.folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "relay"],
+                cwd=self.folder,
                 env=self.full_env(),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -119,7 +129,7 @@ class Daemon:
 
     def log(self) -> str:
         """Everything on standard error so far."""
-        return (Path(self._folder.name) / "log").read_text(errors="replace")
+        return (self.folder / "log").read_text(errors="replace")
 
     def log_lines(self) -> list[dict[str, Any]]:
         """The log, parsed: in production every line is a JSON object, or this raises."""
@@ -127,4 +137,4 @@ class Daemon:
 
     def output(self) -> str:
         """Everything on standard output so far."""
-        return (Path(self._folder.name) / "out").read_text(encoding="utf-8")
+        return (self.folder / "out").read_text(encoding="utf-8")

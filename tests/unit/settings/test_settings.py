@@ -109,6 +109,8 @@ def test_words_are_taken_in_any_case() -> None:
         ("STORAGE_URL", "postgres://h/db?sslmode=full", "sslmode may be disable, allow"),
         ("KAFKA_ASYNC", "maybe", "write true or false"),
         ("LOG_STORE_RECORD", "some", "write all or failed"),
+        ("RELAY_ID", "\udcff", "is not UTF-8 text"),
+        ("STORAGE_URL", "postgres://h/\udcff", "is not UTF-8 text"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_allowed(variable: str, value: str, said: str) -> None:
