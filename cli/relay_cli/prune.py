@@ -59,9 +59,6 @@ def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) 
     done = Pruned()
     bar = Bar("pruning")
     total: int | None = None
-    if bar.possible:
-        found = preview(url, table, options)
-        total = found.total if found.exact else None
 
     def on_batch(sums: Pruned) -> None:
         nonlocal done
@@ -69,6 +66,9 @@ def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) 
         bar.show(sums.total, total)
 
     try:
+        if bar.possible:
+            found = preview(url, table, options)
+            total = found.total if found.exact else None
         prune(url, table, options, on_batch)
     except KeyboardInterrupt:
         bar.close()

@@ -138,7 +138,7 @@ def _check_available_at(available_at: object) -> None:
 def _json(name: str, value: object) -> str:
     """Compact JSON; ``Mapping`` and ``Sequence`` of any class count as object and array."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"{name}: cannot be written as JSON: {error}") from None
 
@@ -149,6 +149,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return list(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form; convert it first")
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def _utf8(name: str, text: str) -> bytes:
