@@ -1,0 +1,72 @@
+"""A consumer of Kafka that counts every order once, however often its message arrives.
+
+    pip install .
+    export DATABASE_URL='postgres://user:secret@localhost:5432/app' KAFKA='localhost:9092'
+    python examples/consumer_kafka.py        # Ctrl-C ends it
+
+The relay delivers at least once. The event's id goes into processed_events in the transaction that has the effect:
+a repeat finds it there and changes nothing. The offset is committed after that transaction, so a crash in between
+brings the message again instead of losing it. Keep the ids for as long as a repeat may come, then delete them by time.
+"""
+
+import json
+import os
+from typing import cast
+
+import psycopg
+from confluent_kafka import Consumer, Message
+
+TOPIC = os.environ.get("TOPIC", "order.placed")
+GROUP = "revenue"
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS processed_events (
+    consumer text NOT NULL, event_id uuid NOT NULL, processed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, event_id)
+)
+"""
+REMEMBER = "INSERT INTO processed_events (consumer, event_id) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+ADD = """
+INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
+ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
+"""
+
+
+def handle(connection: psycopg.Connection, message: Message) -> bool:
+    """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
+    headers = cast("dict[str, bytes]", dict(message.headers() or []))
+    event_id = headers["X-Event-ID"].decode()
+    with connection.transaction():
+        new = connection.execute(REMEMBER, [GROUP, event_id]).rowcount == 1
+        if new:
+            connection.execute(ADD, json.loads(message.value() or b""))
+    print(event_id, "counted" if new else "seen before", flush=True)
+    return new
+
+
+def run() -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": os.environ["KAFKA"],
+            "group.id": GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([TOPIC])
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(TABLES)
+        while True:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if error := message.error():
+                print(error, flush=True)  # the client goes on by itself
+                continue
+            handle(connection, message)
+            consumer.commit(message=message, asynchronous=False)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,62 @@
+"""The programs of ``examples/`` as their docstrings say to run them: processes that know their environment alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.integration.cli.running import environment
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+Log = Callable[[], str]
+
+
+@contextmanager
+def running(*command: str, **env: str) -> Iterator[Log]:
+    """``python`` with these arguments until the end of the block; yields what it has printed so far.
+
+    Fails if it ends by itself before that.
+    """
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env=_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+        def log() -> str:
+            with Path(f"/proc/self/fd/{output.fileno()}").open(encoding="utf-8", errors="replace") as reader:
+                text = reader.read()
+            assert process.poll() is None, f"{command} ended with {process.returncode}:\n{text}"
+            return text
+
+        try:
+            yield log
+            log()
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+def finished(*command: str, given: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """``python`` with these arguments and this standard input, run to its end."""
+    return subprocess.run(
+        [sys.executable, *command],
+        env=_environment(env),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    return {**environment(**given), "PYTHONUNBUFFERED": "1"}
