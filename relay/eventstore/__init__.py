@@ -1,0 +1,42 @@
+"""The multi-tenant event store: append-only streams in PostgreSQL, one partition a tenant, joined to the outbox.
+
+    from relay.eventstore import NO_STREAM, EventStore, NewEvent
+
+    async with await EventStore.connect(url, schema="bank") as store:
+        await store.migrate(positions="gapless", notify=True)
+        await store.provision_tenant(tenant_id)
+        await store.append(tenant_id, stream_id, [NewEvent("AccountOpened", {"owner": "Ada"})], NO_STREAM,
+                           outbox={"AccountOpened": "bank.accounts"})
+"""
+
+from relay.eventstore.announcement import Announcement
+from relay.eventstore.errors import (
+    EventStoreError,
+    SubscriptionLost,
+    TenantBusy,
+    UnknownTenant,
+    VersionConflict,
+)
+from relay.eventstore.meter import Meter
+from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
+from relay.eventstore.store import EventStore
+from relay.eventstore.subscription import Batch, SubscriptionState
+
+__all__ = [
+    "ANY",
+    "NO_STREAM",
+    "Announcement",
+    "Appended",
+    "Batch",
+    "EventStore",
+    "EventStoreError",
+    "Expected",
+    "Meter",
+    "NewEvent",
+    "StoredEvent",
+    "SubscriptionLost",
+    "SubscriptionState",
+    "TenantBusy",
+    "UnknownTenant",
+    "VersionConflict",
+]

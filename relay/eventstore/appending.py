@@ -1,0 +1,118 @@
+"""Appends to one stream, and announces in the same transaction. For ``EventStore`` only.
+
+One statement and, without an announcement, one round trip: the position lock of a gapless store is held for as short
+as can be. There is no retry: a conflict is the caller's to decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg import AsyncCursor, errors
+from psycopg.rows import TupleRow, tuple_row
+
+from relay.client import enqueue_async
+from relay.eventstore.announcement import Announcement
+from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
+from relay.eventstore.errors import UnknownTenant, VersionConflict
+from relay.eventstore.model import Appended, Expected, NewEvent
+from relay.eventstore.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One append, checked."""
+
+    tenant_id: UUID
+    stream_id: UUID
+    expected: int
+    events: list[NewEvent]
+    announcement: Announcement | None
+
+    @property
+    def doing(self) -> str:
+        """For error messages."""
+        return f"append to stream {self.stream_id} of tenant {self.tenant_id}"
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The parameters of ``queries/append.sql``."""
+        return {
+            "tenant": self.tenant_id,
+            "stream": self.stream_id,
+            "expected": self.expected,
+            "types": [event.type for event in self.events],
+            "metas": [event.meta_json for event in self.events],
+            "datas": [event.data_json for event in self.events],
+        }
+
+
+async def append(database: Database, statements: Statements, order: Append) -> Appended:
+    """Append in a transaction of its own: on return it is committed."""
+    async with database.connection(order.doing) as connection:
+        try:
+            if order.announcement is None:
+                return _appended(await execute(connection, statements.text("queries/append.sql"), order.values))
+            async with connection.transaction():
+                return await _append_and_announce(connection, statements, order)
+        except psycopg.Error as error:
+            raise await _meaning(connection, statements, order, error) from error
+
+
+async def append_within(connection: Connection, statements: Statements, order: Append) -> Appended:
+    """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
+    try:
+        async with connection.transaction():
+            return await _append_and_announce(connection, statements, order)
+    except psycopg.Error as error:
+        raise await _meaning(connection, statements, order, error) from error
+
+
+async def _append_and_announce(connection: Connection, statements: Statements, order: Append) -> Appended:
+    statement = statements.text("queries/append.sql")
+    if order.announcement is None:
+        return _appended(await execute(connection, statement, order.values))
+    if order.expected != Expected.ANY:
+        rows = order.announcement.rows(order.tenant_id, order.stream_id, order.expected + 1, order.events)
+        return await _both_at_once(connection, statement, order, rows, order.announcement)
+    appended = _appended(await execute(connection, statement, order.values))
+    first = appended.version - len(order.events) + 1
+    rows = order.announcement.rows(order.tenant_id, order.stream_id, first, order.events)
+    await enqueue_async(connection, rows, table=order.announcement.table)
+    return appended
+
+
+async def _both_at_once(
+    connection: Connection, statement: LiteralString, order: Append, rows: list[object], announcement: Announcement
+) -> Appended:
+    """The versions are known beforehand: the announcement goes ahead of the append, in the same round trip."""
+    async with connection.pipeline(), AsyncCursor(connection, row_factory=tuple_row) as cursor:
+        await enqueue_async(connection, rows, table=announcement.table)
+        await cursor.execute(statement, order.values, prepare=False)
+        return _appended(await cursor.fetchall())
+
+
+def _appended(rows: list[TupleRow]) -> Appended:
+    return Appended(*rows[0][0])
+
+
+async def _meaning(connection: Connection, statements: Statements, order: Append, error: psycopg.Error) -> Exception:
+    """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
+    if error.sqlstate == CONFLICT_STATE:
+        return VersionConflict(order.expected, int(error.diag.message_detail or 0))
+    if isinstance(error, errors.UniqueViolation) and _of_partition(error, order.tenant_id):
+        values = {"tenant": order.tenant_id, "stream": order.stream_id}
+        actual = (await execute(connection, statements.text("queries/version.sql"), values))[0][0]
+        return VersionConflict(order.expected, actual)
+    if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
+        return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
+    return translated(error, order.doing)
+
+
+def _of_partition(error: psycopg.Error, tenant_id: UUID) -> bool:
+    """Whether it was the partition's (TenantId, StreamId, Version), rather than its primary key or the outbox."""
+    of_tenant = error.diag.table_name == f"event_{tenant_id.hex}"
+    return of_tenant and not (error.diag.constraint_name or "").endswith("_pkey")

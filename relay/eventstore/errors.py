@@ -1,0 +1,58 @@
+"""What the event store raises besides the errors of every room.
+
+    OutboxError
+    └── EventStoreError
+        ├── VersionConflict   the stream does not have the version that the append expected
+        ├── UnknownTenant     the tenant has no partition; it must be provisioned first
+        ├── TenantBusy        the tenant is not in the state that the call needs (it has events, or is half dropped)
+        └── SubscriptionLost  another instance has become the active one, or the subscription was reset
+
+A database that does not answer, a lost race or a missing table come as ``StorageUnavailable``, ``StorageBusy`` and
+``SchemaError``, and something that is no event as ``EventError``.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from relay.core.errors import OutboxError
+
+
+class EventStoreError(OutboxError):
+    """Base of the event store's own errors."""
+
+
+class VersionConflict(EventStoreError):
+    """The stream was changed by someone else. Nothing was written: read the stream again and decide anew."""
+
+    def __init__(self, expected: int, actual: int) -> None:
+        super().__init__(f"the stream was expected to have version {int(expected)}, but it has version {actual}")
+        self.expected = expected
+        """The version the caller asked for."""
+        self.actual = actual
+        """The version the stream has; 0 when it has no event."""
+
+    def __reduce__(self) -> tuple[type[VersionConflict], tuple[int, int]]:
+        return VersionConflict, (self.expected, self.actual)
+
+
+class UnknownTenant(EventStoreError):
+    """The tenant has no partition."""
+
+    def __init__(self, tenant_id: UUID) -> None:
+        super().__init__(
+            f"tenant {tenant_id} has no partition; provision it first: await store.provision_tenant({str(tenant_id)!r})"
+            f" or relay-cli tenant provision {tenant_id}"
+        )
+        self.tenant_id = tenant_id
+
+    def __reduce__(self) -> tuple[type[UnknownTenant], tuple[UUID]]:
+        return UnknownTenant, (self.tenant_id,)
+
+
+class TenantBusy(EventStoreError):
+    """The tenant is not in the state that the call needs; the message says what to do."""
+
+
+class SubscriptionLost(EventStoreError):
+    """This instance is no longer the active one: whatever depends on its checkpoint must be rolled back."""

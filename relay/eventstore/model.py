@@ -1,0 +1,137 @@
+"""What goes into the store and what comes out: events, versions, positions. Pure; imports the standard library.
+
+A *stream* is the history of one thing; its events have *versions* 1, 2, 3 … A *position* (``sequence_num``) orders the
+events of all streams and tenants.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from relay.core.errors import EventError
+
+Json = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
+
+LARGEST_VERSION: Final = 2**31 - 1
+LARGEST_POSITION: Final = 2**63 - 1
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Expected(IntEnum):
+    """What an append may expect instead of a version number."""
+
+    ANY = -1
+    """Whatever version the stream has: the append comes after it."""
+    NO_STREAM = 0
+    """The stream has no event yet."""
+
+
+ANY: Final = Expected.ANY
+NO_STREAM: Final = Expected.NO_STREAM
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to append. Raises ``EventError``, naming the field, for what PostgreSQL could not store."""
+
+    type: str
+    """What happened, for example ``MoneyDeposited``."""
+    data: Json = field(default=None, repr=False)
+    """The body, anything that has a JSON form; None is stored as NULL."""
+    meta: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """About the event rather than of it: who, why, from where."""
+    data_json: str | None = field(init=False, repr=False, compare=False)
+    """The JSON text of ``data``."""
+    meta_json: str = field(init=False, repr=False, compare=False)
+    """The JSON text of ``meta``."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, str):
+            raise EventError(f"type: a {type(self.type).__name__}; pass a string")
+        if not self.type:
+            raise EventError("type: empty; it says what happened")
+        _check_text("type", self.type)
+        if not isinstance(self.meta, Mapping):
+            raise EventError(f"meta: a {type(self.meta).__name__}; pass a mapping")
+        object.__setattr__(self, "data_json", None if self.data is None else _json("data", self.data))
+        object.__setattr__(self, "meta_json", _json("meta", dict(self.meta)))
+
+
+class StoredEvent(NamedTuple):
+    """An event as it is in the store. The field order is the column order of the reading statements."""
+
+    sequence_num: int
+    """Its position among the events of all tenants."""
+    tenant_id: UUID
+    stream_id: UUID
+    version: int
+    """Its place in its stream, from 1."""
+    type: str
+    meta: dict[str, object]
+    data: object
+    log_date: datetime
+    """When it was written, by the database's clock (the start of its transaction)."""
+
+
+class Appended(NamedTuple):
+    """Where appended events went."""
+
+    first_sequence_num: int
+    last_sequence_num: int
+    version: int
+    """The version that the stream has now."""
+
+
+def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
+    """The events as a list; raises EventError when there is none, or something else is among them."""
+    listed = list(events)
+    if not listed:
+        raise EventError("events: empty; an append needs at least one event")
+    for event in listed:
+        if not isinstance(event, NewEvent):
+            raise EventError(f"events: a {type(event).__name__} among them; pass relay.eventstore.NewEvent")
+    return listed
+
+
+def checked_id(name: str, value: UUID | str) -> UUID:
+    """A UUID, given as one or as its text; raises EventError naming the argument for anything else."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise EventError(f"{name}: {value!r} is not a UUID") from None
+
+
+def checked_version(expected: int) -> int:
+    """An expected version as a plain number; raises EventError for what no stream can have."""
+    if isinstance(expected, bool) or not isinstance(expected, int) or not -1 <= expected <= LARGEST_VERSION:
+        raise EventError(f"expected_version: {expected!r}; pass a version of 0 or more, ANY or NO_STREAM")
+    return int(expected)
+
+
+def _json(name: str, value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"{name}: cannot be written as JSON: {error}") from None
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+        raise EventError(f"{name}: a NUL character, which PostgreSQL cannot store")
+    _check_text(name, text)
+    return text
+
+
+def _check_text(name: str, text: str) -> None:
+    if "\x00" in text:
+        raise EventError(f"{name}: a NUL character, which PostgreSQL cannot store")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise EventError(f"{name}: a lone surrogate, which has no UTF-8 form") from None

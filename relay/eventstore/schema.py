@@ -1,0 +1,63 @@
+"""Makes the store's tables, functions and triggers. For ``EventStore.migrate`` only.
+
+Safe to repeat and to run from several processes at once; a store that is as asked is not touched. Everything happens
+in one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from relay.core.errors import ConfigError
+from relay.eventstore.database import Connection, Database, execute
+from relay.eventstore.statements import Statements
+
+Positions = Literal["gapless", "settled"]
+
+
+async def migrate(database: Database, statements: Statements, positions: str, notify: bool) -> None:
+    """Bring the schema to what was asked. Raises ConfigError when the store was made with other positions."""
+    if positions not in ("gapless", "settled"):
+        raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
+    async with database.connection("make the event store") as connection, connection.transaction():
+        await execute(connection, statements.text("queries/lock_schema.sql"))
+        found = await _settings(connection, statements)
+        if found == (positions, notify):
+            return
+        if found is None:
+            await _create(connection, statements, positions)
+        elif found[0] != positions:
+            raise ConfigError(
+                f"positions: this store was made with {found[0]!r} and cannot become {positions!r}; export the tenants, "
+                f"make a store in another schema with {positions!r} and import them there"
+            )
+        await execute(connection, statements.text("notify/on.sql" if notify else "notify/off.sql"))
+        saved = {"positions": positions, "notify": notify}
+        await execute(connection, statements.text("queries/save_settings.sql"), saved)
+
+
+async def isolate(database: Database, statements: Statements, role: str) -> None:
+    """Switch row-level security on and let ``role`` read and append within one tenant at a time."""
+    async with database.connection("isolate tenants") as connection, connection.transaction():
+        found = await _settings(connection, statements)
+        if found is None:
+            raise ConfigError("the event store has not been made yet; call migrate first")
+        for statement in statements.folder("isolation", role=role):
+            await execute(connection, statement)
+        await execute(connection, statements.for_role(f"isolation/grant_{found[0]}.sql", role))
+
+
+async def _create(connection: Connection, statements: Statements, positions: str) -> None:
+    exists = await execute(connection, statements.text("queries/schema_exists.sql"), {"schema": statements.schema})
+    if not exists[0][0]:
+        await execute(connection, statements.text("queries/create_schema.sql"))
+    for statement in statements.folder("schema") + statements.folder(positions):
+        await execute(connection, statement)
+
+
+async def _settings(connection: Connection, statements: Statements) -> tuple[str, bool] | None:
+    made = await execute(connection, statements.text("queries/is_made.sql"))
+    if not made[0][0]:
+        return None
+    rows = await execute(connection, statements.text("queries/settings.sql"))
+    return (rows[0][0], rows[0][1]) if rows else None

@@ -1,0 +1,232 @@
+"""Durable subscriptions: batches of new events, for one instance of a name at a time.
+
+One row a name holds the checkpoint and the lease of the active instance. Others ask for the lease three times in its
+length and take over once it ran out, so a killed instance is replaced within one and a third lease. The lease is
+also the fence: an acknowledgement of an instance that has lost it changes nothing and raises ``SubscriptionLost``,
+which rolls back the consumer's own work where that shares the transaction.
+
+At least once: what was not acknowledged is delivered again. Exactly once in effect, where the consumer hands in the
+connection that carries its own work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal
+from uuid import UUID, uuid4
+
+import psycopg
+
+from relay.core.errors import StorageError
+from relay.eventstore.database import Connection, Database, execute, translated
+from relay.eventstore.errors import SubscriptionLost
+from relay.eventstore.meter import Meter, NoMeter
+from relay.eventstore.model import StoredEvent
+from relay.eventstore.reading import Filter, Page, read_page
+from relay.eventstore.statements import Statements
+from relay.eventstore.wakeup import Wakeup
+
+_log = logging.getLogger(__name__)
+
+Start = Literal["beginning", "end"] | int
+
+_ASKS_PER_LEASE: Final = 3
+_SHORTEST_WAIT: Final = 0.002  # seconds; for events behind a transaction in flight, doubled up to the longest
+_LONGEST_WAIT: Final = 0.1
+_CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints over events that were all filtered out
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOptions:
+    """How a subscription reads. Times are seconds."""
+
+    batch_size: int = 1000
+    """Most events of one batch."""
+    wanted: Filter = field(default_factory=Filter)
+    start: Start = "beginning"
+    """Where a subscription begins that is not known yet: a position, after which the first event comes, or a word."""
+    lease: float = 3.0
+    """How long an instance that fell silent stays the active one."""
+    poll_interval: float = 1.0
+    """Longest wait between two looks for new events."""
+    meter: Meter = field(default_factory=NoMeter)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """A subscription, as an operator sees it."""
+
+    name: str
+    position: int
+    active: bool
+    """Some instance holds the lease."""
+    updated_at: datetime
+
+
+class Batch:
+    """Events in the order of their positions. Iterate over it; asking for the next batch acknowledges this one."""
+
+    def __init__(self, subscription: Subscription, events: list[StoredEvent], position: int) -> None:
+        self.events = events
+        self.position = position
+        """The checkpoint that acknowledging this batch stores."""
+        self._subscription = subscription
+        self.handed_in = False
+        """The consumer has acknowledged it in a transaction of its own, which may or may not commit."""
+
+    def __iter__(self) -> Iterator[StoredEvent]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    async def acknowledge(self, connection: Connection) -> None:
+        """Store the checkpoint in the transaction that is open on ``connection``, with the consumer's own work.
+
+        Commit before asking for the next batch: what is not committed then is delivered again. Raises
+        ``SubscriptionLost`` when another instance has taken over: roll back.
+        """
+        try:
+            await self._subscription.store(connection, self.position)
+        except psycopg.Error as error:
+            raise translated(error, "acknowledge a batch") from error
+        self.handed_in = True
+
+
+class Subscription:
+    """One instance of a subscription. ``batches`` is what ``EventStore.subscribe`` returns."""
+
+    def __init__(
+        self, database: Database, statements: Statements, wakeup: Wakeup, name: str, options: SubscriptionOptions
+    ) -> None:
+        self._database = database
+        self._statements = statements
+        self._wakeup = wakeup
+        self._name = name
+        self._options = options
+        self._holder: UUID = uuid4()
+        self._blocked_since: float | None = None
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Batches for as long as the consumer asks; gives the lease up when closed."""
+        await self._make_known()
+        with self._wakeup.subscribed() as woken:
+            while True:
+                position = await self._become_active()
+                try:
+                    async with self._renewing():
+                        async for batch in self._active(position, woken):
+                            yield batch
+                except SubscriptionLost:
+                    _log.warning("subscription %s: another instance has taken over, or it was reset", self._name)
+                finally:
+                    self._options.meter.active(self._name, is_active=False)
+                    with contextlib.suppress(StorageError):
+                        await self._run("release", {})
+                self._holder = uuid4()
+
+    async def store(self, connection: Connection, position: int) -> None:
+        """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
+        values = self._values({"position": position})
+        if not await execute(connection, self._statements.text("subscriptions/acknowledge.sql"), values):
+            raise SubscriptionLost(f"subscription {self._name}: this instance is no longer the active one; roll back")
+
+    async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[Batch]:
+        """Batches while the lease is held."""
+        wait, stored, stored_at = _SHORTEST_WAIT, position, time.monotonic()
+        while True:
+            woken.clear()
+            page = await read_page(
+                self._database, self._statements, position, self._options.batch_size, self._options.wanted
+            )
+            self._measure(page, position)
+            if page.events:
+                batch = Batch(self, page.events, page.position)
+                yield batch
+                position = stored = await self._settle(batch)
+                wait, stored_at = _SHORTEST_WAIT, time.monotonic()
+                continue
+            position = page.position
+            if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
+                await self._acknowledge(position)
+                stored, stored_at = position, time.monotonic()
+            pause = wait if page.waiting else self._options.poll_interval
+            wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), pause)
+
+    async def _settle(self, batch: Batch) -> int:
+        """Where to go on after a batch that the consumer is done with."""
+        if batch.handed_in:
+            rows = await self._run("position", {})
+            if not rows:
+                raise SubscriptionLost(self._name)
+            reached = int(rows[0][0])  # not the batch's, if the consumer has rolled back
+        else:
+            await self._acknowledge(batch.position)
+            reached = batch.position
+        if reached >= batch.position:
+            self._options.meter.delivered(self._name, len(batch))
+        return reached
+
+    async def _acknowledge(self, position: int) -> None:
+        async with self._database.connection("acknowledge a batch") as connection:
+            await self.store(connection, position)
+
+    async def _make_known(self) -> None:
+        start = self._options.start
+        if start == "end":
+            start = (await self._database.run("find the end", self._statements.text("queries/horizon.sql")))[0][0]
+        position = 0 if start == "beginning" else start
+        await self._run("ensure", {"position": position})
+
+    async def _become_active(self) -> int:
+        """Wait until this is the active instance; the checkpoint to begin at."""
+        while True:
+            rows = await self._run("claim", {})
+            if rows:
+                self._options.meter.active(self._name, is_active=True)
+                return int(rows[0][0])
+            await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
+
+    @contextlib.asynccontextmanager
+    async def _renewing(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._renew(), name=f"eventstore-lease-{self._name}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _renew(self) -> None:
+        """Prolong the lease while the consumer works. Whoever loses it learns so when acknowledging."""
+        while True:
+            await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
+            try:
+                await self._run("renew", {})
+            except StorageError as error:
+                _log.warning("subscription %s: the lease could not be renewed: %s", self._name, error)
+
+    def _measure(self, page: Page, position: int) -> None:
+        meter, now = self._options.meter, time.monotonic()
+        age = (page.read_at - page.events[0].log_date).total_seconds() if page.events else 0.0
+        meter.lag(self._name, max(page.newest - position, 0), max(age, 0.0))
+        if not page.waiting or page.events:
+            self._blocked_since = None
+        elif self._blocked_since is None:
+            self._blocked_since = now
+        meter.blocked(self._name, 0.0 if self._blocked_since is None else now - self._blocked_since)
+
+    def _values(self, more: dict[str, object]) -> dict[str, object]:
+        return {"name": self._name, "holder": self._holder, "lease": self._options.lease, **more}
+
+    async def _run(self, step: str, more: dict[str, object]) -> list[tuple[object, ...]]:
+        statement = self._statements.text(f"subscriptions/{step}.sql")
+        return await self._database.run(f"{step} subscription {self._name}", statement, self._values(more))

@@ -1,0 +1,69 @@
+"""One connection that listens for new events and wakes whoever waits. Owned by the store.
+
+A notification only shortens a wait: its content is not looked at, and one that is lost costs a poll interval. When
+the connection breaks, it is made again, and everybody is woken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import psycopg
+
+from relay.core.errors import StorageError
+from relay.eventstore.database import Database, execute
+from relay.eventstore.statements import Statements
+
+_log = logging.getLogger(__name__)
+_PAUSE_AFTER_FAILURE: Final = 1.0  # seconds
+
+
+class Wakeup:
+    """Hands out events that are set when something may have been appended. Listens while anyone is interested."""
+
+    def __init__(self, database: Database, statements: Statements) -> None:
+        self._database = database
+        self._statements = statements
+        self._waiters: set[asyncio.Event] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def subscribed(self) -> Iterator[asyncio.Event]:
+        """An event that is set from now on; clear it before looking, wait for it after."""
+        waiter = asyncio.Event()
+        self._waiters.add(waiter)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen(), name="eventstore-wakeup")
+        try:
+            yield waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                connection = await self._database.dedicated()
+                async with connection:
+                    await execute(connection, self._statements.text("notify/listen.sql"))
+                    self._wake()
+                    async for _ in connection.notifies():
+                        self._wake()
+            except (psycopg.Error, StorageError) as error:
+                _log.warning("event store: listening failed, polling meanwhile: %s", type(error).__name__)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            waiter.set()
