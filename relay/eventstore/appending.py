@@ -102,8 +102,6 @@ def _appended(rows: list[TupleRow]) -> Appended:
 async def _meaning(connection: Connection, statements: Statements, order: Append, error: psycopg.Error) -> Exception:
     """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
     if error.sqlstate == CONFLICT_STATE:
-        return VersionConflict(order.expected, int(error.diag.message_detail or 0))
-    if isinstance(error, errors.UniqueViolation) and _of_partition(error, order.tenant_id):
         values = {"tenant": order.tenant_id, "stream": order.stream_id}
         actual = (await execute(connection, statements.text("queries/version.sql"), values))[0][0]
         return VersionConflict(order.expected, actual)
@@ -111,8 +109,3 @@ async def _meaning(connection: Connection, statements: Statements, order: Append
         return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
     return translated(error, order.doing)
 
-
-def _of_partition(error: psycopg.Error, tenant_id: UUID) -> bool:
-    """Whether it was the partition's (TenantId, StreamId, Version), rather than its primary key or the outbox."""
-    of_tenant = error.diag.table_name == f"event_{tenant_id.hex}"
-    return of_tenant and not (error.diag.constraint_name or "").endswith("_pkey")

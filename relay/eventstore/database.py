@@ -22,7 +22,7 @@ Row: TypeAlias = TupleRow
 Values: TypeAlias = Mapping[str, object]
 
 CONFLICT_STATE: Final = "ES001"
-"""What ``event_append`` raises when the stream has another version; the detail is that version."""
+"""What ``event_append`` raises when the stream has another version."""
 
 _BUSY: Final = frozenset({"40001", "40P01", "55P03", "55006", "57014"})
 _SCHEMA: Final = frozenset({"42P01", "3F000", "42703", "42501", "42883"})
