@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import AsyncCursor, errors
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from relay.client import enqueue_async
@@ -65,6 +66,8 @@ async def append(database: Database, statements: Statements, order: Append) -> A
 async def append_within(connection: Connection, statements: Statements, order: Append) -> Appended:
     """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
     try:
+        if not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
+            await execute(connection, statements.text("queries/begin.sql"))  # else the savepoint would be all there is
         async with connection.transaction():
             return await _append_and_announce(connection, statements, order)
     except psycopg.Error as error:

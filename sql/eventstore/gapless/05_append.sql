@@ -24,7 +24,9 @@ BEGIN
     END IF;
     WITH inserted AS (
         INSERT INTO public.event (SequenceNum, TenantId, StreamId, Version, Type, Meta, Data)
-        SELECT v_last - v_count + n, p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB
+        SELECT
+            CASE WHEN n = 0 THEN 0 ELSE v_last - v_count + n END,
+            p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB
         FROM (
             SELECT 0, p_types[1], p_metas[1], p_datas[1] WHERE p_expected > 0
             UNION ALL

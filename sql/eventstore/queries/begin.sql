@@ -1,0 +1,2 @@
+-- Nothing: on a connection that opens its transactions by itself, any statement opens one. Locks: nothing.
+SELECT 1

@@ -1,0 +1,200 @@
+"""Appending: versions, conflicts, the caller's transaction, and the announcement in the outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from decimal import Decimal
+
+import psycopg
+import pytest
+
+from relay.core.errors import EventError
+from relay.eventstore import (
+    ANY,
+    NO_STREAM,
+    Announcement,
+    Appended,
+    EventStore,
+    NewEvent,
+    UnknownTenant,
+    VersionConflict,
+)
+from relay.eventstore.announcement import announcement_id
+from tests.eventstore.conftest import STREAM, TENANT
+from tests.fixtures.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+
+def events(*types: str) -> list[NewEvent]:
+    return [NewEvent(name, {"name": name}, {"by": "test"}) for name in types]
+
+
+async def test_what_is_appended_is_read_back(store: EventStore) -> None:
+    appended = await store.append(TENANT, STREAM, events("A", "B"), NO_STREAM)
+    assert appended == Appended(1, 2, 2)
+    first, second = await store.read_stream(str(TENANT), str(STREAM))
+    assert (first.sequence_num, first.tenant_id, first.stream_id, first.version) == (1, TENANT, STREAM, 1)
+    assert (first.type, first.meta, first.data) == ("A", {"by": "test"}, {"name": "A"})
+    assert first.log_date.utcoffset() is not None
+    assert second.version == 2
+
+
+async def test_streams_are_read_by_version_from_either_end(store: EventStore) -> None:
+    await store.append(TENANT, STREAM, events(*"ABCDE"), NO_STREAM)
+
+    async def versions(**arguments: object) -> list[int]:
+        return [event.version for event in await store.read_stream(TENANT, STREAM, **arguments)]  # type: ignore[arg-type]
+
+    assert await versions() == [1, 2, 3, 4, 5]
+    assert await versions(from_version=2, to_version=4) == [2, 3, 4]
+    assert await versions(from_version=2, limit=2) == [2, 3]
+    assert await versions(backward=True, limit=2) == [5, 4]
+    assert await versions(to_version=3, backward=True) == [3, 2, 1]
+    assert await store.read_stream(TENANT, uuid.uuid4()) == []
+
+
+async def test_data_may_be_anything_that_json_can_say(store: EventStore) -> None:
+    bodies: list[object] = [None, {}, [], "text", 17, -0.5, True, {"ä": ["€", None, {"x": 2.5}]}]
+    await store.append(TENANT, STREAM, [NewEvent("E", body) for body in bodies], NO_STREAM)  # type: ignore[arg-type]
+    assert [event.data for event in await store.read_stream(TENANT, STREAM)] == bodies
+
+
+@pytest.mark.parametrize("expected", [0, 1, 3, 7])
+async def test_a_conflict_names_expected_and_actual_and_writes_nothing(store: EventStore, expected: int) -> None:
+    await store.append(TENANT, STREAM, events("A", "B"), NO_STREAM)
+    with pytest.raises(VersionConflict, match=f"version {expected}, but it has version 2") as caught:
+        await store.append(TENANT, STREAM, events("C", "D", "E"), expected)
+    assert (caught.value.expected, caught.value.actual) == (expected, 2)
+    assert len(await store.read_stream(TENANT, STREAM)) == 2
+    assert len(await store.read_all()) == 2
+
+
+async def test_any_appends_wherever_the_stream_is(store: EventStore) -> None:
+    assert (await store.append(TENANT, STREAM, events("A"), ANY)).version == 1
+    assert (await store.append(TENANT, STREAM, events("B", "C"), ANY)).version == 3
+
+
+async def test_an_unknown_tenant_is_told_how_to_be_provisioned(store: EventStore) -> None:
+    stranger = uuid.uuid4()
+    for expected in (ANY, NO_STREAM, 5):
+        with pytest.raises(UnknownTenant, match=rf"provision_tenant\('{stranger}'\)"):
+            await store.append(stranger, STREAM, events("A"), expected)
+    assert await store.read_stream(stranger, STREAM) == []
+
+
+async def test_what_cannot_be_an_append_is_refused(store: EventStore) -> None:
+    with pytest.raises(EventError, match="events: empty"):
+        await store.append(TENANT, STREAM, [], ANY)
+    with pytest.raises(EventError, match="tenant_id"):
+        await store.append("tenant one", STREAM, events("A"), ANY)
+    with pytest.raises(EventError, match="expected_version"):
+        await store.append(TENANT, STREAM, events("A"), -2)
+    with pytest.raises(EventError, match="JSON"):
+        NewEvent("A", Decimal(1))  # type: ignore[arg-type]
+    assert await store.read_all() == []
+
+
+async def test_of_racing_appends_exactly_the_winners_are_in_the_stream(store: EventStore) -> None:
+    rounds, racers = 5, 20
+    winners: list[str] = []
+    for round_number in range(rounds):
+        names = [f"{round_number}-{racer}" for racer in range(racers)]
+        results = await asyncio.gather(
+            *(store.append(TENANT, STREAM, events(name), round_number) for name in names), return_exceptions=True
+        )
+        told = [name for name, result in zip(names, results, strict=True) if isinstance(result, Appended)]
+        conflicts = [result for result in results if isinstance(result, VersionConflict)]
+        assert len(told) == 1
+        assert len(conflicts) == racers - 1
+        assert {(one.expected, one.actual) for one in conflicts} == {(round_number, round_number + 1)}
+        winners += told
+    assert [event.type for event in await store.read_stream(TENANT, STREAM)] == winners
+
+
+async def test_racing_appends_to_any_version_all_win(store: EventStore) -> None:
+    results = await asyncio.gather(*(store.append(TENANT, STREAM, events(f"{n}"), ANY) for n in range(20)))
+    assert sorted(result.version for result in results) == list(range(1, 21))
+    assert {event.type for event in await store.read_stream(TENANT, STREAM)} == {f"{n}" for n in range(20)}
+
+
+async def test_an_append_belongs_to_the_callers_transaction(store: EventStore, database: Database) -> None:
+    async with await database.connect_async(autocommit=False) as connection:
+        await store.append(TENANT, STREAM, events("A"), NO_STREAM, connection=connection)
+        await connection.rollback()
+        await store.append(TENANT, STREAM, events("B"), NO_STREAM, connection=connection)
+        with pytest.raises(VersionConflict) as caught:
+            await store.append(TENANT, STREAM, events("C"), NO_STREAM, connection=connection)
+        assert caught.value.actual == 1
+        assert await store.read_stream(TENANT, STREAM) == []
+        await store.append(TENANT, STREAM, events("D"), 1, connection=connection)
+        await connection.commit()
+    assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["B", "D"]
+
+
+async def test_an_append_and_its_announcement_appear_together(store: EventStore, outbox: Database) -> None:
+    await store.append(TENANT, STREAM, events("Opened", "Secret"), NO_STREAM, {"Opened": "bank.accounts"})
+    rows = outbox.run("SELECT event_id, event_type, partition_key, payload, headers FROM openoutbox_events")
+    headers = {"tenant_id": str(TENANT), "stream_id": str(STREAM), "version": "1", "type": "Opened"}
+    expected = (announcement_id(TENANT, STREAM, 1), "bank.accounts", str(STREAM), b'{"name":"Opened"}', headers)
+    assert rows == [expected]
+    with pytest.raises(VersionConflict):
+        await store.append(TENANT, STREAM, events("Opened"), 1, {"Opened": "bank.accounts"})
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+@pytest.mark.parametrize("expected", [1, ANY])
+async def test_announcements_by_function(store: EventStore, outbox: Database, expected: int) -> None:
+    await store.append(TENANT, STREAM, events("A"), NO_STREAM)
+    announcement = Announcement(
+        lambda event: f"topic.{event.type}" if event.type != "Quiet" else None,
+        payload=lambda event: event.type.encode(),
+    )
+    await store.append(TENANT, STREAM, events("B", "Quiet", "C"), expected, announcement)
+    rows = outbox.run("SELECT event_type, payload, headers ->> 'version', event_id FROM openoutbox_events ORDER BY 1")
+    assert rows == [
+        ("topic.B", b"B", "2", announcement_id(TENANT, STREAM, 2)),
+        ("topic.C", b"C", "4", announcement_id(TENANT, STREAM, 4)),
+    ]
+
+
+async def test_an_outbox_that_is_not_there_takes_the_append_with_it(store: EventStore) -> None:
+    with pytest.raises(Exception, match="openoutbox_events"):
+        await store.append(TENANT, STREAM, events("A"), NO_STREAM, {"A": "topic"})
+    assert await store.read_all() == []
+
+
+@pytest.mark.parametrize("step", ["openoutbox_events", "event"])
+async def test_a_connection_killed_between_append_and_announcement_leaves_neither(
+    store: EventStore, outbox: Database, step: str
+) -> None:
+    """One of the two INSERTs waits for a lock that we hold; then its connection is killed."""
+    with outbox.connect(autocommit=False) as blocker:
+        blocker.execute(f"LOCK TABLE {step} IN SHARE MODE".encode())
+        append = asyncio.create_task(store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"}))
+        waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
+        while not (found := outbox.run(waiting, (step,))):
+            await asyncio.sleep(0.01)
+        outbox.run("SELECT pg_terminate_backend(%s)", found[0])
+        with pytest.raises(Exception, match="append to stream"):
+            await append
+    assert await store.read_all() == []
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(0,)]
+    await store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"})
+    assert len(await store.read_all()) == 1
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+async def test_an_aborted_append_leaves_no_gap_in_a_gapless_store(
+    gapless_store: EventStore, database: Database
+) -> None:
+    with database.connect(autocommit=False) as connection:
+        connection.execute(
+            "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 1, 'A', '{}')",
+            (TENANT, STREAM),
+        )
+        connection.rollback()
+    with pytest.raises(psycopg.Error), database.connect() as connection:
+        connection.execute("INSERT INTO Event (TenantId, StreamId, Version, Type) VALUES (%s, %s, 1, 'A')", (TENANT, STREAM))
+    assert (await gapless_store.append(TENANT, STREAM, events("A"), NO_STREAM)).first_sequence_num == 1

@@ -1,0 +1,167 @@
+"""Many writers, some of which roll back or dawdle, and readers that miss nothing and see nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+
+import pytest
+
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
+from tests.fixtures.postgres import Database
+from tests.waiting import wait_until_async
+
+pytestmark = pytest.mark.integration
+
+WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
+
+
+class _Undecided(Exception):
+    """What makes a writer roll back."""
+
+
+async def _write(store: EventStore, url: Database, streams: list[uuid.UUID], chance: random.Random) -> list[str]:
+    """Appends in transactions of the writer's own, each committed or rolled back after a while."""
+    committed: list[str] = []
+    async with await url.connect_async() as connection:
+        for _ in range(APPENDS):
+            name = uuid.uuid4().hex
+            new = [NewEvent(f"{name}-{n}") for n in range(chance.randint(1, 3))]
+            tenant = chance.choice((TENANT, OTHER_TENANT))
+            try:
+                async with connection.transaction():
+                    await store.append(tenant, chance.choice(streams), new, ANY, connection=connection)
+                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    if chance.random() < 0.25:
+                        raise _Undecided
+            except _Undecided:
+                continue
+            committed += [event.type for event in new]
+    return committed
+
+
+async def _follow(store: EventStore, done: asyncio.Event, page: int) -> list[tuple[int, str]]:
+    """All events, read while they come; ends on an empty page after the writers have ended."""
+    seen: list[tuple[int, str]] = []
+    while True:
+        last_round = done.is_set()
+        events = await store.read_all(after=seen[-1][0] if seen else 0, limit=page)
+        seen += [(event.sequence_num, event.type) for event in events]
+        if last_round and not events:
+            return seen
+
+
+async def test_readers_see_every_committed_event_once_and_in_order(
+    store: EventStore, database: Database, positions: str
+) -> None:
+    chance = random.Random(20)
+    streams = [uuid.UUID(int=chance.getrandbits(128)) for _ in range(STREAMS)]
+    done = asyncio.Event()
+    readers = [asyncio.create_task(_follow(store, done, page)) for page in (7, 50, 1000)]
+    writers = [_write(store, database, streams, random.Random(seed)) for seed in range(WRITERS)]
+    committed = [name for names in await asyncio.gather(*writers) for name in names]
+    done.set()
+    assert len(readers) == READERS
+    for seen in await asyncio.gather(*readers):
+        numbers = [position for position, _ in seen]
+        assert numbers == sorted(set(numbers))
+        assert sorted(name for _, name in seen) == sorted(committed)
+        if positions == "gapless":
+            assert numbers == list(range(1, len(committed) + 1))
+    for stream in streams[:20]:
+        for tenant in (TENANT, OTHER_TENANT):
+            versions = [event.version for event in await store.read_stream(tenant, stream)]
+            assert versions == list(range(1, len(versions) + 1))
+
+
+async def test_settled_readers_wait_for_an_older_transaction_and_for_no_other(
+    database: Database,
+) -> None:
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        database.run("CREATE TABLE unrelated (n int)")
+        async with (
+            await database.connect_async(autocommit=False) as unrelated,
+            await database.connect_async(autocommit=False) as older,
+        ):
+            await unrelated.execute("INSERT INTO unrelated VALUES (1)")
+            await store.append(TENANT, STREAM, [NewEvent("before")], NO_STREAM)
+            assert [event.type for event in await store.read_all()] == ["before"]
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("older")], NO_STREAM, connection=older)
+            await store.append(TENANT, STREAM, [NewEvent("younger")], 1)
+            assert [event.type for event in await store.read_all()] == ["before"]
+            assert [event.type for event in await store.read_all(tenants=[TENANT])] == ["before"]
+            await older.commit()
+            assert [event.type for event in await store.read_all()] == ["before", "older", "younger"]
+
+
+async def test_settled_a_position_drawn_late_by_an_old_transaction_is_not_skipped(database: Database) -> None:
+    """The order of transaction ids says nothing about the order of positions, nor does a savepoint undo too much."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        async with await database.connect_async(autocommit=False) as connection:
+            await connection.execute("SELECT pg_current_xact_id()")
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("1")], NO_STREAM)
+            with pytest.raises(_Undecided):
+                async with connection.transaction():
+                    await store.append(TENANT, uuid.uuid4(), [NewEvent("undone")], NO_STREAM, connection=connection)
+                    raise _Undecided
+            assert [event.type for event in await store.read_all()] == ["1"]
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("2")], NO_STREAM, connection=connection)
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("3")], NO_STREAM)
+            assert [event.type for event in await store.read_all()] == ["1"]
+            await connection.commit()
+            assert [event.type for event in await store.read_all()] == ["1", "2", "3"]
+
+
+async def test_settled_a_rolled_back_append_holds_no_reader_up(database: Database) -> None:
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        async with await database.connect_async(autocommit=False) as connection:
+            await store.append(TENANT, STREAM, [NewEvent("undone")], NO_STREAM, connection=connection)
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("kept")], NO_STREAM)
+            assert await store.read_all() == []
+            await connection.rollback()
+
+        async def kept() -> bool:
+            return [event.type for event in await store.read_all()] == ["kept"]
+
+        assert await wait_until_async(kept)
+
+
+async def test_gapless_writers_queue_for_positions(gapless_store: EventStore, database: Database) -> None:
+    async with await database.connect_async(autocommit=False) as connection:
+        await gapless_store.append(TENANT, STREAM, [NewEvent("first")], NO_STREAM, connection=connection)
+        second = asyncio.create_task(gapless_store.append(TENANT, uuid.uuid4(), [NewEvent("second")], NO_STREAM))
+
+        async def queued() -> bool:
+            return bool(database.run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+        await wait_until_async(queued)
+        assert await gapless_store.read_all() == []
+        await connection.commit()
+        assert (await second).first_sequence_num == 2
+    assert [event.type for event in await gapless_store.read_all()] == ["first", "second"]
+
+
+async def test_read_all_filters_by_tenant_and_type_and_pages(store: EventStore) -> None:
+    for number in range(12):
+        tenant = (TENANT, OTHER_TENANT)[number % 2]
+        await store.append(tenant, uuid.uuid4(), [NewEvent(f"T{number % 3}", number)], NO_STREAM)
+
+    async def numbers(**arguments: object) -> list[object]:
+        return [event.data for event in await store.read_all(**arguments)]  # type: ignore[arg-type]
+
+    assert await numbers(tenants=[TENANT]) == [0, 2, 4, 6, 8, 10]
+    assert await numbers(types=["T0", "T2"]) == [0, 2, 3, 5, 6, 8, 9, 11]
+    assert await numbers(tenants=[TENANT], types=["T0"]) == [0, 6]
+    assert await numbers(tenants=[TENANT, OTHER_TENANT], limit=5) == [0, 1, 2, 3, 4]
+    many = [TENANT, *(uuid.uuid4() for _ in range(30))]
+    assert await numbers(tenants=many, after=5) == [6, 8, 10]
+    assert await numbers(tenants=[]) == []
+    assert await numbers(after=100) == []
