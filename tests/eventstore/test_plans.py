@@ -1,0 +1,156 @@
+"""What statements touch when there are many tenants: one partition, at any number of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import statistics
+import time
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from relay.eventstore import ANY, EventStore, NewEvent
+from relay.eventstore.statements import Statements
+from tests.fixtures.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+_LEAF = re.compile(r"event_[0-9a-f]{32}")
+
+
+async def _provisioned(store: EventStore, count: int) -> tuple[list[uuid.UUID], list[float]]:
+    """That many tenants, and the seconds that each took."""
+    chance = random.Random(count)
+    tenants = [uuid.UUID(int=chance.getrandbits(128)) for _ in range(count)]
+    spent = []
+    for tenant in tenants:
+        began = time.perf_counter()
+        await store.provision_tenant(tenant)
+        spent.append(time.perf_counter() - began)
+    return tenants, spent
+
+
+async def _explained(database: Database, statement: str, values: dict[str, object]) -> tuple[set[str], float]:
+    """The partitions a plan names, and its planning time in ms, on a connection that has planned it before."""
+    async with await database.connect_async() as connection:
+        plan = ""
+        for _ in range(3):
+            cursor = await connection.execute(f"EXPLAIN (ANALYZE) {statement}".encode(), values, prepare=False)
+            plan = "\n".join(row[0] for row in await cursor.fetchall())
+    found = re.search(r"Planning Time: ([\d.]+) ms", plan)
+    assert found is not None
+    return set(_LEAF.findall(plan)), float(found.group(1))
+
+
+async def _locked_by_append(store: EventStore, database: Database, tenant: uuid.UUID) -> set[str]:
+    """The tenants' partitions that an append holds a lock on."""
+    async with await database.connect_async(autocommit=False) as connection:
+        for expected in (0, 1, ANY):
+            await store.append(tenant, uuid.UUID(int=7), [NewEvent("E")], expected, connection=connection)
+        cursor = await connection.execute(
+            "SELECT relation::regclass::text FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
+        )
+        names = {row[0] for row in await cursor.fetchall()}
+        await connection.rollback()
+    return {name for name in names if _LEAF.fullmatch(name)}
+
+
+async def check_scale(store: EventStore, database: Database, count: int) -> dict[str, float]:
+    """Everything section by section, returning the figures in milliseconds."""
+    tenants, spent = await _provisioned(store, count)
+    statements = Statements()
+    one = random.Random(1).choice(tenants)
+    stream = {"tenant": one, "stream": uuid.UUID(int=7), "from_version": 1, "to_version": 10, "limit": 10}
+    touched, stream_planning = await _explained(database, statements.text("queries/read_stream.sql"), stream)
+    assert touched == {f"event_{one.hex}"}
+    page = {"tenant": one, "after": 0, "horizon": 10, "types": None, "limit": 10}
+    touched, page_planning = await _explained(database, statements.text("queries/tenant_page.sql"), page)
+    assert touched == {f"event_{one.hex}"}
+    some = tenants[:5]
+    fetch = {"tenants": some, "positions": [1, 2, 3]}
+    touched, fetch_planning = await _explained(database, statements.text("queries/fetch.sql"), fetch)
+    assert touched == {f"event_{tenant.hex}" for tenant in some}
+    assert await _locked_by_append(store, database, one) == {f"event_{one.hex}"}
+    figures = await _reading(store, tenants)
+    newcomer = uuid.uuid4()
+    began = time.perf_counter()
+    await store.provision_tenant(newcomer)
+    figures["the last provisioning"] = 1000 * (time.perf_counter() - began)
+    began = time.perf_counter()
+    await store.drop_tenant(newcomer, confirm=newcomer)
+    figures["drop"] = 1000 * (time.perf_counter() - began)
+    figures["provisioning, median of the first 50"] = 1000 * statistics.median(spent[:50])
+    figures["provisioning, median of the last 50"] = 1000 * statistics.median(spent[-50:])
+    figures["planning read_stream"] = stream_planning
+    figures["planning a page of one tenant"] = page_planning
+    figures["planning a fetch from 5 tenants"] = fetch_planning
+    assert len(await store.list_tenants()) == count
+    return figures
+
+
+async def _reading(store: EventStore, tenants: list[uuid.UUID]) -> dict[str, float]:
+    """A page of 1,000 events of 10 tenants, of 100, and of as many as there are (up to 1,000)."""
+    figures: dict[str, float] = {}
+    for spread in (10, 100, 1000):
+        chosen = tenants[-spread:]
+        after = (await store.append(chosen[0], uuid.uuid4(), [NewEvent("Mark")], ANY)).last_sequence_num
+        each = 1000 // len(chosen)
+        for tenant in chosen:
+            await store.append(tenant, uuid.uuid4(), [NewEvent("E", {"n": n}) for n in range(each)], ANY)
+        spent = []
+        for _ in range(5):
+            began = time.perf_counter()
+            found = await store.read_all(after=after, limit=1000)
+            spent.append(1000 * (time.perf_counter() - began))
+            assert len(found) == each * len(chosen)
+            assert len({event.tenant_id for event in found}) == len(chosen)
+        figures[f"read_all of {len(found)} events of {len(chosen)} tenants, the best of five"] = min(spent)
+    return figures
+
+
+@pytest.fixture
+async def small_pool(database: Database) -> AsyncIterator[EventStore]:
+    async with await EventStore.connect(database.url, max_connections=2) as store:
+        await store.migrate(positions="settled")
+        yield store
+
+
+def show(count: int, figures: dict[str, float]) -> None:
+    print(f"\n{count} tenants, milliseconds:")
+    for name, value in figures.items():
+        print(f"  {name}: {value:.1f}")
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+async def test_each_statement_touches_one_partition(small_pool: EventStore, database: Database, count: int) -> None:
+    show(count, await check_scale(small_pool, database, count))
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(1200)
+async def test_each_statement_touches_one_partition_of_ten_thousand(
+    small_pool: EventStore, database: Database
+) -> None:
+    """Also with writers at work while the last tenants come and go, on a server with default settings."""
+    show(10_000, await check_scale(small_pool, database, 10_000))
+    tenants = await small_pool.list_tenants()
+    stop, pauses = asyncio.Event(), [0.0]
+
+    async def write() -> None:
+        while not stop.is_set():
+            began = time.perf_counter()
+            await small_pool.append(random.choice(tenants[100:]), uuid.uuid4(), [NewEvent("E")], ANY)
+            pauses.append(time.perf_counter() - began)
+
+    async with await EventStore.connect(database.url) as operator:
+        writers = [asyncio.create_task(write()) for _ in range(2)]
+        for tenant in tenants[:5]:
+            await operator.drop_tenant(tenant, confirm=tenant)
+            await operator.provision_tenant(tenant)
+        stop.set()
+        await asyncio.gather(*writers)
+    show(10_000, {"longest append while 5 tenants were dropped and made again": 1000 * max(pauses)})
+    assert max(pauses) < 10

@@ -1,0 +1,119 @@
+"""Tenants come and go while others work."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import psycopg
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, TenantBusy, UnknownTenant
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
+from tests.fixtures.postgres import Database
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+async def test_provisioning_is_idempotent_also_when_it_races(gapless_store: EventStore) -> None:
+    newcomers = [uuid.uuid4() for _ in range(3)]
+    await asyncio.gather(*(gapless_store.provision_tenant(tenant) for tenant in newcomers * 3))
+    assert await gapless_store.list_tenants() == sorted([TENANT, OTHER_TENANT, *newcomers])
+    for tenant in newcomers:
+        await gapless_store.append(tenant, STREAM, [NewEvent("A")], NO_STREAM)
+
+
+async def test_dropping_wants_the_id_again(gapless_store: EventStore) -> None:
+    await gapless_store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)
+    for confirm in ("yes", OTHER_TENANT, ""):
+        with pytest.raises(ConfigError, match="irreversible"):
+            await gapless_store.drop_tenant(TENANT, confirm=confirm)
+    assert len(await gapless_store.read_all()) == 1
+    with pytest.raises(UnknownTenant):
+        stranger = uuid.uuid4()
+        await gapless_store.drop_tenant(stranger, confirm=stranger)
+
+
+async def test_a_dropped_tenant_is_gone_and_can_be_provisioned_again(store: EventStore, database: Database) -> None:
+    await store.append(TENANT, STREAM, [NewEvent("A"), NewEvent("B")], NO_STREAM)
+    await store.append(OTHER_TENANT, STREAM, [NewEvent("C")], NO_STREAM)
+    await store.drop_tenant(TENANT, confirm=str(TENANT))
+    assert await store.list_tenants() == [OTHER_TENANT]
+    assert [event.type for event in await store.read_all()] == ["C"]
+    assert database.run("SELECT TenantId FROM event_feed") == [(OTHER_TENANT,)]
+    assert database.run("SELECT to_regclass(%s)", (f"event_{TENANT.hex}",)) == [(None,)]
+    with pytest.raises(UnknownTenant):
+        await store.append(TENANT, STREAM, [NewEvent("A")], ANY)
+    await store.provision_tenant(TENANT)
+    assert (await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)).version == 1
+
+
+@pytest.mark.parametrize("interrupted", ["detaching", "detached"])
+async def test_an_interrupted_drop_is_completed_by_the_next(
+    gapless_store: EventStore, database: Database, interrupted: str
+) -> None:
+    await gapless_store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)
+    ((bucket,),) = database.run(
+        "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = %s::regclass", (f"event_{TENANT.hex}",)
+    )
+    detach = f"ALTER TABLE {bucket} DETACH PARTITION event_{TENANT.hex}"
+    if interrupted == "detached":
+        database.run(detach)
+    else:
+        with database.connect(autocommit=False) as reader:
+            reader.execute("SELECT count(*) FROM event")
+            with database.connect() as impatient, pytest.raises(psycopg.errors.QueryCanceled):
+                impatient.execute("SET statement_timeout = '300ms'")
+                impatient.execute(f"{detach} CONCURRENTLY".encode())
+    assert await gapless_store.list_tenants() == [OTHER_TENANT]
+    with pytest.raises(TenantBusy, match="drop_tenant again"):
+        await gapless_store.provision_tenant(TENANT)
+    await gapless_store.drop_tenant(TENANT, confirm=TENANT)
+    assert await gapless_store.read_all() == []
+    await gapless_store.provision_tenant(TENANT)
+
+
+async def test_tenants_come_and_go_while_others_write(store: EventStore) -> None:
+    """Writers of one tenant go on; the longest pause between two of their appends stays below the deadline."""
+    stop = asyncio.Event()
+    pauses: list[float] = []
+
+    async def write() -> int:
+        loop, written, stream = asyncio.get_running_loop(), 0, uuid.uuid4()
+        while not stop.is_set():
+            began = loop.time()
+            await store.append(OTHER_TENANT, stream, [NewEvent("E", written)], written)
+            pauses.append(loop.time() - began)
+            written += 1
+        return written
+
+    writers = [asyncio.create_task(write()) for _ in range(4)]
+    for _ in range(8):
+        tenant = uuid.uuid4()
+        await store.provision_tenant(tenant)
+        await asyncio.gather(*(store.append(tenant, uuid.uuid4(), [NewEvent("X")], NO_STREAM) for _ in range(5)))
+        await store.drop_tenant(tenant, confirm=tenant)
+    stop.set()
+    written = sum(await asyncio.gather(*writers))
+    assert written > 8
+    assert len(await store.read_all(limit=100_000)) == written
+    assert max(pauses) < 10
+    assert await store.list_tenants() == sorted([TENANT, OTHER_TENANT])
+
+
+async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_nobody(
+    store: EventStore, database: Database
+) -> None:
+    async with await database.connect_async(autocommit=False) as reader:
+        await reader.execute("SELECT count(*) FROM Event")
+        drop = asyncio.create_task(store.drop_tenant(TENANT, confirm=TENANT))
+        await eventually(lambda: database.run("SELECT 1 FROM pg_inherits WHERE inhdetachpending"))
+        appended = await asyncio.wait_for(store.append(OTHER_TENANT, STREAM, [NewEvent("A")], NO_STREAM), 10)
+        assert appended.version == 1
+        assert len(await asyncio.wait_for(store.read_all(), 10)) == 1
+        await (await reader.execute("SELECT count(*) FROM Event")).fetchall()
+        assert not drop.done()
+        await reader.rollback()
+        await asyncio.wait_for(drop, 30)
