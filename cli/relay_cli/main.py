@@ -26,6 +26,8 @@ COMMANDS: Final = {
     "show": "relay_cli.show",
     "replay": "relay_cli.replay",
     "prune": "relay_cli.prune",
+    "store": "relay_cli.store",
+    "tenant": "relay_cli.tenant",
 }
 """Command to module; the module's ``app`` is a typer app of one command, or of subcommands."""
 

@@ -9,6 +9,7 @@
     ├── PublisherError
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
     ├── ReplayRefused           a replay would be swallowed by the broker (relay.storage.operations.replay)
+    ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
     └── EventError              an application handed in something that is not an event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds

@@ -1,12 +1,12 @@
 """The multi-tenant event store: append-only streams in PostgreSQL, one partition a tenant, joined to the outbox.
 
-    from relay.eventstore import NO_STREAM, EventStore, NewEvent
+from relay.eventstore import NO_STREAM, EventStore, NewEvent
 
-    async with await EventStore.connect(url, schema="bank") as store:
-        await store.migrate(positions="gapless", notify=True)
-        await store.provision_tenant(tenant_id)
-        await store.append(tenant_id, stream_id, [NewEvent("AccountOpened", {"owner": "Ada"})], NO_STREAM,
-                           outbox={"AccountOpened": "bank.accounts"})
+async with await EventStore.connect(url, schema="bank") as store:
+    await store.migrate(positions="gapless", notify=True)
+    await store.provision_tenant(tenant_id)
+    await store.append(tenant_id, stream_id, [NewEvent("AccountOpened", {"owner": "Ada"})], NO_STREAM,
+                       outbox={"AccountOpened": "bank.accounts"})
 """
 
 from relay.eventstore.announcement import Announcement

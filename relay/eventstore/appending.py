@@ -111,4 +111,3 @@ async def _meaning(connection: Connection, statements: Statements, order: Append
     if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
         return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
     return translated(error, order.doing)
-

@@ -20,7 +20,10 @@ class PrometheusMeter:
             f"{name}_lag_seconds", "Age of the oldest event not yet acknowledged", labels, registry=registry
         )
         self._blocked = Gauge(
-            f"{name}_blocked_seconds", "Time spent waiting for an older transaction in flight", labels, registry=registry
+            f"{name}_blocked_seconds",
+            "Time spent waiting for an older transaction in flight",
+            labels,
+            registry=registry,
         )
 
     def active(self, subscription: str, is_active: bool) -> None:

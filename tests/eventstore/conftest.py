@@ -42,7 +42,7 @@ async def gapless_store(database: Database) -> AsyncIterator[EventStore]:
 
 
 @pytest.fixture
-def outbox(database: Database) -> Database:
+def outbox_database(database: Database) -> Database:
     """The database with the outbox table in it."""
     for path in sorted((sql_root() / "outbox" / "migrations").glob("*.sql")):
         database.run(load_sql(f"outbox/migrations/{path.name}"))

@@ -133,26 +133,28 @@ async def test_an_append_belongs_to_the_callers_transaction(store: EventStore, d
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["B", "D"]
 
 
-async def test_an_append_and_its_announcement_appear_together(store: EventStore, outbox: Database) -> None:
+async def test_an_append_and_its_announcement_appear_together(store: EventStore, outbox_database: Database) -> None:
     await store.append(TENANT, STREAM, events("Opened", "Secret"), NO_STREAM, {"Opened": "bank.accounts"})
-    rows = outbox.run("SELECT event_id, event_type, partition_key, payload, headers FROM openoutbox_events")
+    rows = outbox_database.run("SELECT event_id, event_type, partition_key, payload, headers FROM openoutbox_events")
     headers = {"tenant_id": str(TENANT), "stream_id": str(STREAM), "version": "1", "type": "Opened"}
     expected = (announcement_id(TENANT, STREAM, 1), "bank.accounts", str(STREAM), b'{"name":"Opened"}', headers)
     assert rows == [expected]
     with pytest.raises(VersionConflict):
         await store.append(TENANT, STREAM, events("Opened"), 1, {"Opened": "bank.accounts"})
-    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+    assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
 
 
 @pytest.mark.parametrize("expected", [1, ANY])
-async def test_announcements_by_function(store: EventStore, outbox: Database, expected: int) -> None:
+async def test_announcements_by_function(store: EventStore, outbox_database: Database, expected: int) -> None:
     await store.append(TENANT, STREAM, events("A"), NO_STREAM)
     announcement = Announcement(
         lambda event: f"topic.{event.type}" if event.type != "Quiet" else None,
         payload=lambda event: event.type.encode(),
     )
     await store.append(TENANT, STREAM, events("B", "Quiet", "C"), expected, announcement)
-    rows = outbox.run("SELECT event_type, payload, headers ->> 'version', event_id FROM openoutbox_events ORDER BY 1")
+    rows = outbox_database.run(
+        "SELECT event_type, payload, headers ->> 'version', event_id FROM openoutbox_events ORDER BY 1"
+    )
     assert rows == [
         ("topic.B", b"B", "2", announcement_id(TENANT, STREAM, 2)),
         ("topic.C", b"C", "4", announcement_id(TENANT, STREAM, 4)),
@@ -167,23 +169,23 @@ async def test_an_outbox_that_is_not_there_takes_the_append_with_it(store: Event
 
 @pytest.mark.parametrize("step", ["openoutbox_events", "event"])
 async def test_a_connection_killed_between_append_and_announcement_leaves_neither(
-    store: EventStore, outbox: Database, step: str
+    store: EventStore, outbox_database: Database, step: str
 ) -> None:
     """One of the two INSERTs waits for a lock that we hold; then its connection is killed."""
-    with outbox.connect(autocommit=False) as blocker:
+    with outbox_database.connect(autocommit=False) as blocker:
         blocker.execute(f"LOCK TABLE {step} IN SHARE MODE".encode())
         append = asyncio.create_task(store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"}))
         waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
-        while not (found := outbox.run(waiting, (step,))):
+        while not (found := outbox_database.run(waiting, (step,))):
             await asyncio.sleep(0.01)
-        outbox.run("SELECT pg_terminate_backend(%s)", found[0])
+        outbox_database.run("SELECT pg_terminate_backend(%s)", found[0])
         with pytest.raises(Exception, match="append to stream"):
             await append
     assert await store.read_all() == []
-    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(0,)]
+    assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(0,)]
     await store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"})
     assert len(await store.read_all()) == 1
-    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+    assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
 
 
 async def test_an_aborted_append_leaves_no_gap_in_a_gapless_store(
@@ -196,5 +198,7 @@ async def test_an_aborted_append_leaves_no_gap_in_a_gapless_store(
         )
         connection.rollback()
     with pytest.raises(psycopg.Error), database.connect() as connection:
-        connection.execute("INSERT INTO Event (TenantId, StreamId, Version, Type) VALUES (%s, %s, 1, 'A')", (TENANT, STREAM))
+        connection.execute(
+            "INSERT INTO Event (TenantId, StreamId, Version, Type) VALUES (%s, %s, 1, 'A')", (TENANT, STREAM)
+        )
     assert (await gapless_store.append(TENANT, STREAM, events("A"), NO_STREAM)).first_sequence_num == 1

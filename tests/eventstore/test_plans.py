@@ -131,9 +131,7 @@ async def test_each_statement_touches_one_partition(small_pool: EventStore, data
 
 @pytest.mark.scale
 @pytest.mark.timeout(1200)
-async def test_each_statement_touches_one_partition_of_ten_thousand(
-    small_pool: EventStore, database: Database
-) -> None:
+async def test_each_statement_touches_one_partition_of_ten_thousand(small_pool: EventStore, database: Database) -> None:
     """Also with writers at work while the last tenants come and go, on a server with default settings."""
     show(10_000, await check_scale(small_pool, database, 10_000))
     tenants = await small_pool.list_tenants()

@@ -100,7 +100,9 @@ async def test_lost_notifications_cost_no_event(store: EventStore, database: Dat
         await fill(store, 3, 4)
         await eventually(lambda: found == [1, 2, 3, 4])
         await store.migrate(positions=positions, notify=True)  # type: ignore[arg-type]
-        killed = database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%%LISTEN%%' AND pid <> pg_backend_pid()")
+        killed = database.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%%LISTEN%%' AND pid <> pg_backend_pid()"
+        )
         assert killed
         await fill(store, 5, 6)
         await eventually(lambda: found == [1, 2, 3, 4, 5, 6])

@@ -14,7 +14,9 @@ from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 
-PLAIN_INSERT = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta, Data) VALUES (%s, %s, %s, 'EmptyEvent', '{}', NULL)"
+PLAIN_INSERT = (
+    "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta, Data) VALUES (%s, %s, %s, 'EmptyEvent', '{}', NULL)"
+)
 
 
 async def test_columns_and_constraints_have_the_names_of_the_contract(store: EventStore, database: Database) -> None:

@@ -1,0 +1,46 @@
+"""What the commands on the event store share: the store they open, and how events are printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+from psycopg.conninfo import make_conninfo
+
+from relay.eventstore import EventStore, StoredEvent
+from relay.eventstore.statements import DEFAULT_SCHEMA
+from relay.storage.conninfo import connection_parameters
+from relay_cli.options import read_settings, storage_of
+from relay_cli.output import INTERRUPTED, json_form
+
+T = TypeVar("T")
+
+Schema = Annotated[str, typer.Option("--schema", help="The schema the store is in.")]
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id, a UUID.")]
+
+__all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
+
+
+def with_store(
+    context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
+) -> T:
+    """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
+    url, _ = storage_of(read_settings(context, storage_url))
+    parameters = connection_parameters(url, "relay-cli")
+
+    async def run() -> T:
+        async with await EventStore.connect(make_conninfo(**parameters), schema=schema, max_connections=2) as store:
+            return await work(store)
+
+    try:
+        return asyncio.run(run())
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def print_event(event: StoredEvent) -> None:
+    """One JSON object on one line."""
+    typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))

@@ -1,0 +1,146 @@
+"""``relay-cli store``: make an event store, append to it and read it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
+from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
+from relay_cli.options import StorageUrl
+
+_PAGE: Final = 1000
+_POLL: Final = 0.5  # seconds
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Make an event store, append to it and read it.",
+)
+
+
+class Positions(StrEnum):
+    """How positions are given out."""
+
+    gapless = "gapless"
+    settled = "settled"
+
+
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's id, a UUID.")]
+
+
+@app.command("migrate")
+def migrate(
+    context: typer.Context,
+    positions: Annotated[
+        Positions, typer.Option(help="Chosen once; docs/event-store.md says which.")
+    ] = Positions.gapless,
+    notify: Annotated[bool, typer.Option(help="Whether appends send notifications.")] = True,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Create the store's tables and functions. Running it again changes only what differs."""
+
+    async def work(store: EventStore) -> None:
+        await store.migrate(positions=positions.value, notify=notify)
+        typer.echo(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("append")
+def append(
+    context: typer.Context,
+    tenant: TenantId,
+    stream: StreamId,
+    event_type: Annotated[str, typer.Argument(metavar="TYPE", help="What happened, for example MoneyDeposited.")],
+    data: Annotated[str | None, typer.Option(help="The event's data, JSON.")] = None,
+    meta: Annotated[str, typer.Option(help="The event's metadata, a JSON object.")] = "{}",
+    expected: Annotated[
+        str, typer.Option("--expected-version", metavar="N|any|none", help="The version the stream must have.")
+    ] = "any",
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Append one event to a stream."""
+    about = _json("--meta", meta)
+    if not isinstance(about, dict):
+        raise ConfigError("--meta: not a JSON object")
+    event = NewEvent(event_type, None if data is None else _json("--data", data), about)  # type: ignore[arg-type]
+
+    async def work(store: EventStore) -> None:
+        appended = await store.append(tenant, stream, [event], _version(expected))
+        typer.echo(f"appended version {appended.version} at position {appended.last_sequence_num}")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("stream")
+def stream(
+    context: typer.Context,
+    tenant: TenantId,
+    stream: StreamId,
+    first: Annotated[int, typer.Option("--from", min=1, help="The first version.")] = 1,
+    last: Annotated[int | None, typer.Option("--to", min=1, help="The last version.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most events.")] = None,
+    backward: Annotated[bool, typer.Option("--backward", help="Newest first.")] = False,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Print the events of a stream, one JSON object a line."""
+
+    async def work(store: EventStore) -> None:
+        for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
+            print_event(event)
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("tail")
+def tail(
+    context: typer.Context,
+    after: Annotated[int, typer.Option(min=0, help="The position after which to begin.")] = 0,
+    tenants: Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")] = None,
+    types: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until interrupted.")] = True,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Print the events of all tenants by position, one JSON object a line."""
+
+    async def work(store: EventStore) -> None:
+        position = after
+        while True:
+            events = await store.read_all(position, _PAGE, tenants or None, types or None)
+            for event in events:
+                print_event(event)
+                position = event.sequence_num
+            if not events:
+                if not follow:
+                    return
+                await asyncio.sleep(_POLL)
+
+    with_store(context, storage_url, schema, work)
+
+
+def _json(name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: not JSON: {error}") from None
+
+
+def _version(text: str) -> int:
+    if text in ("any", "none"):
+        return ANY if text == "any" else NO_STREAM
+    if not text.isdecimal():
+        raise ConfigError(f"--expected-version: {text!r}; write a number, any or none")
+    return int(text)

@@ -1,0 +1,105 @@
+"""``relay-cli tenant``: provision, list, drop, export and import the tenants of an event store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay.eventstore import EventStore
+from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
+from relay_cli.options import StorageUrl
+from relay_cli.output import plural
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings=_HELP,
+    help="Provision, list, drop, export and import the tenants of an event store.",
+)
+
+
+@app.command("provision")
+def provision(
+    context: typer.Context,
+    tenants: Annotated[list[str], typer.Argument(metavar="TENANT...", help="Ids of tenants, UUIDs.")],
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Give tenants their partitions. Repeatable, and safe while others write."""
+
+    async def work(store: EventStore) -> None:
+        for tenant in tenants:
+            await store.provision_tenant(tenant)
+            typer.echo(f"provisioned {tenant}")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("list")
+def list_(context: typer.Context, schema: Schema = DEFAULT_SCHEMA, storage_url: StorageUrl = None) -> None:
+    """Print the id of every tenant, one a line."""
+
+    async def work(store: EventStore) -> None:
+        for tenant in await store.list_tenants():
+            typer.echo(str(tenant))
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("drop")
+def drop(
+    context: typer.Context,
+    tenant: TenantId,
+    confirm: Annotated[str, typer.Option("--confirm", metavar="TENANT", help="The same id again.")] = "",
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Destroy all events of a tenant. There is no way back but an export."""
+    if confirm != tenant:
+        raise ConfigError(f"dropping a tenant is irreversible; say it again: --confirm {tenant}")
+
+    async def work(store: EventStore) -> None:
+        await store.drop_tenant(tenant, confirm=confirm)
+        typer.echo(f"dropped {tenant}")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("export")
+def export(
+    context: typer.Context,
+    tenant: TenantId,
+    file: Annotated[Path, typer.Argument(help="The file to write, JSON lines.")],
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Write all events of a tenant to a file, as of one moment."""
+
+    async def work(store: EventStore) -> None:
+        typer.echo(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file that export wrote.")],
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Import under this id instead of the file's.")] = None,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Provision the tenant of an exported file and add its events, with their versions and times."""
+
+    async def work(store: EventStore) -> None:
+        imported, count = await store.import_tenant(file, tenant)
+        typer.echo(f"imported {plural(count, 'event')} of {imported}")
+
+    with_store(context, storage_url, schema, work)

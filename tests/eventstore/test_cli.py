@@ -1,0 +1,64 @@
+"""``relay-cli tenant`` and ``relay-cli store``, as an operator runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.eventstore.conftest import STREAM, TENANT
+from tests.fixtures.postgres import Database
+from tests.integration.cli.running import COMMAND, environment, run_cli
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_life_of_a_tenant(database: Database, tmp_path: Path) -> None:
+    def cli(*arguments: str, code: int = 0) -> str:
+        done = run_cli(tmp_path, *arguments, STORAGE_URL=database.url)
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    tenant, stream = str(TENANT), str(STREAM)
+    assert cli("store", "migrate", "--positions", "gapless", "--no-notify").endswith("positions gapless, notify off\n")
+    assert "provision" in cli("store", "append", tenant, stream, "Opened", code=1)
+    assert cli("tenant", "provision", tenant) == f"provisioned {tenant}\n"
+    assert cli("tenant", "list") == f"{tenant}\n"
+    assert (
+        cli("store", "append", tenant, stream, "Opened", "--data", '{"n": 1}') == "appended version 1 at position 1\n"
+    )
+    cli("store", "append", tenant, stream, "Closed", "--expected-version", "1", "--meta", '{"by": "me"}')
+    conflict = cli("store", "append", tenant, stream, "Closed", "--expected-version", "none", code=1)
+    assert "expected to have version 0, but it has version 2" in conflict
+    first, second = (json.loads(line) for line in cli("store", "stream", tenant, stream).splitlines())
+    assert (first["type"], first["data"], first["tenant_id"]) == ("Opened", {"n": 1}, tenant)
+    assert (second["version"], second["meta"]) == (2, {"by": "me"})
+    assert len(cli("store", "stream", tenant, stream, "--backward", "--limit", "1").splitlines()) == 1
+    assert json.loads(cli("store", "tail", "--no-follow", "--type", "Closed"))["sequence_num"] > 1
+    assert cli("tenant", "export", tenant, "file.jsonl") == "exported 2 events to file.jsonl\n"
+    assert "irreversible" in cli("tenant", "drop", tenant, code=2)
+    assert cli("tenant", "drop", tenant, "--confirm", tenant) == f"dropped {tenant}\n"
+    assert cli("tenant", "import", "file.jsonl") == f"imported 2 events of {tenant}\n"
+    copy = str(uuid.uuid4())
+    assert cli("tenant", "import", "file.jsonl", "--tenant", copy) == f"imported 2 events of {copy}\n"
+    assert "not a UUID" in cli("tenant", "provision", "nobody", code=1)
+    assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", code=2)
+
+
+def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path) -> None:
+    run_cli(tmp_path, "store", "migrate", STORAGE_URL=database.url)
+    run_cli(tmp_path, "tenant", "provision", str(TENANT), STORAGE_URL=database.url)
+    command = [*COMMAND, "store", "tail"]
+    env = environment(STORAGE_URL=database.url, PYTHONUNBUFFERED="1")
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        for name in ("First", "Second"):
+            run_cli(tmp_path, "store", "append", str(TENANT), str(STREAM), name, STORAGE_URL=database.url)
+            assert json.loads(tail.stdout.readline())["type"] == name
+        os.kill(tail.pid, signal.SIGINT)
+        assert tail.wait(timeout=20) == 130
