@@ -30,9 +30,10 @@ def with_store(
     """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
     url, _ = storage_of(read_settings(context, storage_url))
     parameters = connection_parameters(url, "relay-cli")
+    conninfo = make_conninfo("", **{name: str(value) for name, value in parameters.items()})
 
     async def run() -> T:
-        async with await EventStore.connect(make_conninfo(**parameters), schema=schema, max_connections=2) as store:
+        async with await EventStore.connect(conninfo, schema=schema, max_connections=2) as store:
             return await work(store)
 
     try:

@@ -23,12 +23,14 @@ class Account:
 
     @classmethod
     def from_events(cls, events: Iterable[StoredEvent]) -> Account:
+        """Fold the history."""
         account = cls()
         for event in events:
             account.apply(event)
         return account
 
     def apply(self, event: StoredEvent) -> None:
+        """Take one event in."""
         data = event.data
         assert isinstance(data, dict)
         match event.type:
@@ -41,15 +43,18 @@ class Account:
         self.version = event.version
 
     def open(self, owner: str) -> list[NewEvent]:
+        """A customer comes."""
         if self.version:
             raise Refused("the account is open already")
         return [NewEvent("AccountOpened", {"owner": owner})]
 
     def deposit(self, amount: int) -> list[NewEvent]:
+        """Cents come in."""
         self._must_be_open()
         return [NewEvent("MoneyDeposited", {"amount": amount})]
 
     def withdraw(self, amount: int) -> list[NewEvent]:
+        """Cents go out, if they are there."""
         self._must_be_open()
         if amount > self.balance:
             raise Refused(f"there are only {self.balance} cents")

@@ -35,6 +35,7 @@ class Bank:
         self._topics = topics
 
     async def do(self, account_id: UUID, decide: Decision) -> None:
+        """Let a customer do something; raises Refused when the account says no."""
         while True:
             account = Account.from_events(await self._store.read_stream(self._tenant, account_id))
             try:

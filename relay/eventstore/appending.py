@@ -15,6 +15,7 @@ from psycopg import AsyncCursor, errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
+from relay.client import NewEvent as OutboxEvent
 from relay.client import enqueue_async
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
@@ -89,7 +90,7 @@ async def _append_and_announce(connection: Connection, statements: Statements, o
 
 
 async def _both_at_once(
-    connection: Connection, statement: LiteralString, order: Append, rows: list[object], announcement: Announcement
+    connection: Connection, statement: LiteralString, order: Append, rows: list[OutboxEvent], announcement: Announcement
 ) -> Appended:
     """The versions are known beforehand: the announcement goes ahead of the append, in the same round trip."""
     async with connection.pipeline(), AsyncCursor(connection, row_factory=tuple_row) as cursor:

@@ -110,7 +110,7 @@ def checked_id(name: str, value: UUID | str) -> UUID:
         raise EventError(f"{name}: {value!r} is not a UUID") from None
 
 
-def checked_version(expected: int) -> int:
+def checked_version(expected: object) -> int:
     """An expected version as a plain number; raises EventError for what no stream can have."""
     if isinstance(expected, bool) or not isinstance(expected, int) or not -1 <= expected <= LARGEST_VERSION:
         raise EventError(f"expected_version: {expected!r}; pass a version of 0 or more, ANY or NO_STREAM")

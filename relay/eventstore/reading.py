@@ -7,7 +7,7 @@ tenants at a time and with the tenants as constants, so that each statement plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -70,21 +70,17 @@ async def read_page(database: Database, statements: Statements, after: int, limi
     """The next events of all tenants, in the order of their positions."""
     async with database.connection("read events") as connection:
         horizon, newest, read_at = (await execute(connection, statements.text("queries/horizon.sql")))[0]
-        values = {"after": after, "horizon": horizon, "limit": limit}
-        values["types"] = None if wanted.types is None else list(wanted.types)
+        types = None if wanted.types is None else list(wanted.types)
+        values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
         if wanted.tenants is not None and len(wanted.tenants) <= _TENANTS_BY_THEMSELVES:
-            found = await _from_partitions(connection, statements, wanted.tenants, values)
+            found = (await _from_partitions(connection, statements, wanted.tenants, values))[:limit]
+            events = [StoredEvent(*row) for row in found]
         else:
             values["tenants"] = None if wanted.tenants is None else list(wanted.tenants)
             found = await execute(connection, statements.text("queries/feed_page.sql"), values)
-            events = await _fetch(connection, statements, found)
-            return Page(events, _reached(found, after, horizon, limit), newest, horizon < newest, read_at)
-        return Page([StoredEvent(*row) for row in found], _reached(found, after, horizon, limit), newest,
-                    horizon < newest, read_at)  # fmt: skip
-
-
-def _reached(found: Sequence[Row], after: int, horizon: int, limit: int) -> int:
-    return int(found[-1][0]) if len(found) == limit else max(after, horizon)
+            events = await _fetch(connection, statements, found, values)
+        position = int(found[-1][0]) if len(found) == limit else max(after, horizon)
+        return Page(events, position, newest, horizon < newest, read_at)
 
 
 async def _from_partitions(
@@ -95,28 +91,19 @@ async def _from_partitions(
     rows: list[Row] = []
     for tenant_id in tenants:
         rows += await execute(connection, statement, values | {"tenant": tenant_id})
-    rows.sort(key=lambda row: int(row[0]))
-    limit = values["limit"]
-    assert isinstance(limit, int)
-    return rows[:limit]
+    return sorted(rows, key=lambda row: int(row[0]))
 
 
-async def _fetch(connection: Pool, statements: Statements, page: Sequence[Row]) -> list[StoredEvent]:
+async def _fetch(
+    connection: Pool, statements: Statements, page: Sequence[Row], values: dict[str, object]
+) -> list[StoredEvent]:
     """The events of a page, in its order. One whose tenant was dropped since is left out."""
+    if not page:
+        return []
     statement = statements.text("queries/fetch.sql")
-    found: dict[int, StoredEvent] = {}
-    for tenants, positions in _portions(page):
-        rows = await execute(connection, statement, {"tenants": tenants, "positions": positions})
-        found.update((row[0], StoredEvent(*row)) for row in rows)
-    return [found[row[0]] for row in page if row[0] in found]
-
-
-def _portions(page: Sequence[Row]) -> Iterator[tuple[list[UUID], list[int]]]:
-    """The page's tenants, a few at a time, with the positions of their events."""
-    of_tenant: dict[UUID, list[int]] = {}
-    for position, tenant_id in page:
-        of_tenant.setdefault(tenant_id, []).append(position)
-    tenants = list(of_tenant)
+    tenants = list(dict.fromkeys(row[1] for row in page))
+    rows: list[Row] = []
     for start in range(0, len(tenants), _TENANTS_AT_ONCE):
-        some = tenants[start : start + _TENANTS_AT_ONCE]
-        yield some, [position for tenant_id in some for position in of_tenant[tenant_id]]
+        portion = {"tenants": tenants[start : start + _TENANTS_AT_ONCE], "last": page[-1][0]}
+        rows += await execute(connection, statement, values | portion)
+    return [StoredEvent(*row) for row in sorted(rows, key=lambda row: int(row[0]))]

@@ -28,8 +28,8 @@ async def migrate(database: Database, statements: Statements, positions: str, no
             await _create(connection, statements, positions)
         elif found[0] != positions:
             raise ConfigError(
-                f"positions: this store was made with {found[0]!r} and cannot become {positions!r}; export the tenants, "
-                f"make a store in another schema with {positions!r} and import them there"
+                f"positions: this store was made with {found[0]!r} and cannot become {positions!r}; export the "
+                f"tenants, make a store in another schema with {positions!r} and import them there"
             )
         await execute(connection, statements.text("notify/on.sql" if notify else "notify/off.sql"))
         saved = {"positions": positions, "notify": notify}

@@ -24,7 +24,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from relay.core.errors import StorageError
-from relay.eventstore.database import Connection, Database, execute, translated
+from relay.eventstore.database import Connection, Database, Row, execute, translated
 from relay.eventstore.errors import SubscriptionLost
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import StoredEvent
@@ -159,7 +159,8 @@ class Subscription:
             pause = wait if page.waiting else self._options.poll_interval
             wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), pause)
+                async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
+                    await woken.wait()
 
     async def _settle(self, batch: Batch) -> int:
         """Where to go on after a batch that the consumer is done with."""
@@ -167,7 +168,7 @@ class Subscription:
             rows = await self._run("position", {})
             if not rows:
                 raise SubscriptionLost(self._name)
-            reached = int(rows[0][0])  # not the batch's, if the consumer has rolled back
+            reached: int = rows[0][0]  # not the batch's, if the consumer has rolled back
         else:
             await self._acknowledge(batch.position)
             reached = batch.position
@@ -192,7 +193,8 @@ class Subscription:
             rows = await self._run("claim", {})
             if rows:
                 self._options.meter.active(self._name, is_active=True)
-                return int(rows[0][0])
+                position: int = rows[0][0]
+                return position
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
 
     @contextlib.asynccontextmanager
@@ -227,6 +229,6 @@ class Subscription:
     def _values(self, more: dict[str, object]) -> dict[str, object]:
         return {"name": self._name, "holder": self._holder, "lease": self._options.lease, **more}
 
-    async def _run(self, step: str, more: dict[str, object]) -> list[tuple[object, ...]]:
+    async def _run(self, step: str, more: dict[str, object]) -> list[Row]:
         statement = self._statements.text(f"subscriptions/{step}.sql")
         return await self._database.run(f"{step} subscription {self._name}", statement, self._values(more))

@@ -52,14 +52,14 @@ async def drop(database: Database, statements: Statements, tenant_id: UUID, conf
     """
     if str(confirm) != str(tenant_id):
         raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant_id)!r}")
-    async with database.connection(f"drop tenant {tenant_id}") as connection:
-        async with _locked(connection, statements, tenant_id):
-            found = await _partition(connection, statements, tenant_id)
-            if found is None:
-                raise UnknownTenant(tenant_id)
-            await _detach(connection, statements, tenant_id, found)
-            await _forget(connection, statements, tenant_id)
-            await execute(connection, statements.for_tenant("tenants/drop.sql", tenant_id))
+    doing = f"drop tenant {tenant_id}"
+    async with database.connection(doing) as connection, _locked(connection, statements, tenant_id):
+        found = await _partition(connection, statements, tenant_id)
+        if found is None:
+            raise UnknownTenant(tenant_id)
+        await _detach(connection, statements, tenant_id, found)
+        await _forget(connection, statements, tenant_id)
+        await execute(connection, statements.for_tenant("tenants/drop.sql", tenant_id))
 
 
 async def _detach(connection: Connection, statements: Statements, tenant_id: UUID, found: _Partition) -> None:

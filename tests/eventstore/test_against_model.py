@@ -91,7 +91,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
             new = [NewEvent(name) for name in names]
             answer: int | str = self.run(self.store.append(tenant, stream, new, expected)).version
         except VersionConflict as conflict:
-            assert conflict.expected == expected
             answer = f"conflict {conflict.actual}"
         except UnknownTenant:
             answer = "unknown"
@@ -127,7 +126,7 @@ def test_the_store_answers_as_the_model_does(database: Database, positions: str)
         StoreAgainstModel.store = runner.run(EventStore.connect(database.url))
         try:
             runner.run(StoreAgainstModel.store.migrate(positions=positions))  # type: ignore[arg-type]
-            run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            run_state_machine_as_test(
                 StoreAgainstModel,
                 settings=settings(
                     max_examples=15,

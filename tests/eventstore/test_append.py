@@ -23,6 +23,7 @@ from relay.eventstore import (
 from relay.eventstore.announcement import announcement_id
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.fixtures.postgres import Database
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -176,8 +177,7 @@ async def test_a_connection_killed_between_append_and_announcement_leaves_neithe
         blocker.execute(f"LOCK TABLE {step} IN SHARE MODE".encode())
         append = asyncio.create_task(store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"}))
         waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
-        while not (found := outbox_database.run(waiting, (step,))):
-            await asyncio.sleep(0.01)
+        found = await eventually(lambda: outbox_database.run(waiting, (step,)))
         outbox_database.run("SELECT pg_terminate_backend(%s)", found[0])
         with pytest.raises(Exception, match="append to stream"):
             await append

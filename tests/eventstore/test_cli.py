@@ -10,7 +10,11 @@ import uuid
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from relay.core.errors import ConfigError, EventError, OutboxError
+from relay.eventstore import UnknownTenant, VersionConflict
+from relay_cli.main import app
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.fixtures.postgres import Database
 from tests.integration.cli.running import COMMAND, environment, run_cli
@@ -18,22 +22,28 @@ from tests.integration.cli.running import COMMAND, environment, run_cli
 pytestmark = pytest.mark.integration
 
 
-def test_the_life_of_a_tenant(database: Database, tmp_path: Path) -> None:
-    def cli(*arguments: str, code: int = 0) -> str:
-        done = run_cli(tmp_path, *arguments, STORAGE_URL=database.url)
-        assert done.returncode == code, done.stderr
-        return done.stdout if code == 0 else done.stderr
+def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def cli(*arguments: str, fails: type[OutboxError] | None = None) -> str:
+        """The output, or the error's text; ``main`` turns errors into exit codes for all commands."""
+        done = CliRunner().invoke(app, [*arguments, "--storage-url", database.url])
+        if fails is not None:
+            assert isinstance(done.exception, fails)
+            return str(done.exception)
+        assert done.exit_code == 0, done.exception
+        return done.stdout
 
     tenant, stream = str(TENANT), str(STREAM)
     assert cli("store", "migrate", "--positions", "gapless", "--no-notify").endswith("positions gapless, notify off\n")
-    assert "provision" in cli("store", "append", tenant, stream, "Opened", code=1)
+    assert "provision" in cli("store", "append", tenant, stream, "Opened", fails=UnknownTenant)
     assert cli("tenant", "provision", tenant) == f"provisioned {tenant}\n"
     assert cli("tenant", "list") == f"{tenant}\n"
     assert (
         cli("store", "append", tenant, stream, "Opened", "--data", '{"n": 1}') == "appended version 1 at position 1\n"
     )
     cli("store", "append", tenant, stream, "Closed", "--expected-version", "1", "--meta", '{"by": "me"}')
-    conflict = cli("store", "append", tenant, stream, "Closed", "--expected-version", "none", code=1)
+    conflict = cli("store", "append", tenant, stream, "Closed", "--expected-version", "none", fails=VersionConflict)
     assert "expected to have version 0, but it has version 2" in conflict
     first, second = (json.loads(line) for line in cli("store", "stream", tenant, stream).splitlines())
     assert (first["type"], first["data"], first["tenant_id"]) == ("Opened", {"n": 1}, tenant)
@@ -41,13 +51,13 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path) -> None:
     assert len(cli("store", "stream", tenant, stream, "--backward", "--limit", "1").splitlines()) == 1
     assert json.loads(cli("store", "tail", "--no-follow", "--type", "Closed"))["sequence_num"] > 1
     assert cli("tenant", "export", tenant, "file.jsonl") == "exported 2 events to file.jsonl\n"
-    assert "irreversible" in cli("tenant", "drop", tenant, code=2)
+    assert "irreversible" in cli("tenant", "drop", tenant, fails=ConfigError)
     assert cli("tenant", "drop", tenant, "--confirm", tenant) == f"dropped {tenant}\n"
     assert cli("tenant", "import", "file.jsonl") == f"imported 2 events of {tenant}\n"
     copy = str(uuid.uuid4())
     assert cli("tenant", "import", "file.jsonl", "--tenant", copy) == f"imported 2 events of {copy}\n"
-    assert "not a UUID" in cli("tenant", "provision", "nobody", code=1)
-    assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", code=2)
+    assert "not a UUID" in cli("tenant", "provision", "nobody", fails=EventError)
+    assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", fails=ConfigError)
 
 
 def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path) -> None:

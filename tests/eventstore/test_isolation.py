@@ -69,7 +69,7 @@ async def test_plain_sql_of_the_role_stays_inside_too(store: EventStore, databas
         insert = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 2, 'more', '{}')"
         connection.execute(insert, (TENANT, STREAM))
         for statement in (
-            f"INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES ('{OTHER_TENANT}', '{STREAM}', 2, 'X', '{{}}')",
+            f"INSERT INTO Event VALUES (9, '{OTHER_TENANT}', '{STREAM}', 2, 'X', '{{}}')",
             f"SELECT * FROM event_{TENANT.hex}",
             f"SELECT * FROM event_{OTHER_TENANT.hex}",
             "UPDATE Event SET Type = 'changed'",

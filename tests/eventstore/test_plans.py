@@ -70,7 +70,7 @@ async def check_scale(store: EventStore, database: Database, count: int) -> dict
     touched, page_planning = await _explained(database, statements.text("queries/tenant_page.sql"), page)
     assert touched == {f"event_{one.hex}"}
     some = tenants[:5]
-    fetch = {"tenants": some, "positions": [1, 2, 3]}
+    fetch = {"tenants": some, "after": 0, "last": 10, "types": None}
     touched, fetch_planning = await _explained(database, statements.text("queries/fetch.sql"), fetch)
     assert touched == {f"event_{tenant.hex}" for tenant in some}
     assert await _locked_by_append(store, database, one) == {f"event_{one.hex}"}

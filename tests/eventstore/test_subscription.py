@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, NO_STREAM, Batch, EventStore, NewEvent, SubscriptionLost
+from relay.eventstore import NO_STREAM, Batch, EventStore, NewEvent, SubscriptionLost
 from relay.eventstore.prometheus import PrometheusMeter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.fixtures.postgres import Database
@@ -100,10 +100,8 @@ async def test_lost_notifications_cost_no_event(store: EventStore, database: Dat
         await fill(store, 3, 4)
         await eventually(lambda: found == [1, 2, 3, 4])
         await store.migrate(positions=positions, notify=True)  # type: ignore[arg-type]
-        killed = database.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%%LISTEN%%' AND pid <> pg_backend_pid()"
-        )
-        assert killed
+        listening = "query LIKE '%LISTEN%' AND pid <> pg_backend_pid() AND datname = current_database()"
+        assert database.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listening}")
         await fill(store, 5, 6)
         await eventually(lambda: found == [1, 2, 3, 4, 5, 6])
 

@@ -31,8 +31,8 @@ async def test_dropping_wants_the_id_again(gapless_store: EventStore) -> None:
         with pytest.raises(ConfigError, match="irreversible"):
             await gapless_store.drop_tenant(TENANT, confirm=confirm)
     assert len(await gapless_store.read_all()) == 1
+    stranger = uuid.uuid4()
     with pytest.raises(UnknownTenant):
-        stranger = uuid.uuid4()
         await gapless_store.drop_tenant(stranger, confirm=stranger)
 
 
@@ -64,9 +64,10 @@ async def test_an_interrupted_drop_is_completed_by_the_next(
     else:
         with database.connect(autocommit=False) as reader:
             reader.execute("SELECT count(*) FROM event")
-            with database.connect() as impatient, pytest.raises(psycopg.errors.QueryCanceled):
+            with database.connect() as impatient:
                 impatient.execute("SET statement_timeout = '300ms'")
-                impatient.execute(f"{detach} CONCURRENTLY".encode())
+                with pytest.raises(psycopg.errors.QueryCanceled):
+                    impatient.execute(f"{detach} CONCURRENTLY".encode())
     assert await gapless_store.list_tenants() == [OTHER_TENANT]
     with pytest.raises(TenantBusy, match="drop_tenant again"):
         await gapless_store.provision_tenant(TENANT)
