@@ -225,6 +225,34 @@ async def one_by_one(store: EventStore, events: int) -> list[float]:
     return spent
 
 
+def statements(url: str, repetitions: int = 400) -> None:
+    """One statement after the other, all contestants in turn on one connection: steady on a noisy machine too."""
+    append = (
+        "SELECT {}.event_append(%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[])"
+    )
+    texts = {c: BARE_INSERT if c is BARE else append.format(c.schema) for c in CONTESTANTS}
+    event = NewEvent("MoneyDeposited", DATA, META)
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        for durable, size in ((True, 1), (True, 10), (False, 1), (False, 10)):
+            connection.execute(f"SET synchronous_commit = {'on' if durable else 'off'}".encode())
+            spent: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
+            columns = {"types": event.type, "metas": event.meta_json, "datas": event.data_json}
+            for _ in range(repetitions):
+                for contestant, text in texts.items():
+                    values = {name: [value] * size for name, value in columns.items()}
+                    values |= {"tenant": random.choice(TENANTS), "stream": uuid.uuid4()}  # type: ignore[dict-item]
+                    start = time.perf_counter()
+                    connection.execute(text.encode(), values)
+                    spent[contestant].append(time.perf_counter() - start)
+            middle = {contestant: statistics.median(times) for contestant, times in spent.items()}
+            cells = ", ".join(
+                f"{c.label} {middle[c] * 1e6:.0f} us ({middle[BARE] / middle[c]:.2f})" for c in CONTESTANTS
+            )
+            print(
+                f"one statement of {size}, {'commit awaited' if durable else 'commit not awaited'}: {cells}", flush=True
+            )
+
+
 def commit_time(url: str) -> None:
     """What one commit costs here: the floor under everything that holds a lock until then."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -258,6 +286,7 @@ def main() -> None:
     with database(arguments.url) as url:
         asyncio.run(prepare(url))
         commit_time(url)
+        statements(url)
         appends(url, [int(n) for n in arguments.writers.split(",")], arguments.seconds, arguments.rounds)
         asyncio.run(reads(url, arguments.seconds))
         asyncio.run(latency(url, 500))

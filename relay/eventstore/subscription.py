@@ -30,7 +30,7 @@ from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import StoredEvent
 from relay.eventstore.reading import Filter, Page, read_page
 from relay.eventstore.statements import Statements
-from relay.eventstore.wakeup import Wakeup
+from relay.eventstore.wakeup import Wakeup, heed_cancellation
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +141,7 @@ class Subscription:
         """Batches while the lease is held."""
         wait, stored, stored_at = _SHORTEST_WAIT, position, time.monotonic()
         while True:
+            heed_cancellation()
             woken.clear()
             page = await read_page(
                 self._database, self._statements, position, self._options.batch_size, self._options.wanted
@@ -156,6 +157,7 @@ class Subscription:
             if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
                 await self._acknowledge(position)
                 stored, stored_at = position, time.monotonic()
+            heed_cancellation()
             pause = wait if page.waiting else self._options.poll_interval
             wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
             with contextlib.suppress(TimeoutError):
@@ -191,6 +193,7 @@ class Subscription:
         """Wait until this is the active instance; the checkpoint to begin at."""
         while True:
             rows = await self._run("claim", {})
+            heed_cancellation()
             if rows:
                 self._options.meter.active(self._name, is_active=True)
                 position: int = rows[0][0]
@@ -210,6 +213,7 @@ class Subscription:
     async def _renew(self) -> None:
         """Prolong the lease while the consumer works. Whoever loses it learns so when acknowledging."""
         while True:
+            heed_cancellation()
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
             try:
                 await self._run("renew", {})

@@ -22,6 +22,16 @@ _log = logging.getLogger(__name__)
 _PAUSE_AFTER_FAILURE: Final = 1.0  # seconds
 
 
+def heed_cancellation() -> None:
+    """Raise CancelledError in a task that was cancelled, but whose cancellation was swallowed by what it awaited.
+
+    Seen with the driver on Python 3.11, where a statement that completes as the task is cancelled wins over it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Wakeup:
     """Hands out events that are set when something may have been appended. Listens while anyone is interested."""
 
@@ -62,6 +72,7 @@ class Wakeup:
                         self._wake()
             except (psycopg.Error, StorageError) as error:
                 _log.warning("event store: listening failed, polling meanwhile: %s", type(error).__name__)
+            heed_cancellation()
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     def _wake(self) -> None:
