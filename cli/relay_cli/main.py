@@ -26,10 +26,14 @@ COMMANDS: Final = {
     "show": "relay_cli.show",
     "replay": "relay_cli.replay",
     "prune": "relay_cli.prune",
+}
+"""Command to module; the module's ``app`` is a typer app of one command."""
+
+GROUPS: Final = {
     "store": "relay_cli.store",
     "tenant": "relay_cli.tenant",
 }
-"""Command to module; the module's ``app`` is a typer app of one command, or of subcommands."""
+"""Group of commands on the event store to module (docs/event-store.md); the module's ``app`` has the commands."""
 
 
 class _LazyGroup(TyperGroup):
@@ -37,11 +41,11 @@ class _LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - click's signature
         """Every command's name, in the table's order."""
-        return list(COMMANDS)
+        return [*COMMANDS, *GROUPS]
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:  # noqa: ARG002 - likewise
         """The command, or None for a name that is not in the table."""
-        path = COMMANDS.get(cmd_name)
+        path = COMMANDS.get(cmd_name) or GROUPS.get(cmd_name)
         if path is None:
             return None
         command = cast("TyperCommand | TyperGroup", get_command(import_module(path).app))

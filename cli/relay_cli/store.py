@@ -57,7 +57,7 @@ def migrate(
 
 
 @app.command("append")
-def append(  # noqa: PLR0913, PLR0917 - one parameter an option
+def append(
     context: typer.Context,
     tenant: TenantId,
     stream: StreamId,
@@ -84,7 +84,7 @@ def append(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 
 @app.command("stream")
-def stream(  # noqa: PLR0913, PLR0917 - one parameter an option
+def stream(
     context: typer.Context,
     tenant: TenantId,
     stream: StreamId,

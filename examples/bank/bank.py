@@ -9,8 +9,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 import psycopg
-from accounts import Account
 
+from examples.bank.accounts import Account
 from relay.eventstore import EventStore, NewEvent, VersionConflict
 
 Decision = Callable[[Account], list[NewEvent]]

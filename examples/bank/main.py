@@ -1,6 +1,6 @@
 """Two banks in one store: opens accounts, moves money from several tasks at once, prints the balances.
 
-python examples/bank/main.py --url postgres://… --topic bank.accounts
+python -m examples.bank.main --url postgres://… --topic bank.accounts
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import uuid
+from operator import methodcaller
 
 import psycopg
-from accounts import Refused
-from bank import Bank, keep_balances
 
+from examples.bank.accounts import Refused
+from examples.bank.bank import Bank, keep_balances
 from relay.eventstore import EventStore
 
 TENANTS = {
@@ -26,7 +27,7 @@ async def busy_day(bank: Bank, names: list[str]) -> None:
     """Every account is opened, gets ten deposits of 100 cents at once, and loses 250."""
     for name in names:
         account = uuid.uuid4()
-        await bank.do(account, lambda it, name=name: it.open(name))
+        await bank.do(account, methodcaller("open", name))
         await asyncio.gather(*(bank.do(account, lambda it: it.deposit(100)) for _ in range(10)))
         await bank.do(account, lambda it: it.withdraw(250))
         try:

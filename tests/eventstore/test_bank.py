@@ -25,7 +25,7 @@ ACCOUNTS, EVENTS_EACH = 4, 12
 
 def test_the_bank_runs_and_its_events_reach_kafka(outbox_database: Database, kafka: str, topic: MakeTopic) -> None:
     name = topic(partitions=3)
-    command = [sys.executable, "examples/bank/main.py", "--url", outbox_database.url, "--topic", name]
+    command = [sys.executable, "-m", "examples.bank.main", "--url", outbox_database.url, "--topic", name]
     done = subprocess.run(
         command,
         cwd=ROOT,
