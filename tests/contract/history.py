@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from tests.acceptance.daemon import Daemon
 from tests.fixtures.postgres import Database
 
 _TABLE: LiteralString = """
@@ -158,7 +161,23 @@ class WatchedTable:
             query = sql.SQL("SELECT event_id::text, status FROM {}").format(self.identifier)
             return dict(connection.execute(query).fetchall())
 
+    def take_away(self, event_id: str) -> None:
+        """What another relay's reaper does, with a long delay."""
+        statement = """
+            UPDATE {} SET status = 'PENDING', attempts = attempts + 1, last_error = 'taken back', locked_by = NULL,
+            locked_at = NULL, updated_at = NOW(), available_at = NOW() + INTERVAL '1 day' WHERE event_id = {}
+        """
+        with self.database.connect() as connection:
+            connection.execute(sql.SQL(statement).format(self.identifier, sql.Literal(event_id)))
+
     def changes(self, event_id: str) -> list[Change]:
         columns = ", ".join(Change.__dataclass_fields__).replace("event_id", "event_id::text")
         found = self.database.run(f"SELECT {columns} FROM history WHERE event_id = %s ORDER BY place", [event_id])
         return [Change(*row) for row in found]
+
+
+@contextmanager
+def relay_of(table: WatchedTable, **env: str) -> Iterator[Daemon]:
+    """A daemon that works on the table as the user with few rights."""
+    with Daemon(table.url, {"STORAGE_TABLE_NAME": f"{table.schema}.{table.table}", **env}) as relay:
+        yield relay

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import pytest
 from psycopg import sql
 
-from tests.acceptance.daemon import Daemon
-from tests.contract.history import Change, WatchedTable
+from tests.contract.conftest import Watch
+from tests.contract.history import Change, relay_of
 from tests.fixtures.nats import MakeStream
-from tests.fixtures.postgres import Database
 from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -27,25 +23,6 @@ PACE = {"RETRY_MAX_ATTEMPTS": "3", "RETRY_BASE_DELAY": "400ms", "RETRY_MAX_DELAY
 DELAYS = {1: (0.4, 0.6), 2: (0.5, 0.75)}
 """Bounds of the delay after the first and second failure: base and twice the base, cut to the longest, and jitter."""
 LEASE = 4.0
-
-
-@pytest.fixture
-def watch(database: Database) -> Iterator[Callable[..., WatchedTable]]:
-    made: list[WatchedTable] = []
-
-    def create(**named: str) -> WatchedTable:
-        made.append(WatchedTable.create(database, **named))
-        return made[-1]
-
-    yield create
-    for table in made:
-        table.drop_user()
-
-
-@contextmanager
-def relay_of(table: WatchedTable, **env: str) -> Iterator[Daemon]:
-    with Daemon(table.url, {"STORAGE_TABLE_NAME": f"{table.schema}.{table.table}", **env}) as relay:
-        yield relay
 
 
 def check(changes: list[Change]) -> None:
@@ -72,9 +49,7 @@ def check_retried(change: Change, attempts: int) -> None:
     assert least - 1e-5 <= change.delay <= most + 1e-5
 
 
-async def test_every_way_of_an_event_through_the_states(
-    watch: Callable[..., WatchedTable], nats_url: str, stream: MakeStream
-) -> None:
+async def test_every_way_of_an_event_through_the_states(watch: Watch, nats_url: str, stream: MakeStream) -> None:
     table, made = watch(), await stream()
     hour_ago, later = sql.SQL("now() - interval '1 hour'"), sql.SQL("now() + interval '3 seconds'")
     leased = {"status": "DELIVERING", "locked_by": "another's"}
@@ -138,7 +113,7 @@ RELAY_IDS = ['O\'Brien "quoted" \\ %s {} $1', "rélay-✓-реле", "x" * 200, 
 
 
 @pytest.mark.parametrize("relay_id", RELAY_IDS)
-def test_locked_by_is_the_relay_id_whatever_it_is(watch: Callable[..., WatchedTable], relay_id: str) -> None:
+def test_locked_by_is_the_relay_id_whatever_it_is(watch: Watch, relay_id: str) -> None:
     table = watch(schema='Odd "schema" %s', table="Täble; 'x' %(y)s $1")
     event_id = table.insert("some.type")
     with relay_of(table, PUBLISHER_TYPE="null", RELAY_ID=relay_id) as relay:
