@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help demo run check test bench scale fmt
+.PHONY: help demo run check test container-test bench scale fmt
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
 
 # The two stamps differ in PACKAGES alone: the demonstration needs no tools.
 define install
@@ -49,6 +49,9 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 # Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
 	$(BIN)/pytest -m "not scale" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
+
+container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
+	$(BIN)/pytest -s tests/container
 
 bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.drain $(BENCH)
