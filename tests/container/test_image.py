@@ -6,7 +6,6 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine.build()
     yield engine
     engine.podman("rm", "--all", "--force")
-    # Files of the image belong to podman: unmounted by it, not by a plain removal of the folder.
+    # The layers are mounted: podman has to take them down before their folder can go.
     engine.podman("rmi", "--all", "--force")
 
 
