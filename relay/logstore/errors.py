@@ -1,0 +1,37 @@
+"""The delivery log's branch of the error tree. Each names what was wrong and what to do about it."""
+
+from __future__ import annotations
+
+from relay.core.errors import OutboxError
+
+
+class LogStoreError(OutboxError):
+    """Something about the delivery log; its subclasses say what."""
+
+
+class LogStoreUnavailable(LogStoreError):
+    """The log's database does not answer, or its folder is in use; the call may be repeated later."""
+
+
+class InvalidEntry(LogStoreError, ValueError):
+    """An entry that no store could keep, found while it was being made."""
+
+
+class InvalidCursor(LogStoreError, ValueError):
+    """A cursor that is not one of this listing's: not base62, another resource, a broken position, another order."""
+
+
+class VersionMismatch(LogStoreError, ValueError):
+    """A cursor of a version this store does not know; the message names those it does."""
+
+
+class InvalidTimeRange(LogStoreError, ValueError):
+    """A time without a zone, or a range that ends before it begins."""
+
+
+class InvalidQuery(LogStoreError, ValueError):
+    """An unknown measure, dimension, filter, order or granularity, or two options that exclude each other."""
+
+
+class ResourceLimit(LogStoreError):
+    """The answer would be too large; narrow the range or choose a coarser granularity."""

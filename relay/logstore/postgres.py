@@ -1,0 +1,270 @@
+"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches by unnest.
+
+A batch is one transaction. When the database refuses a batch for what is in it, halves of it are tried until the
+one bad entry is found and set aside. A month without a partition gets one on demand, within the retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from relay.logstore import postgres_rows as rows
+from relay.logstore.entries import Prepared, Rejected, as_text, last_events
+from relay.logstore.errors import LogStoreError, LogStoreUnavailable
+from relay.logstore.measures import Count, Counts, Tally
+from relay.logstore.model import AttemptRecord, LogEntry, LoggedEvent
+from relay.logstore.open import LogStoreOptions
+from relay.logstore.paging import Scan
+from relay.logstore.postgres_partitions import Connection, Partitions, missing_ahead, month_after, month_of, oldest_kept
+from relay.logstore.postgres_sql import Statements
+from relay.logstore.store import EVENTS, LogStore
+from relay.logstore.times import to_ms
+from relay.logstore.uuid7 import time_near
+
+Item = TypeVar("Item")
+
+_CONNECT_TIMEOUT = 10  # seconds until a database that does not answer counts as unavailable
+_TRIES = 5  # of a batch that lost a race or met a month that was dropped
+_BAD_CONTENT = ("22", "23", "54")  # SQLSTATE classes: data exception, constraint violation, program limit exceeded
+_LOST_RACE = "40"
+_NO_PARTITION = "23514"
+
+
+class PostgresLogStore(LogStore):
+    """Made by ``open``; use ``open_logstore``."""
+
+    def __init__(self, pool: AsyncConnectionPool[Connection], url: str, options: LogStoreOptions) -> None:
+        super().__init__()
+        self._pool = pool
+        self._url = url
+        self._options = options
+        self._sql = Statements(options.schema)
+        self.partitions = Partitions(self._sql)
+        self._months: set[datetime] = set()
+
+    @classmethod
+    async def open(cls, url: str, options: LogStoreOptions) -> PostgresLogStore:
+        """Connect. Raises LogStoreUnavailable when the database does not answer."""
+        pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=max(options.connections, 1),
+            timeout=_CONNECT_TIMEOUT,
+            open=False,
+            kwargs={"autocommit": True, "prepare_threshold": None},
+        )
+        store = cls(pool, url, options)
+        try:
+            await pool.open(wait=True, timeout=_CONNECT_TIMEOUT)
+        except (psycopg.Error, PoolTimeout) as error:
+            await pool.close()
+            raise LogStoreUnavailable("the delivery log's database does not answer") from error
+        return store
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close(timeout=1)
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and the tables are there."""
+        async with self._connection() as connection:
+            await connection.execute(self._sql.text("ping"))
+
+    async def migrate(self) -> None:
+        """Create what is missing, and the partitions of the months to come."""
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute(self._sql.text("migrate_lock"))
+            for statement in self._sql.migrations():
+                await connection.execute(statement)
+        await self.prepare_ahead()
+
+    async def prepare_ahead(self) -> None:
+        """Make this month's and the next months' partitions."""
+        async with self._connection() as connection:
+            have = await self.partitions.months(connection)
+            missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
+            await self.partitions.ensure(connection, missing)
+            self._months = have.union(missing)
+
+    async def missing_months(self) -> list[datetime]:
+        """Which of this month and the months to be ready ahead have no partition."""
+        async with self._connection() as connection:
+            have = await self.partitions.months(connection)
+        return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
+
+    async def apply_retention(self, days: int | None) -> None:
+        """Drop every month that ended more than ``days`` days ago. Writers do not wait for it."""
+        if days:
+            await self.drop_months(oldest_kept(datetime.now(UTC), days))
+
+    async def drop_months(self, oldest: datetime) -> list[str]:
+        """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
+        with _translated():
+            async with await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT
+            ) as connection:
+                dropped = await self.partitions.drop_before(connection, oldest)
+        self._months.clear()
+        return dropped
+
+    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
+        months = {month_of(time) for one in batch for time in (one.event.time, one.attempt.time)}
+        async with self._connection() as connection:
+            homeless = await self._without_partition(connection, months)
+            if not homeless:
+                return await self._insert(connection, batch)
+            placed = [one for one in batch if not homeless & _months(one)]
+            rejected = [_rejected(one, "its month has no partition") for one in batch if homeless & _months(one)]
+            return rejected + (await self._insert(connection, placed) if placed else [])
+
+    async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
+        """Those of the months that have no partition and are not to have one, or may not be given one."""
+        if months <= self._months:
+            return set()
+        self._months = await self.partitions.months(connection)
+        missing = months - self._months
+        days = self._options.retention_days
+        if days:
+            oldest = oldest_kept(datetime.now(UTC), days)
+            missing = {month for month in missing if month_after(month) > oldest}
+        try:
+            await self.partitions.ensure(connection, missing)
+        except psycopg.errors.InsufficientPrivilege:
+            return months - self._months
+        self._months |= missing
+        return months - self._months
+
+    async def _insert(self, connection: Connection, batch: Sequence[Prepared]) -> list[Rejected]:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                await self._insert_together(connection, batch)
+            except psycopg.Error as error:
+                state = error.sqlstate or ""
+                if state == _NO_PARTITION and attempt < _TRIES:
+                    self._months.clear()  # a month was dropped since we looked
+                    homeless = await self._without_partition(connection, set().union(*map(_months, batch)))
+                    if homeless:
+                        return await self._halves(connection, batch, error)
+                elif state.startswith(_LOST_RACE) and attempt < _TRIES:
+                    continue
+                elif state.startswith(_BAD_CONTENT):
+                    return await self._halves(connection, batch, error)
+                else:
+                    raise
+            else:
+                return []
+        raise AssertionError("unreachable")
+
+    async def _halves(self, connection: Connection, batch: Sequence[Prepared], error: psycopg.Error) -> list[Rejected]:
+        if len(batch) == 1:
+            return [_rejected(batch[0], str(error.diag.message_primary or error))]
+        middle = len(batch) // 2
+        return [
+            *await self._insert(connection, batch[:middle]),
+            *await self._insert(connection, batch[middle:]),
+        ]
+
+    async def _insert_together(self, connection: Connection, batch: Sequence[Prepared]) -> None:
+        async with connection.transaction():
+            await connection.execute(self._sql.text("insert_events"), rows.event_arrays(last_events(batch)))
+            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_arrays(batch))
+
+    async def _set_aside(self, rejected: list[Rejected]) -> None:
+        parameters = {
+            "reason": [one.reason.replace("\x00", "") for one in rejected],
+            "entry": [as_text(one.entry) for one in rejected],
+        }
+        async with self._connection() as connection:
+            await connection.execute(self._sql.text("insert_quarantine"), parameters)
+
+    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+        return await self._fetch(*self._sql.list_events(scan), rows.event)
+
+    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+        return await self._fetch(*self._sql.list_attempts(scan), rows.attempt)
+
+    async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
+        tags = ["tenant"] if tenant_id is not None else []
+        tags += ["destination"] if destination_id is not None else []
+        parameters = {"event_id": event_id, "tenant_id": tenant_id, "destination_id": destination_id}
+        return await self._find("find_event", tags, parameters, event_id, rows.event)
+
+    async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
+        tags = ["tenant"] if tenant_id is not None else []
+        parameters = {"attempt_id": attempt_id, "tenant_id": tenant_id}
+        return await self._find("find_attempt", tags, parameters, attempt_id, rows.attempt)
+
+    async def _find(
+        self,
+        name: str,
+        tags: list[str],
+        parameters: Mapping[str, Any],
+        row_id: str,
+        made: Callable[[Sequence[Any]], Item],
+    ) -> Item | None:
+        """Look around the time a time-ordered id holds first, then everywhere, the newest partition first."""
+        window = time_near(row_id)
+        if window is not None:
+            near = {**parameters, "from": window[0], "to": window[1]}
+            found = await self._fetch(self._sql.text(name, "window", *tags), near, made)
+            if found:
+                return found[0]
+        found = await self._fetch(self._sql.text(name, *tags), parameters, made)
+        return found[0] if found else None
+
+    async def _combinations(self, kind: str, count: Count, most: int) -> int:
+        found = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
+        return found[0]
+
+    async def _count(self, kind: str, count: Count) -> list[Tally]:
+        width = 1 if kind == EVENTS else len(Counts._fields)
+        return await self._fetch(*self._sql.count(kind, count), lambda row: _tally(row, width, count))
+
+    async def _fetch(
+        self, statement: LiteralString, parameters: Mapping[str, Any], made: Callable[[Sequence[Any]], Item]
+    ) -> list[Item]:
+        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
+            await cursor.execute(statement, parameters)
+            return [made(row) for row in await cursor.fetchall()]
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        with _translated():
+            async with self._pool.connection() as connection:
+                yield connection
+
+
+class _translated:  # noqa: N801 - reads as a clause
+    """Turns psycopg's errors into the log's own."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        match error:
+            case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName() | psycopg.errors.UndefinedFunction():
+                raise LogStoreError("the delivery log's tables are missing; run relay-cli log migrate") from error
+            case psycopg.OperationalError() | psycopg.InterfaceError():
+                raise LogStoreUnavailable("the delivery log's database does not answer") from error
+            case psycopg.Error():
+                raise LogStoreError(f"the delivery log's database refused: {error.diag.message_primary}") from error
+
+
+def _months(one: Prepared) -> set[datetime]:
+    return {month_of(one.event.time), month_of(one.attempt.time)}
+
+
+def _rejected(one: Prepared, reason: str) -> Rejected:
+    return Rejected(LogEntry(one.event, one.attempt), reason)
+
+
+def _tally(row: Sequence[Any], width: int, count: Count) -> Tally:
+    cut = len(row) - width
+    slot = to_ms(row[0].astimezone(UTC)) if count.slots else None
+    return Tally(slot, tuple(row[1 if count.slots else 0 : cut]), Counts(*row[cut:]))

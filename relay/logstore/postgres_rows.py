@@ -1,0 +1,130 @@
+"""Between entries and PostgreSQL's rows: the parameter arrays of a batch, and objects from selected columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relay.logstore.entries import Prepared
+from relay.logstore.model import AttemptRecord, LoggedAttempt, LoggedEvent
+
+Parameters = dict[str, Any]
+
+_EVENT_COLUMNS = (
+    "id",
+    "tenant_id",
+    "destination_id",
+    "matched_destination_ids",
+    "time",
+    "topic",
+    "eligible_for_retry",
+    "data",
+    "metadata",
+)
+_ATTEMPT_COLUMNS = (
+    "id",
+    "event_id",
+    "tenant_id",
+    "destination_id",
+    "destination_type",
+    "topic",
+    "status",
+    "time",
+    "attempt_number",
+    "manual",
+    "code",
+    "response_data",
+    "event_time",
+    "eligible_for_retry",
+    "event_data",
+    "event_metadata",
+    "event_topic",
+    "event_destination_id",
+    "event_matched_destination_ids",
+)
+
+
+def event_arrays(batch: Sequence[Prepared]) -> Parameters:
+    """The parameters of ``insert_events.sql``: one array for each column."""
+    return _arrays(_EVENT_COLUMNS, [_event_row(one) for one in batch])
+
+
+def attempt_arrays(batch: Sequence[Prepared]) -> Parameters:
+    """The parameters of ``insert_attempts.sql``: one array for each column."""
+    return _arrays(_ATTEMPT_COLUMNS, [_attempt_row(one) for one in batch])
+
+
+def event(row: Sequence[Any]) -> LoggedEvent:
+    """An event from the columns that ``list_events.sql`` selects."""
+    return LoggedEvent(**dict(zip(_EVENT_COLUMNS, row, strict=True)))
+
+
+def attempt(row: Sequence[Any]) -> AttemptRecord:
+    """An attempt and its event from the columns that ``list_attempts.sql`` selects."""
+    made = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS[:12], row[:12], strict=True)))
+    time, eligible, data, metadata, topic, destination_id, matched = row[12:]
+    return AttemptRecord(
+        made,
+        LoggedEvent(
+            id=made.event_id,
+            tenant_id=made.tenant_id,
+            destination_id=made.destination_id if destination_id is None else destination_id,
+            matched_destination_ids=[made.destination_id] if matched is None else matched,
+            time=time,
+            topic=made.topic if topic is None else topic,
+            eligible_for_retry=eligible,
+            data=data,
+            metadata=metadata,
+        ),
+    )
+
+
+def _arrays(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Parameters:
+    return dict(zip(columns, (list(column) for column in zip(*rows, strict=True)), strict=True))
+
+
+def _event_row(one: Prepared) -> tuple[Any, ...]:
+    logged = one.event
+    return (
+        logged.id,
+        logged.tenant_id,
+        logged.destination_id,
+        _array_text(logged.matched_destination_ids),
+        logged.time,
+        logged.topic,
+        logged.eligible_for_retry,
+        logged.data,
+        one.metadata,
+    )
+
+
+def _attempt_row(one: Prepared) -> tuple[Any, ...]:
+    made, logged = one.attempt, one.event
+    only = [made.destination_id]
+    return (
+        made.id,
+        made.event_id,
+        made.tenant_id,
+        made.destination_id,
+        made.destination_type,
+        made.topic,
+        made.status,
+        made.time,
+        made.attempt_number,
+        made.manual,
+        made.code,
+        one.response,
+        logged.time,
+        logged.eligible_for_retry,
+        logged.data,
+        one.metadata,
+        None if logged.topic == made.topic else logged.topic,
+        None if logged.destination_id == made.destination_id else logged.destination_id,
+        None if logged.matched_destination_ids == only else _array_text(logged.matched_destination_ids),
+    )
+
+
+def _array_text(values: Sequence[str]) -> str:
+    """A text[] as its literal: an array of arrays of different lengths cannot be a parameter."""
+    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"

@@ -1,0 +1,42 @@
+-- The keys of a page of attempts: a range of one list, read in its order, each attempt once whatever is unmerged.
+-- The condition on the tuple alone is right, but prunes nothing; the plain one on the time does.
+SELECT
+    toUnixTimestamp64Milli(time) AS time_ms,
+    id,
+    tenant_id,
+    destination_id,
+    event_id,
+    toUnixTimestamp64Milli(sort_time) AS sort_ms,
+    sort_id
+FROM event_log_attempts
+WHERE
+    list = {list:String}
+    AND owner = {owner:String} --? one
+    AND value = {value:String} --? one
+    -- AND owner IN {owners:Array(String)} --? !one
+    -- AND value IN {values:Array(String)} --? !one
+    AND tenant_id IN {tenant_id:Array(String)} --? filter_tenant_id
+    AND event_id IN {event_id:Array(String)} --? filter_event_id
+    AND destination_id IN {destination_id:Array(String)} --? filter_destination_id
+    AND destination_type IN {destination_type:Array(String)} --? filter_destination_type
+    AND topic IN {topic:Array(String)} --? filter_topic
+    AND time >= fromUnixTimestamp64Milli({gte:Int64}, 'UTC') --? gte
+    AND time <= fromUnixTimestamp64Milli({lte:Int64}, 'UTC') --? lte
+    AND time > fromUnixTimestamp64Milli({gt:Int64}, 'UTC') --? gt
+    AND time < fromUnixTimestamp64Milli({lt:Int64}, 'UTC') --? lt
+    AND sort_time <= fromUnixTimestamp64Milli({at:Int64}, 'UTC') --? after desc by_time
+    AND (sort_time, sort_id) < (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}) --? after desc by_time !twin
+    -- AND (sort_time, sort_id, tenant_id) < (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after desc by_time twin
+    -- AND sort_time <= fromUnixTimestamp64Milli({at_event:Int64}, 'UTC') --? after desc by_event
+    -- AND (sort_time, sort_id, time, id) < (fromUnixTimestamp64Milli({at_event:Int64}, 'UTC'), {at_event_id:String}, fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}) --? after desc by_event !twin
+    -- AND (sort_time, sort_id, time, id, tenant_id) < (fromUnixTimestamp64Milli({at_event:Int64}, 'UTC'), {at_event_id:String}, fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after desc by_event twin
+    -- AND sort_time >= fromUnixTimestamp64Milli({at:Int64}, 'UTC') --? after asc by_time
+    -- AND (sort_time, sort_id) > (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}) --? after asc by_time !twin
+    -- AND (sort_time, sort_id, tenant_id) > (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after asc by_time twin
+    -- AND sort_time >= fromUnixTimestamp64Milli({at_event:Int64}, 'UTC') --? after asc by_event
+    -- AND (sort_time, sort_id, time, id) > (fromUnixTimestamp64Milli({at_event:Int64}, 'UTC'), {at_event_id:String}, fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}) --? after asc by_event !twin
+    -- AND (sort_time, sort_id, time, id, tenant_id) > (fromUnixTimestamp64Milli({at_event:Int64}, 'UTC'), {at_event_id:String}, fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after asc by_event twin
+ORDER BY sort_time DESC, sort_id DESC, time DESC, id DESC, tenant_id DESC --? desc
+-- ORDER BY sort_time, sort_id, time, id, tenant_id --? asc
+LIMIT 1 BY sort_time, sort_id, time, id, tenant_id
+LIMIT {fetch:UInt32}
