@@ -141,9 +141,8 @@ class ClickHouseLogStore(LogStore):
         for key in keys:
             if destination_id is not None and not await self._attempted(key, destination_id):
                 continue
-            found = await self._fetch([key])
-            event = found[key.delivery].event
-            return event if destination_id is None else replace(event, destination_id=destination_id)
+            for record in (await self._fetch([key])).values():
+                return record.event if destination_id is None else replace(record.event, destination_id=destination_id)
         return None
 
     async def _attempted(self, key: Key, destination_id: str) -> bool:

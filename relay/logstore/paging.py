@@ -131,7 +131,7 @@ def _past_the_end(scan: Scan) -> Page[Item]:
 
 
 def _cursor(scan: Scan, edge: Position, neighbour: Position | None) -> str:
-    twins = neighbour is not None and edge._replace(tenant_id=None) == neighbour._replace(tenant_id=None)
+    twins = neighbour is not None and (edge.ms, edge.id) == (neighbour.ms, neighbour.id)
     place = edge if twins else edge._replace(tenant_id=None)
     return cursors.encode(scan.resource, place, version=_SORTS[scan.sort_by], order=scan.order)
 

@@ -1,0 +1,111 @@
+"""Every driver of the delivery log, empty and migrated: ``store`` runs a test once for each of them.
+
+PostgreSQL gets a database of its own, copied from one that was migrated before. The embedded ClickHouse allows one
+folder a process, so each worker has one, and each test a prefix of its own in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from relay.logstore import LogStore, open_logstore
+from tests.fixtures.postgres import Database, create_database, drop_database
+
+Reopen = Callable[[], Awaitable[LogStore]]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def log_template(postgres: str) -> Iterator[Database]:
+    """A database that holds an empty, migrated log, to be copied."""
+    database = create_database(postgres)
+
+    async def migrate() -> None:
+        store = await open_logstore(database.url, months_ahead=0)
+        await store.migrate()
+        await store.close()
+
+    with ThreadPoolExecutor(1) as aside:  # a test's event loop may be running in this thread
+        aside.submit(asyncio.run, migrate()).result()
+    yield database
+    drop_database(database)
+
+
+@pytest.fixture
+def log_database(log_template: Database) -> Iterator[Database]:
+    """A database of this test's own with an empty, migrated log in the default schema."""
+    database = create_database(log_template.admin_url, template=log_template.name)
+    yield database
+    drop_database(database)
+
+
+@pytest.fixture(scope="session")
+def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one folder of this process's embedded ClickHouse."""
+    pytest.importorskip("chdb")
+    return tmp_path_factory.mktemp("clickhouse")
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that no other test uses."""
+    return f"t{next(_numbers)}_"
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("postgres", marks=pytest.mark.integration),
+        pytest.param("clickhouse", marks=[pytest.mark.integration, pytest.mark.xdist_group("clickhouse")]),
+    ]
+)
+def driver(request: pytest.FixtureRequest) -> str:
+    """The driver's name."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[Reopen]:
+    """Opens this test's log, each time as another client would; all are closed in the end."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(url: str, prefix: str = "") -> LogStore:
+            store = await open_logstore(url, prefix=prefix, months_ahead=0)
+            stack.push_async_callback(store.close)
+            return store
+
+        if driver == "memory":
+            only = await opened("memory://")
+
+            async def reopen() -> LogStore:
+                return only
+
+        elif driver == "postgres":
+            database: Database = request.getfixturevalue("log_database")
+
+            async def reopen() -> LogStore:
+                return await opened(database.url)
+
+        else:
+            folder: Path = request.getfixturevalue("chdb_folder")
+            name: str = request.getfixturevalue("prefix")
+
+            async def reopen() -> LogStore:
+                return await opened(f"chdb:///{folder}", name)
+
+            await (await reopen()).migrate()
+        yield reopen
+
+
+@pytest.fixture
+async def store(reopen: Reopen) -> LogStore:
+    """An empty log."""
+    return await reopen()
