@@ -1,0 +1,73 @@
+"""From a settled attempt to a log entry (LOG_STORE_* and PUBLISHER_* name the tenant header and the destination).
+
+All times are the outbox database's: the event's ``created_at`` is its claim's time less its age, the attempt's time
+is the claim's plus what went by until the outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from relay.core.headers import wire_headers
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
+from relay.core.ports import SettledAttempt
+from relay.logstore.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
+from relay.logstore.times import floored
+from relay.logstore.uuid7 import uuid7
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the log calls this relay's tenant header and destination."""
+
+    tenant_header: str = "tenant_id"
+    destination_id: str = "stdout"
+    """PUBLISHER_NAME, by default the publisher's type."""
+    destination_type: str = "stdout"
+    """PUBLISHER_TYPE."""
+
+
+def log_entry(settled: SettledAttempt, naming: Naming) -> LogEntry:
+    """The entry of one attempt. The id of the attempt is made here, from its time."""
+    event, claimed_at = settled.event, settled.claimed_at
+    metadata = dict(wire_headers(event.headers))
+    tenant_id = metadata.get(naming.tenant_header, "")
+    time = floored(claimed_at + timedelta(seconds=settled.seconds))
+    succeeded = isinstance(settled.outcome, Acknowledged)
+    code, response = _answer(settled.outcome)
+    logged = LoggedEvent(
+        id=event.event_id,
+        tenant_id=tenant_id,
+        matched_destination_ids=[naming.destination_id],
+        time=claimed_at - timedelta(seconds=event.age),
+        topic=event.event_type,
+        eligible_for_retry=not isinstance(settled.outcome, Permanent),
+        data=event.payload,
+        metadata=metadata,
+    )
+    attempt = LoggedAttempt(
+        id=uuid7(time),
+        event_id=event.event_id,
+        tenant_id=tenant_id,
+        destination_id=naming.destination_id,
+        destination_type=naming.destination_type,
+        topic=event.event_type,
+        status=SUCCESS if succeeded else FAILED,
+        time=time,
+        attempt_number=event.attempts + 1,
+        manual=settled.replayed,
+        code=code,
+        response_data=response,
+    )
+    return LogEntry(logged, attempt)
+
+
+def _answer(outcome: Outcome) -> tuple[str | None, dict[str, Any] | None]:
+    """The broker's error name, and where it put the message or why it did not."""
+    if isinstance(outcome, Acknowledged):
+        return None, dict(outcome.receipt) if outcome.receipt else None
+    if isinstance(outcome, Unreachable):
+        return "UNREACHABLE", {"reason": outcome.reason}
+    return outcome.code, {"reason": outcome.reason} if outcome.reason else None

@@ -1,0 +1,232 @@
+"""The recorder: it never blocks, drops rather than grows, picks up a log that comes back, and ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from relay.core.event import EventId, Fence, OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient, Unreachable
+from relay.core.ports import AttemptRecorder, SettledAttempt
+from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
+from relay.demo.postgres import PostgresServer
+from relay.logstore import ListAttempts, LogEntry, LogStore, LogStoreUnavailable, open_logstore
+from relay.logstore.mapping import Naming, log_entry
+from relay.logstore.memory import MemoryLogStore
+from relay.logstore.recorder import Recorder, RecorderOptions
+from relay.logstore.uuid7 import time_near
+from tests.fixtures.postgres import Database
+from tests.logstore.making import all_items
+from tests.waiting import eventually
+
+CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, 0, 250_500, tzinfo=UTC))
+
+
+def settled(
+    number: int, outcome: Outcome = ACKNOWLEDGED, verdict: Verdict = DELIVER, headers: str = "{}", **fields: object
+) -> SettledAttempt:
+    event = OutboxEvent(EventId(f"e{number:05d}"), "orders", None, b"payload", headers, 2, 1.5)
+    return SettledAttempt(event, outcome, verdict, CLAIMED, 0.25, **fields)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def recording(
+    open_store: Callable[[], Awaitable[LogStore]], options: RecorderOptions
+) -> AsyncIterator[tuple[Recorder, list[int]]]:
+    drops: list[int] = []
+    recorder = Recorder(open_store, options, drops.append)
+    recorder.start()
+    try:
+        yield recorder, drops
+    finally:
+        await recorder.close()
+
+
+QUICK = RecorderOptions(batch_size=10, flush_interval=0.01, retry_interval=0.01)
+
+
+class StubbornStore(MemoryLogStore):
+    """A log that takes nothing for as long as ``refusing`` says, or does not answer at all."""
+
+    def __init__(self, *, refusing: bool = False, hanging: bool = False) -> None:
+        super().__init__()
+        self.refusing, self.hanging = refusing, hanging
+        self.asked = 0
+
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:
+        self.asked += 1
+        if self.hanging:
+            await asyncio.Event().wait()
+        if self.refusing:
+            raise LogStoreUnavailable("it refuses")
+        await super().insert_many(entries)
+
+
+def opener(store: LogStore) -> Callable[[], Awaitable[LogStore]]:
+    async def opened() -> LogStore:
+        return store
+
+    return opened
+
+
+async def test_attempts_arrive_in_batches_and_the_rest_by_the_clock() -> None:
+    store = MemoryLogStore()
+    async with recording(opener(store), QUICK) as (recorder, drops):
+        port: AttemptRecorder = recorder
+        port.record([settled(n) for n in range(25)])
+        await eventually(lambda: recorder.written == 25)
+        port.record([settled(99)])
+        await eventually(lambda: recorder.written == 26)
+    assert len(await all_items(store, ListAttempts())) == 26
+    assert (recorder.dropped, drops, recorder.trouble) == (0, [], "")
+
+
+async def test_what_is_queued_is_written_at_the_end() -> None:
+    store = MemoryLogStore()
+    async with recording(opener(store), RecorderOptions(batch_size=10, flush_interval=3600)) as (recorder, _):
+        recorder.record([settled(n) for n in range(34)])
+    assert len(await all_items(store, ListAttempts())) == 34
+    recorder.record([settled(1)])
+    assert recorder.dropped == 1
+
+
+async def test_a_log_that_hangs_costs_dropped_records_and_nothing_else() -> None:
+    store = StubbornStore(hanging=True)
+    options = RecorderOptions(batch_size=10, flush_interval=0.01, queue_size=50, close_timeout=0.2)
+    async with recording(opener(store), options) as (recorder, drops):
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: store.asked == 1)
+        for n in range(20):
+            recorder.record([settled(n * 10 + i) for i in range(10)])
+        assert recorder.dropped == sum(drops) == 150
+    assert recorder.dropped == sum(drops) == 210
+    assert recorder.written == 0
+
+
+async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
+    store = StubbornStore(hanging=True)
+    options = RecorderOptions(batch_size=10, flush_interval=0.01, write_timeout=0.05, retry_interval=0.01)
+    async with recording(opener(store), options) as (recorder, _):
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: store.asked >= 3)
+        assert "did not answer" in recorder.trouble
+        store.hanging = False
+        await eventually(lambda: recorder.written == 10)
+        assert recorder.trouble == ""
+
+
+async def test_the_queue_is_bounded_in_bytes_too() -> None:
+    store = StubbornStore(hanging=True)
+    options = RecorderOptions(batch_size=10, queue_bytes=70, close_timeout=0.1)
+    async with recording(opener(store), options) as (recorder, _):
+        for n in range(20):
+            recorder.record([settled(n)])
+        assert recorder.dropped == 10
+
+
+async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch() -> None:
+    store = StubbornStore(refusing=True)
+    async with recording(opener(store), QUICK) as (recorder, _):
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: store.asked >= 3)
+        assert recorder.trouble == "it refuses"
+        assert recorder.written == 0
+        store.refusing = False
+        await eventually(lambda: recorder.written == 10)
+        assert recorder.trouble == ""
+    assert len(await all_items(store, ListAttempts())) == 10
+
+
+async def test_a_refusing_log_does_not_hold_up_the_end() -> None:
+    store = StubbornStore(refusing=True)
+    async with recording(opener(store), QUICK) as (recorder, drops):
+        recorder.record([settled(n) for n in range(30)])
+        await eventually(lambda: store.asked >= 1)
+    assert recorder.dropped == sum(drops) == 30
+
+
+async def test_only_failures_if_asked() -> None:
+    store = MemoryLogStore()
+    async with recording(opener(store), RecorderOptions(flush_interval=0.01, failed_only=True)) as (recorder, _):
+        recorder.record([settled(1), settled(2, Transient("T", "why"), Retry(1.0, "T: why")), settled(3)])
+        await eventually(lambda: recorder.written == 1)
+    (record,) = await all_items(store, ListAttempts())
+    assert (record.attempt.event_id, record.attempt.status) == ("e00002", "failed")
+
+
+async def test_releases_are_not_attempts() -> None:
+    store = MemoryLogStore()
+    async with recording(opener(store), QUICK) as (recorder, _):
+        recorder.record([settled(1, Unreachable("gone"), RELEASE), settled(2)])
+        await eventually(lambda: recorder.written == 2)
+    assert len(await all_items(store, ListAttempts())) == 1
+
+
+@pytest.mark.integration
+async def test_a_log_database_that_restarts_is_picked_up_again(own_postgres: PostgresServer) -> None:
+    url = own_postgres.url
+    options = RecorderOptions(batch_size=10, flush_interval=0.01, retry_interval=0.05, write_timeout=5)
+    async with recording(lambda: open_logstore(url, months_ahead=0), options) as (recorder, _):
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: recorder.written == 10, 60)
+        own_postgres.stop()
+        recorder.record([settled(n) for n in range(10, 30)])
+        await eventually(lambda: recorder.trouble != "", 60)
+        own_postgres.start()
+        await eventually(lambda: recorder.written == 30, 60)
+        assert recorder.trouble == ""
+    store = await open_logstore(url)
+    assert len({record.attempt.event_id for record in await all_items(store, ListAttempts())}) == 30
+    await store.close()
+
+
+@pytest.mark.integration
+async def test_a_log_without_tables_gets_them(database: Database) -> None:
+    async with recording(lambda: open_logstore(database.url, months_ahead=0), QUICK) as (recorder, _):
+        recorder.record([settled(n) for n in range(3)])
+        await eventually(lambda: recorder.written == 3, 60)
+        months = database.run("SELECT count(*) FROM pg_class WHERE relname ~ '^attempts_[0-9]{4}_[0-9]{2}$'")
+        assert months[0][0] >= 1
+
+
+NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_type="kafka")
+
+
+def test_the_mapping_of_a_delivery() -> None:
+    made = log_entry(
+        settled(1, Acknowledged({"partition": 3, "offset": 9}), headers='{"x-tenant": "acme", "n": 1.50}'), NAMING
+    )
+    event, attempt = made.event, made.attempt
+    assert event.time == CLAIMED - timedelta(seconds=1.5)
+    assert (event.id, event.topic, event.tenant_id, event.data) == ("e00001", "orders", "acme", b"payload")
+    assert event.metadata == {"x-tenant": "acme", "n": "1.50"}
+    assert (event.matched_destination_ids, event.destination_id) == (["main"], "")
+    assert event.eligible_for_retry
+    assert attempt.time == datetime(2026, 3, 10, 12, 0, 0, 500_000, tzinfo=UTC)
+    assert (attempt.destination_id, attempt.destination_type, attempt.tenant_id) == ("main", "kafka", "acme")
+    assert (attempt.status, attempt.code, attempt.attempt_number, attempt.manual) == ("success", None, 3, False)
+    assert attempt.response_data == {"partition": 3, "offset": 9}
+    window = time_near(attempt.id)
+    assert window is not None
+    assert window[0] < attempt.time < window[1]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "eligible"),
+    [
+        (Transient("LEADER", "moved"), Retry(1.0, ""), True),
+        (Transient("LEADER", "moved"), Bury(""), True),
+        (Permanent("LEADER", "moved"), Bury(""), False),
+    ],
+)
+def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
+    made = log_entry(settled(1, outcome, verdict, replayed=True), NAMING)
+    assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
+    assert made.attempt.response_data == {"reason": "moved"}
+    assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")
+
+
