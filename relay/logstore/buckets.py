@@ -55,7 +55,7 @@ def slots(start: datetime, end: datetime, granularity: Granularity) -> Slots:
     """
     unit, value = granularity.unit, granularity.value
     most = _MOST.get(unit)
-    if most is None or isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+    if most is None or not 1 <= value <= most:
         choices = ", ".join(f"1..{most}{unit}" for unit, most in _MOST.items())
         raise InvalidQuery(f"there is no granularity {value!r}{unit}; choose from {choices}")
     first_ms, end_ms = to_ms(start), to_ms(end)

@@ -15,6 +15,7 @@ from relay.logstore.errors import LogStoreError, LogStoreUnavailable
 
 Result = TypeVar("Result")
 
+_SERVER_OPTIONS = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 
 
@@ -56,13 +57,19 @@ class ClickHouseClient:
         try:
             import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         except ImportError as error:
-            raise ConfigError("a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]") from error
+            raise ConfigError(
+                "a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]"
+            ) from error
         embedded = url.startswith("chdb:")
         threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
-            options = {} if embedded else {"autogenerate_session_id": False}
-            return cast(_Driver, clickhouse_connect.get_client(dsn=url, **options))
+            options: dict[str, Any] = (
+                {}
+                if embedded
+                else {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
+            )
+            return cast("_Driver", clickhouse_connect.get_client(dsn=url, **options))
 
         try:
             driver = await asyncio.get_running_loop().run_in_executor(threads, connect)

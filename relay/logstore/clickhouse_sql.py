@@ -47,7 +47,9 @@ class Statements:
 
     def __init__(self, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
-            raise ConfigError(f"{prefix!r} is not a table prefix; use letters, digits and _, at most 40, a letter first")
+            raise ConfigError(
+                f"{prefix!r} is not a table prefix; use letters, digits and _, at most 40, a letter first"
+            )
         self._prefix = prefix
 
     def table(self, name: str) -> str:

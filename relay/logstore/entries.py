@@ -115,9 +115,8 @@ def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> list[tuple[str, str]]:
 def _check_text(what: str, text: str) -> None:
     if not isinstance(text, str):
         raise TypeError(f"{what} is {type(text).__name__}, not text")
-    if not text.isascii() or "\x00" in text:
-        if not storable(text):
-            raise ValueError(f"{what} holds a NUL or is not valid UTF-8")
+    if (not text.isascii() or "\x00" in text) and not storable(text):
+        raise ValueError(f"{what} holds a NUL or is not valid UTF-8")
 
 
 def _metadata(metadata: Mapping[str, str]) -> str:
@@ -134,9 +133,9 @@ def _json(value: Mapping[str, Any]) -> str:
     return text
 
 
-def _check_json(value: Any) -> None:
+def _check_json(value: object) -> None:
     """Raise unless every text in a JSON value can be stored."""
-    rest = [value]
+    rest: list[object] = [value]
     while rest:
         match rest.pop():
             case str(text):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -72,9 +72,7 @@ def build_api(store: Callable[[], Awaitable[LogStore]], token: str) -> FastAPI:
     return app
 
 
-def window(
-    time_gte: Bound = None, time_lte: Bound = None, time_gt: Bound = None, time_lt: Bound = None
-) -> TimeWindow:
+def window(time_gte: Bound = None, time_lte: Bound = None, time_gt: Bound = None, time_lt: Bound = None) -> TimeWindow:
     """The time bounds of a listing."""
     bounds = {"gte": time_gte, "lte": time_lte, "gt": time_gt, "lt": time_lt}
     return TimeWindow(**{name: text.parse_time(bound) for name, bound in bounds.items() if bound is not None})
@@ -99,7 +97,7 @@ def events_query(
     )
 
 
-def attempts_query(  # noqa: PLR0913 - one parameter a filter
+def attempts_query(  # noqa: PLR0913, PLR0917 - one parameter a filter
     time: Annotated[TimeWindow, Depends(window)],
     page: Annotated[dict[str, Any], Depends(page_of)],
     tenant_id: Several = None,
@@ -217,15 +215,14 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _malformed(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    first = cast("RequestValidationError", error).errors()[0]
     return _problem(400, "InvalidQuery", f"{first['loc'][-1]}: {first['msg']}")
 
 
 async def _http_problem(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    problem = _problem(error.status_code, "not_found" if error.status_code == 404 else "http", str(error.detail))
-    problem.headers.update(error.headers or {})
+    refused = cast("HTTPException", error)
+    problem = _problem(refused.status_code, "not_found" if refused.status_code == 404 else "http", str(refused.detail))
+    problem.headers.update(refused.headers or {})
     return problem
 
 

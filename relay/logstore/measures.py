@@ -7,7 +7,7 @@ drivers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -33,9 +33,9 @@ ATTEMPT_DIMENSIONS = (
 
 
 class Counts(NamedTuple):
-    """What drivers count. For events only ``count``."""
+    """What drivers count. For events only ``total``."""
 
-    count: int = 0
+    total: int = 0
     successful: int = 0
     failed: int = 0
     first: int = 0
@@ -58,19 +58,19 @@ class Tally(NamedTuple):
 Measure = Callable[[Counts, float], float]
 
 EVENT_MEASURES: Mapping[str, Measure] = {
-    "count": lambda counts, _: counts.count,
-    "rate": lambda counts, seconds: counts.count / seconds,
+    "count": lambda counts, _: counts.total,
+    "rate": lambda counts, seconds: counts.total / seconds,
 }
 ATTEMPT_MEASURES: Mapping[str, Measure] = {
-    "count": lambda counts, _: counts.count,
+    "count": lambda counts, _: counts.total,
     "successful_count": lambda counts, _: counts.successful,
     "failed_count": lambda counts, _: counts.failed,
-    "error_rate": lambda counts, _: _ratio(counts.failed, counts.count),
+    "error_rate": lambda counts, _: _ratio(counts.failed, counts.total),
     "first_attempt_count": lambda counts, _: counts.first,
     "retry_count": lambda counts, _: counts.retry,
     "manual_retry_count": lambda counts, _: counts.manual,
-    "avg_attempt_number": lambda counts, _: _ratio(counts.number_sum, counts.count),
-    "rate": lambda counts, seconds: counts.count / seconds,
+    "avg_attempt_number": lambda counts, _: _ratio(counts.number_sum, counts.total),
+    "rate": lambda counts, seconds: counts.total / seconds,
     "successful_rate": lambda counts, seconds: counts.successful / seconds,
     "failed_rate": lambda counts, seconds: counts.failed / seconds,
 }
@@ -153,7 +153,7 @@ def _sortable(combination: tuple[Any, ...]) -> tuple[tuple[bool, Any], ...]:
     return tuple((value is not None, "" if value is None else value) for value in combination)
 
 
-def _known(kind: str, names: Any, known: Any) -> None:
+def _known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise InvalidQuery(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
@@ -168,10 +168,16 @@ def _filters(filters: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     return checked
 
 
-def _value(name: str, value: Any) -> Any:
-    kind = {"manual": bool, "attempt_number": int}.get(name, str)
-    good = type(value) is kind and (kind is not str or storable(value))
-    good = good and (name != "status" or value in STATUSES) and (kind is not int or 0 <= value < 2**31)
+def _value(name: str, value: object) -> object:
+    match name:
+        case "manual":
+            good = isinstance(value, bool)
+        case "attempt_number":
+            good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+        case "status":
+            good = value in STATUSES
+        case _:
+            good = isinstance(value, str) and storable(value)
     if not good:
         raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
     return value

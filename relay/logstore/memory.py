@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -121,9 +121,7 @@ class MemoryLogStore(LogStore):
 
 
 def _updated(known: AttemptRecord, attempt: LoggedAttempt) -> AttemptRecord:
-    changed = replace(
-        known.attempt, status=attempt.status, code=attempt.code, response_data=attempt.response_data
-    )
+    changed = replace(known.attempt, status=attempt.status, code=attempt.code, response_data=attempt.response_data)
     return replace(known, attempt=changed)
 
 
@@ -152,7 +150,7 @@ def _passes(scan: Scan, fields: dict[str, Any]) -> bool:
     )
 
 
-def _matches(filters: Any, fields: dict[str, Any]) -> bool:
+def _matches(filters: Mapping[str, tuple[Any, ...]], fields: dict[str, Any]) -> bool:
     for name, values in filters.items():
         have = fields[name] if isinstance(fields[name], (tuple, list)) else (fields[name],)
         if not set(have) & set(values):
@@ -175,16 +173,14 @@ def _in_order(scan: Scan, items: list[Any], key: Callable[[Any], tuple[Any, ...]
         edge: tuple[Any, ...] = (at.event_ms, at.event_id) if scan.sort_by == "event_time" else ()
         edge = (*edge, at.ms, at.id, *(() if at.tenant_id is None else (at.tenant_id,)))
         cut = len(edge)
-        items = [
-            item for item in items if (key(item)[:cut] < edge if scan.descending else key(item)[:cut] > edge)
-        ]
+        items = [item for item in items if (key(item)[:cut] < edge if scan.descending else key(item)[:cut] > edge)]
     return items[: scan.fetch]
 
 
 def _counts(attempt: LoggedAttempt) -> Counts:
     number = attempt.attempt_number
     return Counts(
-        count=1,
+        total=1,
         successful=attempt.status == SUCCESS,
         failed=attempt.status == FAILED,
         first=number == 1 and not attempt.manual,
@@ -192,5 +188,3 @@ def _counts(attempt: LoggedAttempt) -> Counts:
         manual=attempt.manual,
         number_sum=number,
     )
-
-

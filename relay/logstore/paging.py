@@ -171,9 +171,12 @@ def _window(window: TimeWindow | None) -> dict[str, datetime]:
 
 
 def _filters(**filters: str | Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-    given = {name: (values,) if isinstance(values, str) else tuple(dict.fromkeys(values or ())) for name, values in filters.items()}
+    given = {
+        name: (values,) if isinstance(values, str) else tuple(dict.fromkeys(values or ()))
+        for name, values in filters.items()
+    }
     for name, values in given.items():
         for value in values:
-            if not isinstance(value, str) or not storable(value):
+            if not storable(value):
                 raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
     return {name: values for name, values in given.items() if values}

@@ -248,7 +248,11 @@ class _translated:  # noqa: N801 - reads as a clause
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         match error:
-            case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName() | psycopg.errors.UndefinedFunction():
+            case (
+                psycopg.errors.UndefinedTable()
+                | psycopg.errors.InvalidSchemaName()
+                | psycopg.errors.UndefinedFunction()
+            ):
                 raise LogStoreError("the delivery log's tables are missing; run relay-cli log migrate") from error
             case psycopg.OperationalError() | psycopg.InterfaceError():
                 raise LogStoreUnavailable("the delivery log's database does not answer") from error

@@ -85,9 +85,7 @@ class Partitions:
             return
         step = "detach_finalize" if partition.pending else "detach"
         try:
-            await connection.execute(
-                self._sql.on_partition(f"partitions/{step}", partition.parent, partition.name)
-            )
+            await connection.execute(self._sql.on_partition(f"partitions/{step}", partition.parent, partition.name))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.ObjectNotInPrerequisiteState) as error:
             raise LogStoreError(
                 f"partition {partition.name} is still being read and was not dropped yet; run the retention again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.core.sqltext import quote_identifier, sql_root
@@ -39,13 +39,13 @@ class Statements:
     def text(self, name: str, *tags: str) -> LiteralString:
         """One file's statement; it comes from this project, and the only thing inserted is a quoted name."""
         text = variant(f"{_FOLDER}/{name}.sql", frozenset(tags))
-        return cast("LiteralString", _SCHEMA_TOKEN.sub(lambda _: self._schema, text))
+        return _SCHEMA_TOKEN.sub(lambda _: self._schema, text)
 
     def on_partition(self, name: str, parent: str, partition: str) -> LiteralString:
         """A statement that is written for the table ``events`` and its partition ``events_2000_01``."""
         names = {"": quote_identifier(parent), "_2000_01": quote_identifier(partition)}
         text = "\n".join(line for line in self.text(name).splitlines() if not line.startswith("--"))
-        return cast("LiteralString", _EXAMPLE.sub(lambda match: names[match.group(1) or ""], text))
+        return _EXAMPLE.sub(lambda match: names[match.group(1) or ""], text)
 
     def migrations(self) -> list[LiteralString]:
         """The statements that make the tables, in order."""
@@ -60,9 +60,7 @@ class Statements:
 
     def list_attempts(self, scan: Scan) -> Statement:
         """The statement of one page of attempts."""
-        return self._listing(
-            "list_attempts", scan, _ATTEMPT_DRIVERS if scan.sort_by == "time" else _ORDER_DRIVERS
-        )
+        return self._listing("list_attempts", scan, _ATTEMPT_DRIVERS if scan.sort_by == "time" else _ORDER_DRIVERS)
 
     def _listing(self, name: str, scan: Scan, drivers: tuple[str, ...]) -> Statement:
         driver = next((driver for driver in drivers if driver in scan.filters), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-Item = TypeVar("Item", covariant=True)
+Item = TypeVar("Item")
 
 DEFAULT_LIMIT = 100
 MOST_LIMIT = 1000

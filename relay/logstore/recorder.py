@@ -140,7 +140,7 @@ class Recorder:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except Exception:
+        except Exception:  # noqa: BLE001 - a thread has nobody to raise to; it is logged and shows as trouble
             self._trouble = "the delivery log's writer died"
             _log.exception("the delivery log's writer died; deliveries go on without it")
 

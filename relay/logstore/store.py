@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from relay.logstore import measures
 from relay.logstore.buckets import ROW_LIMIT
@@ -81,7 +81,7 @@ class LogStore(ABC):
         return await self._metrics(ATTEMPTS, query, measures.ATTEMPT_MEASURES, measures.ATTEMPT_DIMENSIONS)
 
     async def _metrics(
-        self, kind: str, query: MetricsQuery, known: dict[str, Measure], dimensions: Sequence[str]
+        self, kind: str, query: MetricsQuery, known: Mapping[str, Measure], dimensions: Sequence[str]
     ) -> MetricsResult:
         began = time.perf_counter_ns()
         count = measures.plan_count(query, known, dimensions)

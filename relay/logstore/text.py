@@ -46,7 +46,7 @@ def parse_filters(given: list[str]) -> dict[str, list[Any]]:
     return filters
 
 
-def _typed(name: str, value: str) -> Any:
+def _typed(name: str, value: str) -> str | bool | int:
     if name == "manual" and value in ("true", "false"):
         return value == "true"
     if name == "attempt_number" and value.isascii() and value.isdecimal() and len(value) <= 10:

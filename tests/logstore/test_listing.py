@@ -151,6 +151,7 @@ async def test_every_filter_alone_and_with_others(store: LogStore) -> None:
         return attempt_ids(await all_items(store, ListAttempts(limit=1, order="asc", **filters)))
 
     everything = ["a1", "a2", "a3", "a4"]
+    nothing: list[str] | None
     for nothing in (None, []):
         assert await attempts(
             tenant_ids=nothing, event_ids=nothing, destination_ids=nothing, destination_types=nothing, status=nothing,
@@ -193,7 +194,9 @@ async def test_many_values_of_two_filters_are_merged_in_order(store: LogStore) -
 
 async def test_sorting_by_the_events_time(store: LogStore) -> None:
     events = [event(f"e::{i}%", BASE - ms(10 * i)) for i in range(4)]
-    entries = [entry(f"a{n}:{i}", BASE + ms(100 * n + i), events[i], attempt_number=n + 1) for i in range(4) for n in range(3)]
+    entries = [
+        entry(f"a{n}:{i}", BASE + ms(100 * n + i), events[i], attempt_number=n + 1) for i in range(4) for n in range(3)
+    ]
     await store.insert_many(entries)
     expected = sorted(entries, key=lambda one: (one.event.time, one.event.id, one.attempt.time, one.attempt.id))
     for order in ("asc", "desc"):

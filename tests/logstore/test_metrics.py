@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,9 +50,7 @@ def obvious_start(time: datetime, unit: str, value: int) -> datetime:
 def obvious_next(begin: datetime, unit: str, value: int) -> datetime:
     if unit == "M":
         return _months_later(begin, value)
-    return begin + timedelta(
-        **{{"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}[unit]: value}
-    )
+    return begin + timedelta(**{{"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}[unit]: value})
 
 
 def _months_later(begin: datetime, value: int) -> datetime:
@@ -86,7 +85,9 @@ def entries_over(start: datetime, span: timedelta, count: int, seed: int = 1) ->
         if i % 10 == 0:  # exactly on an edge
             time = obvious_start(time, rng.choice("smhdwM"), 1)
             time = max(time, start)
-        its = event(f"e{i}", time, tenant_id=f"t{i % 3}", topic=f"x{i % 2}", matched_destination_ids=["d1", f"d{i % 4}"])
+        its = event(
+            f"e{i}", time, tenant_id=f"t{i % 3}", topic=f"x{i % 2}", matched_destination_ids=["d1", f"d{i % 4}"]
+        )
         made.append(
             entry(
                 f"a{i}",
@@ -103,15 +104,16 @@ def entries_over(start: datetime, span: timedelta, count: int, seed: int = 1) ->
     return made
 
 
+def _under_tenant(tenant_id: str, one: LogEntry) -> LogEntry:
+    its = replace(one.event, id=f"{tenant_id}-{one.event.id}", tenant_id=tenant_id)
+    return LogEntry(its, replace(one.attempt, id=f"{tenant_id}-{one.attempt.id}"))
+
+
 async def test_every_granularity_against_walking(store: LogStore) -> None:
     start = datetime(2021, 2, 27, 23, 58, 17, 345000, tzinfo=UTC)
     sets = {span: entries_over(start, span, 120, seed=n) for n, span in enumerate([*SPANS.values(), LONG])}
-    for n, (span, entries) in enumerate(sets.items()):  # tenants of their own keep the ranges apart
-        await store.insert_many(
-            [entry(f"{n}-{one.attempt.id}", one.attempt.time, event(f"{n}-{one.event.id}", one.event.time, tenant_id=f"s{n}"),
-                   status=one.attempt.status, manual=one.attempt.manual, attempt_number=one.attempt.attempt_number)
-             for one in entries]
-        )  # fmt: skip
+    for n, entries in enumerate(sets.values()):  # tenants of their own keep the ranges apart
+        await store.insert_many([_under_tenant(f"s{n}", one) for one in entries])
     for unit, value in GRANULARITIES:
         span = SPANS.get(unit, LONG)
         n, entries = list(sets).index(span), sets[span]

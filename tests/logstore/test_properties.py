@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +21,7 @@ DESTINATIONS = ["d1", "d2", ""]
 
 def colliding() -> list[LogEntry]:
     """Few values everywhere: equal times, equal ids, times microseconds apart."""
-    made = {}
+    made: dict[tuple[str, datetime, str], LogEntry] = {}
     for i in range(220):
         time = BASE + timedelta(microseconds=333 * (i * 7 % 41))
         its = event(

@@ -228,5 +228,3 @@ def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: 
     assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
     assert made.attempt.response_data == {"reason": "moved"}
     assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")
-
-

@@ -95,7 +95,9 @@ async def test_two_tenants_with_the_same_ids_do_not_meet(store: LogStore) -> Non
 
 async def test_an_event_is_retrieved_for_a_destination_it_was_sent_to(store: LogStore) -> None:
     its = event("e", destination_id="asked", matched_destination_ids=["d1", "d2"])
-    await store.insert_many([entry("a", of=its, destination_id="d1"), entry("b", of=event("e", tenant_id="t2"), destination_id="d2")])
+    await store.insert_many(
+        [entry("a", of=its, destination_id="d1"), entry("b", of=event("e", tenant_id="t2"), destination_id="d2")]
+    )
     assert await store.retrieve_event("e", tenant_id="t1") == its
     assert await store.retrieve_event("e", tenant_id="t1", destination_id="d1") == replace(its, destination_id="d1")
     assert await store.retrieve_event("e", tenant_id="t1", destination_id="d2") is None
@@ -116,7 +118,7 @@ async def test_time_ordered_ids_are_found_even_where_their_time_lies(store: LogS
         assert record.attempt.id == attempt_id
 
 
-BAD = [
+BAD: list[tuple[str, dict[str, dict[str, object]]]] = [
     ("NUL in an id", {"attempt": {"id": "a\x00b"}}),
     ("NUL in the topic", {"event": {"topic": "a\x00"}}),
     ("half a letter", {"event": {"id": "\ud800"}}),
@@ -197,7 +199,9 @@ async def test_ten_writers_at_once_lose_and_double_nothing(reopen: Reopen) -> No
             await mine.insert_many(batch[50:])
 
     await asyncio.gather(*(writer(number) for number in range(10)))
-    assert [found.id for found in await all_items(store, ListEvents(order="asc", limit=50))] == [its.id for its in shared]
+    assert [found.id for found in await all_items(store, ListEvents(order="asc", limit=50))] == [
+        its.id for its in shared
+    ]
     found = attempt_ids(await all_items(store, ListAttempts(limit=200)))
     assert len(found) == len(set(found)) == 60 * 11
 

@@ -9,8 +9,8 @@ FROM
     CROSS JOIN unnest(%(value)s::text []) AS branch (value) --? branch
     CROSS JOIN LATERAL (
         SELECT
-            e.id, e.tenant_id, e.destination_id, e.matched_destination_ids, e.time, e.topic, e.eligible_for_retry, e.data,
-            e.metadata
+            e.id, e.tenant_id, e.destination_id, e.matched_destination_ids, e.time, e.topic, e.eligible_for_retry,
+            e.data, e.metadata
         FROM openoutbox_log.events AS e
         WHERE
             true

@@ -1,0 +1,185 @@
+"""``relay-cli log``: look into the delivery log, and look after it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relay.logstore import ListAttempts, ListEvents, MetricsQuery
+from relay.logstore.open import DEFAULT_SCHEMA
+from relay.logstore.text import parse_filters, parse_granularity, parse_time
+from relay_cli import log_options as given
+from relay_cli import log_print as show
+from relay_cli.log_admin import add_commands
+from relay_cli.log_options import window, with_store
+from relay_cli.options import Json
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Look into the delivery log (events and attempts to deliver them), and look after it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+add_commands(app)
+
+
+@app.command("events")
+def events(  # noqa: PLR0913, PLR0917 - one parameter an option
+    tenant: given.Tenants = None,
+    event: given.Events = None,
+    destination: given.Destinations = None,
+    topic: given.Topics = None,
+    since: given.Gte = None,
+    until: given.Lte = None,
+    after: given.Gt = None,
+    before: given.Lt = None,
+    limit: given.Limit = None,
+    order: given.Order = "desc",
+    next_page: given.Next = None,
+    prev_page: given.Prev = None,
+    as_json: Json = False,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """List events. The cursors printed below a page lead to its neighbours.
+
+    Example: relay-cli log events --topic user.signup --since 2026-03-10 --limit 20
+    """
+    query = ListEvents(
+        tenant_ids=tenant,
+        event_ids=event,
+        destination_ids=destination,
+        topics=topic,
+        time=window(since, until, after, before),
+        limit=limit,
+        order=order,
+        next=next_page,
+        prev=prev_page,
+    )
+    page = with_store(url, schema, prefix, lambda store: store.list_events(query))
+    show.print_events(page, as_json=as_json)
+
+
+@app.command("attempts")
+def attempts(  # noqa: PLR0913, PLR0917 - one parameter an option
+    tenant: given.Tenants = None,
+    event: given.Events = None,
+    destination: given.Destinations = None,
+    destination_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="success or failed.")] = None,
+    topic: given.Topics = None,
+    since: given.Gte = None,
+    until: given.Lte = None,
+    after: given.Gt = None,
+    before: given.Lt = None,
+    limit: given.Limit = None,
+    order: given.Order = "desc",
+    sort_by: Annotated[str, typer.Option("--sort-by", help="time or event_time.")] = "time",
+    next_page: given.Next = None,
+    prev_page: given.Prev = None,
+    as_json: Json = False,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """List attempts. The cursors printed below a page lead to its neighbours.
+
+    Example: relay-cli log attempts --status failed --since 2026-03-10 --limit 20
+    """
+    query = ListAttempts(
+        tenant_ids=tenant,
+        event_ids=event,
+        destination_ids=destination,
+        destination_types=destination_type,
+        status=status,
+        topics=topic,
+        time=window(since, until, after, before),
+        limit=limit,
+        order=order,
+        sort_by=sort_by,
+        next=next_page,
+        prev=prev_page,
+    )
+    page = with_store(url, schema, prefix, lambda store: store.list_attempts(query))
+    show.print_attempts(page, as_json=as_json)
+
+
+@app.command("event")
+def event(
+    event_id: Annotated[str, typer.Argument(metavar="ID")],
+    tenant: given.Tenant = None,
+    destination: Annotated[str | None, typer.Option("--destination", help="Only if it was sent there.")] = None,
+    as_json: Json = False,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """Show one event."""
+    found = with_store(
+        url, schema, prefix, lambda s: s.retrieve_event(event_id, tenant_id=tenant, destination_id=destination)
+    )
+    if found is None:
+        raise _absent("event", event_id)
+    show.print_event(found, as_json=as_json)
+
+
+@app.command("attempt")
+def attempt(
+    attempt_id: Annotated[str, typer.Argument(metavar="ID")],
+    tenant: given.Tenant = None,
+    as_json: Json = False,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """Show one attempt."""
+    found = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
+    if found is None:
+        raise _absent("attempt", attempt_id)
+    show.print_attempt(found, as_json=as_json)
+
+
+@app.command("metrics")
+def metrics(  # noqa: PLR0913, PLR0917 - one parameter an option
+    kind: Annotated[str, typer.Argument(metavar="events|attempts")],
+    start: Annotated[str, typer.Option("--start", help="Inclusive, for example 2026-03-10T12:00:00Z.")],
+    end: Annotated[str, typer.Option("--end", help="Exclusive.")],
+    measure: Annotated[list[str] | None, typer.Option("--measure", help="What to count; repeatable.")] = None,
+    by: Annotated[list[str] | None, typer.Option("--by", help="A dimension; repeatable.")] = None,
+    filters: Annotated[list[str] | None, typer.Option("--filter", metavar="NAME=VALUE", help="Repeatable.")] = None,
+    granularity: Annotated[str | None, typer.Option("--granularity", help="For example 5m, 1h, 1d, 1w, 1M.")] = None,
+    as_json: Json = False,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """Count events or attempts.
+
+    Example: relay-cli log metrics attempts --start 2026-03-10 --end 2026-03-11 --granularity 1h --measure error_rate
+    """
+    if kind not in ("events", "attempts"):
+        raise typer.BadParameter(f"{kind!r} is neither events nor attempts")
+    query = MetricsQuery(
+        start=parse_time(start),
+        end=parse_time(end),
+        measures=measure or ["count"],
+        dimensions=by,
+        filters=parse_filters(filters or []),
+        granularity=parse_granularity(granularity) if granularity else None,
+    )
+    result = with_store(
+        url,
+        schema,
+        prefix,
+        lambda store: store.event_metrics(query) if kind == "events" else store.attempt_metrics(query),
+    )
+    show.print_metrics(result, as_json=as_json)
+
+
+def _absent(what: str, name: str) -> typer.Exit:
+    typer.echo(f"error: there is no {what} {name!r}", err=True)
+    return typer.Exit(1)

@@ -1,0 +1,131 @@
+"""The commands of ``relay-cli log`` that change something: migrate, retention, partitions, copy."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay.logstore import LogStore, open_logstore
+from relay.logstore.copy import copy_log
+from relay.logstore.open import DEFAULT_SCHEMA
+from relay.logstore.postgres import PostgresLogStore
+from relay_cli import log_options as given
+from relay_cli.log_options import with_store
+
+Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put this module's commands into ``relay-cli log``."""
+    for name, command in (
+        ("migrate", migrate),
+        ("retention", retention),
+        ("partitions", partitions),
+        ("copy", copy),
+    ):
+        app.command(name)(command)
+
+
+def migrate(url: given.LogStoreUrl = None, schema: given.Schema = DEFAULT_SCHEMA, prefix: given.Prefix = "") -> None:
+    """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
+    with_store(url, schema, prefix, lambda store: store.migrate())
+    typer.echo("the delivery log is up to date")
+
+
+def retention(
+    days: Days,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """Forget what is older.
+
+    PostgreSQL: drops the months that ended longer ago, once, without making writers wait; run it daily. ClickHouse:
+    sets the TTL of the tables, which the server then applies by itself; 0 removes it.
+    """
+    with_store(url, schema, prefix, lambda store: store.apply_retention(days))
+    typer.echo(f"keeping {days} days" if days else "keeping everything")
+
+
+def partitions(
+    action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
+    days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
+    url: given.LogStoreUrl = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+) -> None:
+    """Look after the monthly partitions of a PostgreSQL log.
+
+    ensure makes this month's and the next three; check exits with 1 if one of them is missing; drop removes the
+    months that ended more than --days ago. ClickHouse makes its partitions by itself.
+    """
+    match action:
+        case "ensure":
+            with_store(url, schema, "", lambda store: _postgres(store).prepare_ahead())
+            typer.echo("this month and the next three are ready")
+        case "check":
+            missing = with_store(url, schema, "", lambda store: _postgres(store).missing_months())
+            for month in missing:
+                typer.echo(f"missing {month:%Y-%m}")
+            if missing:
+                raise typer.Exit(1)
+            typer.echo("nothing is missing")
+        case "drop":
+            if days is None:
+                raise typer.BadParameter("drop needs --days")
+            oldest = datetime.now(UTC) - timedelta(days=days)
+            for name in with_store(url, schema, "", lambda store: _postgres(store).drop_months(oldest)):
+                typer.echo(f"dropped {name}")
+        case _:
+            raise typer.BadParameter(f"{action!r} is none of ensure, drop, check")
+
+
+def copy(
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="The log to read.")],
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must be there.")],
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
+    state: Annotated[Path | None, typer.Option("--state", help="File that remembers the cursor.")] = None,
+    schema: given.Schema = DEFAULT_SCHEMA,
+    prefix: given.Prefix = "",
+) -> None:
+    """Copy a log to another store, also of the other kind.
+
+    Interrupted, it goes on where it was: from the cursor in the --state file, or given by --after. Copying something
+    twice is harmless.
+
+    Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
+    """
+    start = after or (state.read_text().strip() if state is not None and state.exists() else None)
+
+    async def run() -> int:
+        reading = await open_logstore(source, schema=schema, prefix=prefix)
+        try:
+            writing = await open_logstore(target, schema=schema, prefix=prefix)
+            try:
+                return await _copy(reading, writing, start or None, state)
+            finally:
+                await writing.close()
+        finally:
+            await reading.close()
+
+    typer.echo(f"copied {asyncio.run(run())} attempts")
+
+
+async def _copy(source: LogStore, target: LogStore, start: str | None, state: Path | None) -> int:
+    total = 0
+    async for copied in copy_log(source, target, after=start):
+        total = copied.attempts
+        if state is not None:
+            state.write_text(f"{copied.cursor}\n")  # noqa: ASYNC240 - nothing else waits
+        typer.echo(f"{copied.attempts} attempts; to go on from here: --after {copied.cursor}", err=True)
+    return total
+
+
+def _postgres(store: LogStore) -> PostgresLogStore:
+    if not isinstance(store, PostgresLogStore):
+        raise ConfigError("only a PostgreSQL log has monthly partitions; this command is not needed here")
+    return store

@@ -1,0 +1,67 @@
+"""Options of ``relay-cli log``, and the log store they name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay.logstore import LogStore, TimeWindow, open_logstore
+from relay.logstore.text import parse_time
+from relay.settings import Settings
+
+Result = TypeVar("Result")
+
+LogStoreUrl = Annotated[
+    str | None,
+    typer.Option("--log-store-url", metavar="URL", help="The log, instead of LOG_STORE_URL.", show_default=False),
+]
+Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL: the schema of the tables.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="ClickHouse: what every table's name begins with.")]
+Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
+Events = Annotated[list[str] | None, typer.Option("--event", help="Only this event; repeatable.")]
+Destinations = Annotated[list[str] | None, typer.Option("--destination", help="Only this destination; repeatable.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
+Gte = Annotated[str | None, typer.Option("--since", help="At or after, for example 2026-03-10T12:00:00Z.")]
+Lte = Annotated[str | None, typer.Option("--until", help="At or before.")]
+Gt = Annotated[str | None, typer.Option("--after", help="Later than.")]
+Lt = Annotated[str | None, typer.Option("--before", help="Earlier than.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Rows of a page: 100 unless told, at most 1000.")]
+Order = Annotated[str, typer.Option("--order", help="desc (newest first) or asc.")]
+Next = Annotated[str | None, typer.Option("--next", metavar="CURSOR", help="The page after this cursor.")]
+Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The page before this cursor.")]
+
+
+def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> TimeWindow:
+    """The time bounds of a listing."""
+    given = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
+    return TimeWindow(**{name: parse_time(text) for name, text in given.items() if text is not None})
+
+
+def log_url(given: str | None) -> str:
+    """The log's URL: the option, else LOG_STORE_URL. Raises ConfigError when there is none."""
+    overrides = {"LOG_STORE_URL": given} if given else {}
+    settings = Settings.from_process(overrides=overrides, only={"LOG_STORE_URL"})
+    if settings.log_store_url is None:
+        raise ConfigError(
+            "LOG_STORE_URL is not set; set it, or give --log-store-url postgres://user@host:5432/database"
+        )
+    return settings.log_store_url.get_secret_value()
+
+
+def with_store(url: str | None, schema: str, prefix: str, work: Callable[[LogStore], Awaitable[Result]]) -> Result:
+    """Open the log, do the work, close the log."""
+    address = log_url(url)
+
+    async def run() -> Result:
+        store = await open_logstore(address, schema=schema, prefix=prefix)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
