@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from relay.logstore import LogStore, open_logstore
+from relay.logstore.clickhouse import ClickHouseLogStore
 from tests.fixtures.postgres import Database, create_database, drop_database
 
 Reopen = Callable[[], Awaitable[LogStore]]
@@ -103,6 +104,15 @@ async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[R
 
             await (await reopen()).migrate()
         yield reopen
+        if driver == "clickhouse":
+            await drop_tables(await reopen(), name)
+
+
+async def drop_tables(store: LogStore, prefix: str) -> None:
+    """Take a ClickHouse log's tables away, so that their merges do not go on behind other tests."""
+    assert isinstance(store, ClickHouseLogStore)
+    for kind in ("attempts_feed", "events_feed", "attempts", "events", "quarantine", ""):
+        await store._client.command(f"DROP TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
 
 
 @pytest.fixture

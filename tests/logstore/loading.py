@@ -55,8 +55,9 @@ INSERT INTO {table} (
     event_topic, event_destination_id, matched_destination_ids
 )
 SELECT
-    concat('evt_', leftPad(toString(n), 9, '0')), concat('tenant_', toString(n % 50)),
-    concat('dest_', toString(intDiv(n, 50) % 10)), concat('topic_', toString(intDiv(n, 7) % 20)), true,
+    concat('evt_', leftPad(toString(n), 9, '0')) AS event_id, concat('tenant_', toString(n % 50)),
+    concat('dest_', toString(intDiv(n, 50) % 10)) AS destination_id,
+    concat('topic_', toString(intDiv(n, 7) % 20)) AS topic, true,
     fromUnixTimestamp64Milli({first} + n * {step}, 'UTC'), '{{}}', '{{}}',
     concat('att_', leftPad(toString(n), 9, '0')), event_id, if(n % 20 = 0, 'failed', 'success'),
     fromUnixTimestamp64Milli({first} + n * {step} + 1000, 'UTC'), NULL, '{{"offset": 1}}', 1, false,
@@ -86,11 +87,11 @@ def load_postgres(url: str, rows: int) -> None:
             connection.execute(f"VACUUM (ANALYZE) openoutbox_log.{table}".encode())
 
 
-async def load_clickhouse(store: ClickHouseLogStore, rows: int, prefix: str) -> None:
-    """Fill the tables of a migrated store."""
-    step = SPAN_MS // rows
+async def load_clickhouse(store: ClickHouseLogStore, rows: int, prefix: str, days: int | None = None) -> None:
+    """Fill the tables of a migrated store; in fewer days, if told, for each day costs a part."""
+    step = (SPAN_MS if days is None else days * 86_400_000) // rows
     first = int(FIRST.timestamp()) * 1000
-    chunk = 500_000
+    chunk = 1_000_000
     for low in range(0, rows, chunk):
         count = min(chunk, rows - low)
         text = _CLICKHOUSE.format(table=f"{prefix}event_log", first=first, step=step, low=low, count=count)

@@ -54,7 +54,7 @@ def some(values: list[str]) -> st.SearchStrategy[list[str] | None]:
 bounds = st.none() | st.integers(-1000, 15_000).map(lambda n: BASE + timedelta(microseconds=n))
 windows = st.none() | st.builds(TimeWindow, gte=bounds, lte=bounds, gt=bounds, lt=bounds)
 orders = st.sampled_from(["asc", "desc"])
-limits = st.integers(5, 60)
+limits = st.integers(15, 90)
 
 
 def within(window: TimeWindow | None, time: Any) -> bool:
@@ -84,7 +84,7 @@ def within(window: TimeWindow | None, time: Any) -> bool:
         sort_by=st.sampled_from(["time", "event_time"]),
     )
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_attempts(store: LogStore, query: ListAttempts) -> None:
     await _fill(store)
     statuses = [query.status] if isinstance(query.status, str) else query.status
@@ -122,7 +122,7 @@ async def test_attempts(store: LogStore, query: ListAttempts) -> None:
         order=orders,
     )
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_events(store: LogStore, query: ListEvents) -> None:
     await _fill(store)
     last = {(one.event.tenant_id, one.event.time, one.event.id): one.event for one in ENTRIES}

@@ -1,6 +1,6 @@
 -- A page of events that matched one of several destinations: the narrow link table is read in order, one range for
 -- each tenant and destination, and only the events of those rows are fetched, by their key. An event that matched
--- two of the destinations is found twice and kept once.
+-- two of the destinations is found twice and kept once. LIMIT 1 holds the planner to one look by key for each row.
 -- Index: the key of event_destinations; without a tenant idx_event_destinations_time.
 SELECT
     e.id, e.tenant_id, e.destination_id, e.matched_destination_ids, e.time, e.topic, e.eligible_for_retry, e.data,
@@ -19,12 +19,17 @@ FROM (
                 d.id,
                 d.tenant_id
             FROM openoutbox_log.event_destinations AS d
-            INNER JOIN openoutbox_log.events AS f ON d.time = f.time AND d.id = f.id AND d.tenant_id = f.tenant_id --? filter_topic|filter_event_id
+            CROSS JOIN LATERAL ( --? filter_topic|filter_event_id
+                SELECT --? filter_topic|filter_event_id
+                FROM openoutbox_log.events AS f --? filter_topic|filter_event_id
+                WHERE d.time = f.time AND d.id = f.id AND d.tenant_id = f.tenant_id --? filter_topic|filter_event_id
+                    AND f.topic = any(%(topic)s::text []) --? filter_topic
+                    AND f.id = any(%(event_id)s::text []) --? filter_event_id
+                LIMIT 1 --? filter_topic|filter_event_id
+            ) AS passing --? filter_topic|filter_event_id
             WHERE
                 d.destination_id = branch.value
                 AND d.tenant_id = tenant.id --? tenant_id
-                AND f.topic = any(%(topic)s::text []) --? filter_topic
-                AND f.id = any(%(event_id)s::text []) --? filter_event_id
                 AND d.time >= %(gte)s --? gte
                 AND d.time <= %(lte)s --? lte
                 AND d.time > %(gt)s --? gt
@@ -43,6 +48,11 @@ FROM (
     -- ORDER BY link.time, link.id, link.tenant_id --? asc
     LIMIT %(fetch)s
 ) AS page
-INNER JOIN openoutbox_log.events AS e ON page.time = e.time AND page.id = e.id AND page.tenant_id = e.tenant_id
+CROSS JOIN LATERAL (
+    SELECT f.*
+    FROM openoutbox_log.events AS f
+    WHERE page.time = f.time AND page.id = f.id AND page.tenant_id = f.tenant_id
+    LIMIT 1
+) AS e
 ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc
 -- ORDER BY e.time, e.id, e.tenant_id --? asc

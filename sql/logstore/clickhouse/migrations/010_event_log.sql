@@ -29,4 +29,4 @@ CREATE TABLE IF NOT EXISTS event_log (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMMDD(delivery_time)
 ORDER BY (tenant_id, destination_id, delivery_time, event_id, delivery_id)
-SETTINGS index_granularity = 1024
+SETTINGS index_granularity = 128
