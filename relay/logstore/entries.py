@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from relay.logstore.model import LogEntry, LoggedAttempt, LoggedEvent
@@ -18,6 +19,7 @@ from relay.logstore.times import EARLIEST, LATEST, floored
 LONGEST_KEY = 800
 """Bytes of an id, tenant, destination, destination type or topic: three of them must fit one PostgreSQL index row."""
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _HIGHEST_NUMBER = 2**31 - 1
 
 
@@ -87,14 +89,22 @@ def _prepared(entry: LogEntry) -> Prepared:
     times = floored(event.time), floored(attempt.time)
     if not EARLIEST <= min(times) <= max(times) <= LATEST:
         raise ValueError(f"a time lies outside {EARLIEST:%Y}..{LATEST:%Y}")
-    metadata = _metadata(event.metadata)
+    metadata = _metadata(event.metadata) if event.metadata else "{}"
     response = None if attempt.response_data is None else _json(attempt.response_data)
-    return Prepared(
-        replace(event, time=times[0], data=bytes(event.data)),
-        replace(attempt, time=times[1], tenant_id=event.tenant_id, event_id=event.id),
-        metadata,
-        response,
-    )
+    return Prepared(_event(event, times[0]), _attempt(attempt, event, times[1]), metadata, response)
+
+
+def _event(event: LoggedEvent, time: datetime) -> LoggedEvent:
+    """The event as it is kept; itself, in the common case that nothing changes."""
+    if event.time == time and type(event.data) is bytes:
+        return event
+    return replace(event, time=time, data=bytes(event.data))
+
+
+def _attempt(attempt: LoggedAttempt, event: LoggedEvent, time: datetime) -> LoggedAttempt:
+    if (attempt.time, attempt.tenant_id, attempt.event_id) == (time, event.tenant_id, event.id):
+        return attempt
+    return replace(attempt, time=time, tenant_id=event.tenant_id, event_id=event.id)
 
 
 def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> list[tuple[str, str]]:
@@ -127,7 +137,7 @@ def _metadata(metadata: Mapping[str, str]) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = _encode(value)
     if "\\u0000" in text or not text.isascii():
         _check_json(value)
     return text

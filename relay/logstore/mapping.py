@@ -41,7 +41,7 @@ def log_entry(settled: SettledAttempt, naming: Naming) -> LogEntry:
         id=event.event_id,
         tenant_id=tenant_id,
         matched_destination_ids=[naming.destination_id],
-        time=claimed_at - timedelta(seconds=event.age),
+        time=floored(claimed_at - timedelta(seconds=event.age)),
         topic=event.event_type,
         eligible_for_retry=not isinstance(settled.outcome, Permanent),
         data=event.payload,

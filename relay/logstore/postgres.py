@@ -1,4 +1,4 @@
-"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches by unnest.
+"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, a batch in two statements.
 
 A batch is one transaction. When the database refuses a batch for what is in it, halves of it are tried until the
 one bad entry is found and set aside. A month without a partition gets one on demand, within the retention.
@@ -172,8 +172,8 @@ class PostgresLogStore(LogStore):
 
     async def _insert_together(self, connection: Connection, batch: Sequence[Prepared]) -> None:
         async with connection.transaction():
-            await connection.execute(self._sql.text("insert_events"), rows.event_arrays(last_events(batch)))
-            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_arrays(batch))
+            await connection.execute(self._sql.text("insert_events"), rows.event_rows(last_events(batch)))
+            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_rows(batch))
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {

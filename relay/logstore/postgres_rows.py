@@ -1,7 +1,8 @@
-"""Between entries and PostgreSQL's rows: the parameter arrays of a batch, and objects from selected columns."""
+"""Between entries and PostgreSQL's rows: the parameter of a batch, and objects from selected columns."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from relay.logstore.entries import Prepared
 from relay.logstore.model import AttemptRecord, LoggedAttempt, LoggedEvent
 
 Parameters = dict[str, Any]
+
+_json = json.JSONEncoder(ensure_ascii=False).encode
 
 _EVENT_COLUMNS = (
     "id",
@@ -44,14 +47,14 @@ _ATTEMPT_COLUMNS = (
 )
 
 
-def event_arrays(batch: Sequence[Prepared]) -> Parameters:
-    """The parameters of ``insert_events.sql``: one array for each column."""
-    return _arrays(_EVENT_COLUMNS, [_event_row(one) for one in batch])
+def event_rows(batch: Sequence[Prepared]) -> Parameters:
+    """The parameter of ``insert_events.sql``: the rows as one JSON text."""
+    return {"rows": _json([dict(zip(_EVENT_COLUMNS, _event_row(one), strict=True)) for one in batch])}
 
 
-def attempt_arrays(batch: Sequence[Prepared]) -> Parameters:
-    """The parameters of ``insert_attempts.sql``: one array for each column."""
-    return _arrays(_ATTEMPT_COLUMNS, [_attempt_row(one) for one in batch])
+def attempt_rows(batch: Sequence[Prepared]) -> Parameters:
+    """The parameter of ``insert_attempts.sql``: the rows as one JSON text."""
+    return {"rows": _json([dict(zip(_ATTEMPT_COLUMNS, _attempt_row(one), strict=True)) for one in batch])}
 
 
 def event(row: Sequence[Any]) -> LoggedEvent:
@@ -79,21 +82,17 @@ def attempt(row: Sequence[Any]) -> AttemptRecord:
     )
 
 
-def _arrays(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Parameters:
-    return dict(zip(columns, (list(column) for column in zip(*rows, strict=True)), strict=True))
-
-
 def _event_row(one: Prepared) -> tuple[Any, ...]:
     logged = one.event
     return (
         logged.id,
         logged.tenant_id,
         logged.destination_id,
-        _array_text(logged.matched_destination_ids),
-        logged.time,
+        logged.matched_destination_ids,
+        logged.time.isoformat(),
         logged.topic,
         logged.eligible_for_retry,
-        logged.data,
+        f"\\x{logged.data.hex()}",
         one.metadata,
     )
 
@@ -109,22 +108,16 @@ def _attempt_row(one: Prepared) -> tuple[Any, ...]:
         made.destination_type,
         made.topic,
         made.status,
-        made.time,
+        made.time.isoformat(),
         made.attempt_number,
         made.manual,
         made.code,
         one.response,
-        logged.time,
+        logged.time.isoformat(),
         logged.eligible_for_retry,
-        logged.data,
+        f"\\x{logged.data.hex()}",
         one.metadata,
         None if logged.topic == made.topic else logged.topic,
         None if logged.destination_id == made.destination_id else logged.destination_id,
-        None if logged.matched_destination_ids == only else _array_text(logged.matched_destination_ids),
+        None if logged.matched_destination_ids == only else logged.matched_destination_ids,
     )
-
-
-def _array_text(values: Sequence[str]) -> str:
-    """A text[] as its literal: an array of arrays of different lengths cannot be a parameter."""
-    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"

@@ -137,7 +137,9 @@ def test_a_window_spares_the_other_months_on_postgres(full_postgres: str) -> Non
 def test_several_values_are_merged_and_not_filtered_on_postgres(full_postgres: str) -> None:
     sql = Statements(DEFAULT_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
-        query = ListAttempts(limit=LIMIT, tenant_ids=["tenant_1", "tenant_2", "tenant_3"], topics=["topic_1", "topic_2"])
+        query = ListAttempts(
+            limit=LIMIT, tenant_ids=["tenant_1", "tenant_2", "tenant_3"], topics=["topic_1", "topic_2"]
+        )
         touched, rows, plan = buffers(connection, sql.list_attempts(scan_attempts(query)))
         assert rows == LIMIT + 1
         assert touched <= 6 * 3 * LIMIT, plan
