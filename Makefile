@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help demo run check test container-test bench scale fmt
+.PHONY: help demo run check test container-test bench bench-log scale fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -24,7 +24,7 @@ define install
 	@touch $@
 endef
 
-$(STAMP): PACKAGES = -e '.[api,otel]' --group dev
+$(STAMP): PACKAGES = -e '.[api,otel,clickhouse]' --group dev
 $(STAMP): pyproject.toml
 	$(install)
 
@@ -55,6 +55,10 @@ container-test: $(STAMP) ## build the container image and run it; as root on Deb
 
 bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.drain $(BENCH)
+
+bench-log: $(STAMP) ## the delivery log's drivers side by side, and what the log costs; BENCH="--rows 10000000" for more
+	$(BIN)/python -m benchmarks.logstore $(BENCH)
+	$(BIN)/python -m benchmarks.logstore_cost
 
 scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes many minutes
 	$(BIN)/pytest -m scale -n 0

@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
+from relay import delivery_log
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.ports import Publisher
-from relay.core.status import Exposition
+from relay.core.status import Exposition, StatusView
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
@@ -89,6 +90,7 @@ def _kafka(settings: Settings) -> Publisher:
 
     return KafkaPublisher(
         KafkaOptions(
+            receipts=settings.log_store_url is not None,
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             batch_size=settings.kafka_batch_size,
             batch_bytes=settings.kafka_batch_bytes,
@@ -109,6 +111,7 @@ def _nats(settings: Settings) -> Publisher:
 
     return NatsPublisher(
         NatsOptions(
+            receipts=settings.log_store_url is not None,
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             publish_timeout=settings.nats_publish_timeout,
             connection_timeout=settings.nats_connection_timeout,
@@ -121,6 +124,7 @@ def _redis(settings: Settings) -> Publisher:
 
     return RedisPublisher(
         RedisOptions(
+            receipts=settings.log_store_url is not None,
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             connection_timeout=settings.redis_connection_timeout,
             write_timeout=settings.redis_write_timeout,
@@ -178,16 +182,26 @@ async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until it is told to stop, and close what was opened around it."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     storage = PostgresOutbox(storage_options(settings))
-    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings))
-    status = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
-    server = StatusServer(status, ServerOptions(settings.server_port.host, settings.server_port.port))
+    recorder = delivery_log.build_recorder(settings)
+    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings), recorder)
+    view: StatusView = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
+    if recorder is not None:
+        telemetry.registry.register(delivery_log.LogCollector(recorder, settings.relay_id))
+        view = delivery_log.StatusWithLog(view, recorder)
+    api = delivery_log.LogApi(settings)
+    options = ServerOptions(settings.server_port.host, settings.server_port.port)
+    server = StatusServer(view, options, api.application())
     _stop_on_signals(relay)
     await server.start()
+    if recorder is not None:
+        recorder.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
     try:
         await relay.run()
     finally:
-        closing = [asyncio.ensure_future(server.stop())]
+        closing = [asyncio.ensure_future(server.stop()), asyncio.ensure_future(api.close())]
+        if recorder is not None:
+            closing.append(asyncio.ensure_future(recorder.close()))
         if exporter is not None:
             closing.append(asyncio.ensure_future(asyncio.to_thread(exporter.stop)))
         await asyncio.wait(closing, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)

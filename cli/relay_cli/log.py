@@ -27,7 +27,7 @@ add_commands(app)
 
 
 @app.command("events")
-def events(  # noqa: PLR0913, PLR0917 - one parameter an option
+def events(
     tenant: given.Tenants = None,
     event: given.Events = None,
     destination: given.Destinations = None,
@@ -65,7 +65,7 @@ def events(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 
 @app.command("attempts")
-def attempts(  # noqa: PLR0913, PLR0917 - one parameter an option
+def attempts(
     tenant: given.Tenants = None,
     event: given.Events = None,
     destination: given.Destinations = None,
@@ -144,7 +144,7 @@ def attempt(
 
 
 @app.command("metrics")
-def metrics(  # noqa: PLR0913, PLR0917 - one parameter an option
+def metrics(
     kind: Annotated[str, typer.Argument(metavar="events|attempts")],
     start: Annotated[str, typer.Option("--start", help="Inclusive, for example 2026-03-10T12:00:00Z.")],
     end: Annotated[str, typer.Option("--end", help="Exclusive.")],

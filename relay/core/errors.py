@@ -10,6 +10,10 @@
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
     ├── ReplayRefused           a replay would be swallowed by the broker (relay.storage.operations.replay)
     ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
+    ├── LogStoreError           the delivery log; its branch is in relay.logstore.errors
+    │   ├── LogStoreUnavailable the log's database does not answer, or its folder is in use
+    │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
+    │   └── ResourceLimit       the answer would be too large
     └── EventError              an application handed in something that is not an event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds

@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from relay.core.errors import ConfigError
 from relay.core.status import StatusView
-from relay.server.routes import application
+from relay.server.routes import application, dispatching
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ class _Uvicorn(uvicorn.Server):
 
 
 class StatusServer:
-    """Serves one view. ``start`` once, ``stop`` any number of times."""
+    """Serves one view, and other applications by their paths' prefix. ``start`` once, ``stop`` any number of times."""
 
-    def __init__(self, view: StatusView, options: ServerOptions) -> None:
-        self._view = view
+    def __init__(self, view: StatusView, options: ServerOptions, apis: Mapping[str, ASGIApp] | None = None) -> None:
+        self._app = dispatching(application(view), apis or {})
         self._options = options
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +75,7 @@ class StatusServer:
         bound = _bind(self._options)
         self._address = bound.getsockname()[:2]
         config = uvicorn.Config(
-            application(self._view),
+            self._app,
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -6,6 +6,7 @@ here can be read by anyone who reaches the port.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relay.core.secrets import mask_secrets
 from relay.core.status import Stats, StatusView
@@ -56,6 +58,17 @@ def application(view: StatusView) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
+
+
+def dispatching(main: ASGIApp, others: Mapping[str, ASGIApp]) -> ASGIApp:
+    """``main``, but for paths below the prefix of another application, which gets the request as it is."""
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        chosen = next((app for prefix, app in others.items() if path.startswith(f"{prefix}/")), main)
+        await chosen(scope, receive, send)
+
+    return dispatch if others else main
 
 
 def stats_body(stats: Stats) -> dict[str, Any]:
