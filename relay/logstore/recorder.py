@@ -106,7 +106,7 @@ class Recorder:
             taken = [] if full else attempts[: max(room, 0)]
             self._queue.extend(taken)
             self._queued_bytes += sizes if len(taken) == len(attempts) else sum(len(one.event.payload) for one in taken)
-            due = len(self._queue) >= self._options.batch_size
+            due = self._writing_since is None and len(self._queue) >= self._options.batch_size
         if len(taken) < len(attempts):
             self._drop(len(attempts) - len(taken))
         if due and self._wake is not None:
