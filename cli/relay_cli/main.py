@@ -26,7 +26,6 @@ COMMANDS: Final = {
     "show": "relay_cli.show",
     "replay": "relay_cli.replay",
     "prune": "relay_cli.prune",
-    "log": "relay_cli.log",
 }
 """Command to module; the module's ``app`` is a typer app of one command."""
 

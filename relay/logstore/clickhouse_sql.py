@@ -20,7 +20,7 @@ _TABLE_TOKEN = re.compile(r"\bevent_log(\w*)\b")
 _TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
 
 # The filter whose list is read; the others throw away rows of it. The first that is given.
-_EVENT_DRIVERS = ("event_id", "destination_id", "topic")
+_EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
 _ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "status", "destination_type")
 _ORDER_DRIVERS: tuple[str, ...] = ()
 _TENANT_LISTS = ("destination_id", "topic", "status")  # there is one for each tenant too

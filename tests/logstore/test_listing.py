@@ -180,6 +180,7 @@ async def test_every_filter_alone_and_with_others(store: LogStore) -> None:
     assert await events(destination_ids=["d2"]) == ["e1"]
     assert await events(destination_ids=["d1"], topics=["y"], tenant_ids=["t1"]) == ["e3"]
     assert await events(destination_ids=["d1"], event_ids=["e2", "e1"]) == ["e1", "e2"]
+    assert await events(destination_ids=["d2"], event_ids=["e2", "e1"]) == ["e1"]
     assert await events(topics=["x", "y"], tenant_ids=["t1", "t2"]) == ["e1", "e2", "e3"]
 
 

@@ -18,6 +18,7 @@ from relay.logstore import ListAttempts, LogEntry, LogStore, LogStoreUnavailable
 from relay.logstore.mapping import Naming, log_entry
 from relay.logstore.memory import MemoryLogStore
 from relay.logstore.recorder import Recorder, RecorderOptions
+from relay.logstore.times import floored
 from relay.logstore.uuid7 import time_near
 from tests.fixtures.postgres import Database
 from tests.logstore.making import all_items
@@ -201,7 +202,7 @@ def test_the_mapping_of_a_delivery() -> None:
         settled(1, Acknowledged({"partition": 3, "offset": 9}), headers='{"x-tenant": "acme", "n": 1.50}'), NAMING
     )
     event, attempt = made.event, made.attempt
-    assert event.time == CLAIMED - timedelta(seconds=1.5)
+    assert event.time == floored(CLAIMED - timedelta(seconds=1.5))
     assert (event.id, event.topic, event.tenant_id, event.data) == ("e00001", "orders", "acme", b"payload")
     assert event.metadata == {"x-tenant": "acme", "n": "1.50"}
     assert (event.matched_destination_ids, event.destination_id) == (["main"], "")
