@@ -6,12 +6,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.logstore import ListAttempts, ListEvents, LogEntry, LogStore, TimeWindow
 from relay.logstore.times import floored
 from tests.logstore.making import BASE, all_items, entry, event, ms
+
+pytestmark = pytest.mark.timeout(600)  # a statement takes a second where ten programs share two cores
 
 IDS = ["a", "A", "b::c", "é", "%3A", ":", "zz"]
 TENANTS = ["", "t1", "T1", "ü"]
@@ -84,7 +87,7 @@ def within(window: TimeWindow | None, time: Any) -> bool:
         sort_by=st.sampled_from(["time", "event_time"]),
     )
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_attempts(store: LogStore, query: ListAttempts) -> None:
     await _fill(store)
     statuses = [query.status] if isinstance(query.status, str) else query.status
@@ -122,7 +125,7 @@ async def test_attempts(store: LogStore, query: ListAttempts) -> None:
         order=orders,
     )
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_events(store: LogStore, query: ListEvents) -> None:
     await _fill(store)
     last = {(one.event.tenant_id, one.event.time, one.event.id): one.event for one in ENTRIES}
