@@ -32,8 +32,9 @@ COMMANDS: Final = {
 GROUPS: Final = {
     "store": "relay_cli.store",
     "tenant": "relay_cli.tenant",
+    "log": "relay_cli.log",
 }
-"""Group of commands on the event store to module (docs/event-store.md); the module's ``app`` has the commands."""
+"""Group of commands to module, whose ``app`` has the commands: docs/event-store.md and docs/delivery-log.md."""
 
 
 class _LazyGroup(TyperGroup):
