@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -12,6 +13,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Transient, Unreachable
 from relay.publishers.redis import RedisOptions, RedisPublisher
 from tests.conformance.harness.base import Collector, make_event
+from tests.services.tls import tls_in_front_of
 from tests.services.valkey import ValkeyServer
 
 pytestmark = pytest.mark.integration
@@ -85,3 +87,24 @@ async def test_few_may_be_pending_and_all_arrive(guarded: ValkeyServer, admin: R
 async def test_any_name_is_a_stream(guarded: ValkeyServer) -> None:
     events = [make_event(name) for name in ("", " ", "a\r\nb", "ü*?", "x" * 5000)]
     assert await outcomes(guarded.url, events) == [Acknowledged()] * len(events)
+
+
+async def test_tls_with_the_right_authority_and_an_acl_user(
+    guarded: ValkeyServer, admin: Redis, tmp_path: Path
+) -> None:
+    await admin.acl_setuser("tls", enabled=True, passwords=["+s3cret"], commands=["+xadd", "+ping"], keys=["*"])
+    async with tls_in_front_of(guarded.port, tmp_path) as tls:
+        url = f"rediss://tls:s3cret@127.0.0.1:{tls.port}/0?ssl_ca_certs={tls.ca_file}"
+        assert await outcomes(url, [make_event("over tls")]) == [Acknowledged()]
+    assert await admin.xlen("over tls") == 1
+
+
+async def test_tls_from_an_unknown_authority_is_unreachable_and_says_why(guarded: ValkeyServer, tmp_path: Path) -> None:
+    async with tls_in_front_of(guarded.port, tmp_path) as tls:
+        url = f"rediss://:right@127.0.0.1:{tls.port}/0"
+        publisher = RedisPublisher(RedisOptions(url))
+        await publisher.open()
+        with pytest.raises(BrokerUnreachable, match=r"(?i)certificate") as refused:
+            await publisher.probe(3)
+        assert "right" not in str(refused.value)
+        await publisher.close()
