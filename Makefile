@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help demo run check test container-test bench bench-log scale fmt
+.PHONY: help demo run check test container-test bench bench-log scale soak fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -48,7 +48,7 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 
 # Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
-	$(BIN)/pytest -m "not scale" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
+	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
 	$(BIN)/pytest -s tests/container
@@ -62,6 +62,9 @@ bench-log: $(STAMP) ## the delivery log's drivers side by side, and what the log
 
 scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes many minutes
 	$(BIN)/pytest -m scale -n 0
+
+soak: $(STAMP) ## the long versions of the chaos tests: longer outages, more events; about an hour
+	$(BIN)/pytest -m soak -n 0 -s
 
 fmt: $(STAMP) ## format and mend what can be mended
 	$(BIN)/ruff format .

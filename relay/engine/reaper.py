@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from relay.core.errors import StorageBusy, StorageError
-from relay.core.ports import OutboxStorage
+from relay.core.ports import OutboxStorage, Reaped
 from relay.core.telemetry import Telemetry
 from relay.engine.condition import Condition
 from relay.engine.options import EngineOptions
@@ -52,26 +52,35 @@ class Reaper:
             await asyncio.sleep(interval * (0.9 + 0.1 * random.random()))
 
     async def _reap_all(self) -> None:
-        full = True
-        while full:
-            started = self._clock()
-            ok = False
-            try:
-                reaped = await self._storage.reap(self._limit)
-                ok = True
-            except StorageError as error:
-                if not isinstance(error, StorageBusy):
-                    self._condition.storage_failed("reap", error)
-                return
-            finally:
-                self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
-            self._condition.storage_worked()
-            full = reaped.retried + reaped.buried >= self._limit
-            if reaped.retried or reaped.buried:
-                self._telemetry.reaped(reaped.retried, reaped.buried)
+        taken_back = Reaped(0, 0)
+        try:
+            while (reaped := await self._reap()) is not None:
+                taken_back = Reaped(taken_back.retried + reaped.retried, taken_back.buried + reaped.buried)
+                if reaped.retried + reaped.buried < self._limit:
+                    return
+        finally:
+            if any(taken_back):
                 logger.warning(
                     "took back %d expired leases, %d of them dead now",
-                    reaped.retried + reaped.buried,
-                    reaped.buried,
-                    extra={"action": "leases_reaped", "retried": reaped.retried, "dead": reaped.buried},
+                    taken_back.retried + taken_back.buried,
+                    taken_back.buried,
+                    extra={"action": "leases_reaped", "retried": taken_back.retried, "dead": taken_back.buried},
                 )
+
+    async def _reap(self) -> Reaped | None:
+        """One statement; None when it failed."""
+        started = self._clock()
+        ok = False
+        try:
+            reaped = await self._storage.reap(self._limit)
+            ok = True
+        except StorageError as error:
+            if not isinstance(error, StorageBusy):
+                self._condition.storage_failed("reap", error)
+            return None
+        finally:
+            self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
+        self._condition.storage_worked()
+        if any(reaped):
+            self._telemetry.reaped(*reaped)
+        return reaped

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
 _PATIENCE_SECONDS = 0.8
+_REMIND_SECONDS = 10.0
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
@@ -43,6 +44,7 @@ class Sampler:
         self._clock = clock
         self._sampled_at = float("-inf")
         self._took = 0.0
+        self._said_slow_at = float("-inf")
         self._sampling = asyncio.Lock()
         self.latest: Backlog | None = None
         """The last full sample."""
@@ -63,6 +65,13 @@ class Sampler:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await asyncio.shield(asyncio.ensure_future(self._sample_quietly()))
         except TimeoutError:
+            self._say_slow()
+
+    def _say_slow(self) -> None:
+        """Once in a while: whoever looks at the numbers every second must not fill the log."""
+        now = self._clock()
+        if now - self._said_slow_at >= _REMIND_SECONDS:
+            self._said_slow_at = now
             logger.info("the backlog is slow to read; showing the last sample", extra={"action": "stats_slow"})
 
     async def run(self) -> None:

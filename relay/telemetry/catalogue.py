@@ -26,7 +26,12 @@ class Metric(NamedTuple):
 
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 
-EVENTS = Metric("openoutbox_events_total", _C, ("status",), "Attempts whose outcome was written: success or failed.")
+EVENTS = Metric(
+    "openoutbox_events_total",
+    _C,
+    ("status",),
+    "Attempts whose outcome was written: success or failed. A lease that this relay took back is a failed one.",
+)
 BATCH_SIZE = Metric("openoutbox_events_batch_size", _H, (), "Events in one claim, empty claims left out.")
 E2E_LATENCY = Metric(
     "openoutbox_events_e2e_latency_seconds", _H, (), "From an event's created_at to the broker's acknowledgement."

@@ -78,7 +78,8 @@ class Measurements:
         self._lost += events
 
     def reaped(self, retried: int, buried: int) -> None:
-        """Expired leases taken back."""
+        """Expired leases taken back: each is a failed attempt, whoever held it."""
+        self._failed += retried + buried
         self._reaped_retried += retried
         self._reaped_dead += buried
 

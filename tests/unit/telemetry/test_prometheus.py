@@ -109,7 +109,7 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
 
     expected = {
         ("openoutbox_events_total", "success"): 5,
-        ("openoutbox_events_total", "failed"): 1,
+        ("openoutbox_events_total", "failed"): 1 + 11,
         ("openoutbox_publisher_latency_seconds_count", "success"): 3,
         ("openoutbox_publisher_latency_seconds_count", "failed"): 1,
         ("openoutbox_backlog_pending_count", "new"): 10,
