@@ -54,7 +54,7 @@ class Cell:
 def _floor(url: str, batch: int) -> Cell:
     claim = statement("outbox/queries/claim.sql", TableName())
     settle = statement("outbox/queries/settle_delivered.sql", TableName())
-    values = {"limit": batch, "max_bytes": 64 << 20, "relay_id": "floor"}
+    values = {"limit": batch, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "floor"}
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)
         while rows := cursor.execute(claim, values).fetchall():

@@ -95,7 +95,10 @@ class OutboxStorage(Protocol):
         """Close every connection; never raises, never waits for the database longer than a second."""
 
     async def claim(self, limit: int, max_bytes: int) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone).
+
+        A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
+        """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns."""

@@ -34,6 +34,7 @@ class Batch:
         "claimed_at",
         "expires_at",
         "fence",
+        "last_chance",
         "offered_at",
         "payload_bytes",
         "refusals",
@@ -45,7 +46,17 @@ class Batch:
         "writing",
     )
 
-    def __init__(self, fence: Fence, events: Sequence[OutboxEvent], sent_at: float, lease: float) -> None:
+    def __init__(
+        self,
+        fence: Fence,
+        events: Sequence[OutboxEvent],
+        sent_at: float,
+        lease: float,
+        *,
+        last_chance: bool = False,
+    ) -> None:
+        self.last_chance = last_chance
+        """A lone event on its last attempt, which may have killed relays before: nothing else is in flight with it."""
         self.unresolved: dict[EventId, OutboxEvent] = {event.event_id: event for event in events}
         self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
         self.attempts: dict[EventId, SettledAttempt] = {}
@@ -153,6 +164,11 @@ class InFlight:
         self.events += len(batch.unresolved)
         self.payload_bytes += batch.payload_bytes
         self._telemetry.in_flight(self.events)
+
+    @property
+    def careful(self) -> bool:
+        """Whether an event on its last attempt is in flight, beside which nothing is claimed."""
+        return any(batch.last_chance for batch in self.batches)
 
     @property
     def undecided(self) -> bool:

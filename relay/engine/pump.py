@@ -3,6 +3,9 @@
 Two loops with a queue of one between them: while one batch is being handed to the publisher, the next is being
 claimed and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
 partial one shortly after; empty ones ever later, up to the poll interval.
+
+A lone event on its last attempt travels alone: what is in flight is finished first, and nothing is claimed until it
+is settled. An event that kills its relays would else take neighbours with it to DEAD.
 """
 
 from __future__ import annotations
@@ -83,6 +86,9 @@ class Pump:
         """Offer each claimed batch, or give it back when the gate closed meanwhile."""
         while True:
             batch = await self._claimed.get()
+            while batch.last_chance and len(self._inflight.batches) > 1:
+                self._inflight.changed.clear()
+                await wait_event(self._inflight.changed, 0.05)
             if self._gate.is_open:
                 await self._courier.offer(batch)
             else:
@@ -97,7 +103,7 @@ class Pump:
             opened.cancel()
             stopped.cancel()
             return False
-        if not self._has_room():
+        if self._inflight.careful or not self._has_room():
             self._inflight.changed.clear()
             await wait_event(self._inflight.changed, self._options.poll_interval)
             return False
@@ -131,7 +137,10 @@ class Pump:
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
         if claim.fence is not None and claim.events:
-            batch = Batch(claim.fence, claim.events, sent_at, self._options.lease_timeout)
+            lone = len(claim.events) == 1
+            failed = claim.events[0].attempts
+            last_chance = lone and failed > 0 and self._options.retry.exhausted(failed + 1)
+            batch = Batch(claim.fence, claim.events, sent_at, self._options.lease_timeout, last_chance=last_chance)
             self._inflight.add(batch)
             await self._claimed.put(batch)
 

@@ -19,6 +19,6 @@ class PostgresOptions:
     table: TableName = field(default_factory=TableName)
     lease_timeout: float = 180.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """The reaper's backoff; every other delay comes with its verdict."""
+    """The reaper's backoff (every other delay comes with its verdict), and which attempt is the last."""
     statement_timeout: float = 15.0
     """After that long without an answer the connection is given up, whether or not the server still lives."""

@@ -67,7 +67,12 @@ class PostgresOutbox:
 
     async def claim(self, limit: int, max_bytes: int) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
-        parameters = {"limit": limit, "max_bytes": max_bytes, "relay_id": self._options.relay_id}
+        parameters = {
+            "limit": limit,
+            "max_bytes": max_bytes,
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+        }
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             cursor = connection.cursor(binary=True)

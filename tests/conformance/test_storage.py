@@ -265,6 +265,19 @@ async def test_an_event_that_used_up_its_attempts_by_expired_leases_is_dead(tabl
     assert row["last_error"].startswith("LEASE_EXPIRED")
 
 
+async def test_what_has_one_attempt_left_after_an_expired_lease_is_claimed_alone(table: StorageHarness) -> None:
+    relay = table.relay()
+    suspect = table.insert(attempts=1)
+    await relay.claim(1, ANY_BYTES)
+    table.advance(LEASE + 1)
+    assert await relay.reap(10) == (1, 0)
+    before = table.insert(due_in=1.0)
+    table.advance(100.0)
+    after, refused = table.insert(attempts=2), table.insert(attempts=2)
+    claims = [ids(await relay.claim(10, ANY_BYTES)) for _ in range(4)]
+    assert claims == [[before], [suspect], [after, refused], []]
+
+
 async def test_the_reaper_is_bounded_and_takes_the_oldest_first(table: StorageHarness) -> None:
     relay = table.relay()
     inserted = []

@@ -109,9 +109,12 @@ class MemoryOutbox:
         total = 0
         for row in due[:limit]:
             total += len(row.payload)
-            if taken and total > max_bytes:
+            alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
+            if taken and (total > max_bytes or alone):
                 break
             taken.append(row)
+            if alone:
+                break
         for row in taken:
             row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])

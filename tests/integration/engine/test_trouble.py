@@ -94,6 +94,26 @@ async def test_leases_are_renewed_while_publishing_takes_longer(outbox: Outbox, 
     assert running.telemetry.counts["leases_lost"] == 0
 
 
+async def test_what_may_kill_relays_and_has_one_attempt_left_travels_alone(outbox: Outbox, start: StartRelay) -> None:
+    broker = MemoryPublisher()
+    broker.hold()
+    await start(broker)
+    outbox.insert([Row("before")] * 3)
+    await eventually(lambda: len(broker.held) == 3)
+    [(suspect,)] = outbox.database.run(
+        "INSERT INTO openoutbox_events (event_id, event_type, payload, attempts, last_error) "
+        "VALUES (gen_random_uuid(), 'suspect', '', 2, 'LEASE_EXPIRED: of one that is gone') RETURNING event_id::text"
+    )
+    await eventually(lambda: outbox.row(suspect)["status"] == "DELIVERING")
+    outbox.insert([Row("after")] * 3)
+    assert {event.event_type for event in broker.held} == {"before"}
+    broker.answer()
+    await eventually(lambda: [event.event_type for event in broker.held] == ["suspect"])
+    assert outbox.counts() == {"DELIVERED": 3, "DELIVERING": 1, "PENDING": 3}
+    broker.answer()
+    await eventually(lambda: [event.event_type for event in broker.held] == ["after"] * 3)
+
+
 async def test_what_comes_after_the_lease_was_lost_changes_nothing(outbox: Outbox, start: StartRelay) -> None:
     [event_id] = outbox.insert([Row("topic")])
     broker = MemoryPublisher()

@@ -137,7 +137,7 @@ def _claim_until(outbox: Outbox, stop: threading.Event, claims: list[float]) -> 
         while not stop.is_set():
             began = time.monotonic()
             with connection.transaction(force_rollback=True):
-                connection.execute(claim, {"limit": 100, "max_bytes": 2**26, "relay_id": "beside"})
+                connection.execute(claim, {"limit": 100, "max_bytes": 2**26, "max_attempts": 25, "relay_id": "beside"})
             claims.append(time.monotonic() - began)
 
 

@@ -106,7 +106,7 @@ def indexes(found: list[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
-    found = explain(connection, "claim", limit=batch, max_bytes=1 << 26, relay_id="relay")
+    found = explain(connection, "claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay")
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
     walks_in_order(found)
