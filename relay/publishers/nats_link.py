@@ -98,8 +98,9 @@ class Link:
         else:
             if not link._trouble:
                 return link
-        await link.end(link._trouble)
-        raise BrokerUnreachable(link._trouble)
+        reason = link._trouble  # now, since the end of the connection is reported over it
+        await link.end(reason)
+        raise BrokerUnreachable(reason)
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Publish every event, in order; waits while too many are unanswered."""
@@ -148,7 +149,10 @@ class Link:
         self._trouble = ""
         self._prefix = self._client.new_inbox() + "."
         await self._client.subscribe(self._prefix + "*", cb=self._on_answer)
-        await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
+        # The library's PING overtakes the SUB that waits in its buffer. Once the first PONG is here the SUB is out, and
+        # at the second one the server has said whether it is allowed.
+        for _ in range(2):
+            await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
 
     async def _send(self, event: OutboxEvent, headers: dict[str, str], sink: OutcomeSink) -> None:
         self._serial = serial = self._serial + 1

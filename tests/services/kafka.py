@@ -16,7 +16,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay.demo.process import ServerFailed, accepts, free_port, remove, run_tool
+from relay.demo.process import ServerFailed, accepts, free_ports, remove, run_tool
 from relay.demo.server import LocalServer
 
 VERSION = "4.3.1"
@@ -46,7 +46,7 @@ class KafkaServer(LocalServer):
         return f"127.0.0.1:{self.port}"
 
     def _prepare(self) -> None:
-        self.port, self._controller_port = free_port(), free_port()
+        self.port, self._controller_port = free_ports(2)
         properties = self._write_properties()
         remove(self.folder / "data")  # a quorum's voter is known by its port
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
