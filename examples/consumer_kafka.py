@@ -11,6 +11,7 @@ brings the message again instead of losing it. Keep the ids for as long as a rep
 
 import json
 import os
+from contextlib import suppress
 from typing import cast
 
 import psycopg
@@ -69,4 +70,5 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    with suppress(KeyboardInterrupt):
+        run()

@@ -13,6 +13,7 @@ has the effect: a repeat finds it there and changes nothing. The message is ackn
 import asyncio
 import json
 import os
+from contextlib import suppress
 
 import nats
 import psycopg
@@ -63,4 +64,5 @@ async def run() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(run())

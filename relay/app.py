@@ -173,8 +173,10 @@ async def run(settings: Settings) -> int:
     try:
         await _live(settings)
     except OutboxError as error:
-        logger.critical("the relay ended: %s", error, exc_info=error.__cause__, extra={"action": "failed"})
-        return EXIT_CONFIG if isinstance(error, ConfigError | SchemaError) else EXIT_FAILED
+        known = isinstance(error, ConfigError | SchemaError)  # its text says what to do; a traceback would say less
+        cause = None if known else error.__cause__
+        logger.critical("the relay ended: %s", error, exc_info=cause, extra={"action": "failed"})
+        return EXIT_CONFIG if known else EXIT_FAILED
     return EXIT_OK
 
 

@@ -10,11 +10,12 @@ import typer
 from relay.core.event import Status
 from relay.storage.operations.browse import Filter, ListedEvent, list_events
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import age, one_line, print_json
+from relay_cli.output import age, one_line, plural, print_json
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 _COLUMNS = ("event_id", "status", "event_type", "partition_key", "attempts", "since", "payload_bytes", "last_error")
+_UNBOUNDED = 100_000  # columns, to learn how wide a table would like to be
 
 Statuses = Annotated[
     list[Status] | None,
@@ -71,7 +72,7 @@ def command(
     if as_json:
         print_json({"events": [event._asdict() for event in found]})
     elif sys.stdout.isatty():
-        _print_table(found)
+        _print_on_terminal(found)
     else:
         for event in found:
             typer.echo("\t".join(_cells(event)))
@@ -81,14 +82,30 @@ def _cells(event: ListedEvent) -> list[str]:
     return [one_line(getattr(event, name)) for name in _COLUMNS]
 
 
-def _print_table(found: list[ListedEvent]) -> None:
+def _print_on_terminal(found: list[ListedEvent]) -> None:
+    if not found:
+        typer.echo("no events")
+        return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.table import Table as RichTable  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    console = Console()
     table = RichTable(box=None, pad_edge=False)
     for name in _COLUMNS:
-        table.add_column(name, no_wrap=name == "event_id", overflow="fold")
+        table.add_column(name, no_wrap=True)
     for event in found:
         table.add_row(*(Text(cell) for cell in _cells(event)))
-    Console().print(table)
+    if console.measure(table, options=console.options.update(width=_UNBOUNDED)).maximum <= console.width:
+        console.print(table)
+        return
+    for event in found:
+        console.print(Text(_paragraph(event)), soft_wrap=True)
+
+
+def _paragraph(event: ListedEvent) -> str:
+    """An event on a terminal too narrow for the table: the terminal folds what is long, and copying keeps it whole."""
+    event_id, status, event_type, key, attempts, since, size, error = _cells(event)
+    parts = [event_type, f"key {key}" if key else "no key", f"attempts {attempts}", plural(int(size), "byte")]
+    lines = [f"{event_id}  {status:<10}  {since}", "    " + "  ".join(parts)]
+    return "\n".join([*lines, f"    {error}"] if error else lines)

@@ -6,6 +6,8 @@ Ctrl-C ends long work. Errors are one text on standard error; results are plain 
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from importlib import import_module
 from typing import Annotated, Final, cast
@@ -51,7 +53,16 @@ class _LazyGroup(TyperGroup):
             return None
         command = cast("TyperCommand | TyperGroup", get_command(import_module(path).app))
         command.name = cmd_name
+        _summarize(command)
         return command
+
+
+def _summarize(command: TyperCommand | TyperGroup) -> None:
+    """Let lists of commands show first sentences whole: left to itself, click cuts them off at 45 characters."""
+    text = " ".join(inspect.cleandoc(command.help or "").split())
+    command.short_help = re.split(r"(?<=\.) ", text, maxsplit=1)[0]
+    for each in getattr(command, "commands", {}).values():
+        _summarize(each)
 
 
 app = typer.Typer(

@@ -235,6 +235,13 @@ class InFlight:
                 batch.settlement.delivered.append(event_id)
             case Retry(delay, error):
                 batch.settlement.retried.append((event_id, error, delay))
+                # the text holds neither id nor delay: what fails alike is one line a second, with a count
+                logger.warning(
+                    "an event of type %s failed and is tried again: %s",
+                    event.event_type,
+                    error,
+                    extra={"action": "event_retried", "event_id": event_id, "attempts": event.attempts + 1},
+                )
             case Bury(error):
                 batch.settlement.buried.append((event_id, error))
                 logger.warning(

@@ -124,6 +124,11 @@ def _ignored(settings: Variables) -> Iterator[Finding]:
         )
     if settings.api_token is not None and settings.api_token_file is not None:
         yield Finding(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
+    token = "API_TOKEN" if settings.api_token is not None else "API_TOKEN_FILE"
+    if settings.log_store_url is None and (settings.api_token or settings.api_token_file) is not None:
+        yield Finding(
+            (token,), f"{token} is set but not used: the API shows the delivery log, and LOG_STORE_URL is unset"
+        )
 
 
 def _not_yet(settings: Variables) -> Iterator[Finding]:
@@ -132,13 +137,6 @@ def _not_yet(settings: Variables) -> Iterator[Finding]:
             ("ORDERING",),
             "ORDERING=key is not available in this version yet: events of one key may overtake each other",
         )
-    for variable, value in (
-        ("LOG_STORE_URL", settings.log_store_url),
-        ("API_TOKEN", settings.api_token),
-        ("API_TOKEN_FILE", settings.api_token_file),
-    ):
-        if value is not None:
-            yield Finding((variable,), f"{variable} is not available in this version yet and is ignored")
 
 
 def _short_lease(settings: Variables) -> Iterator[Finding]:

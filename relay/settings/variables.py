@@ -184,7 +184,9 @@ class Serving(_Group):
     environment: Annotated[Literal["production", "development"], *_choice("production", "development")] = _variable(
         "production", "`production`: logs are JSON lines; `development`: lines for people."
     )
-    api_token: Secret | None = _variable(None, "Bearer token of `/api/*`; unset: no API.", shown="unset")
+    api_token: Secret | None = _variable(
+        None, "Bearer token of `/api/*`, which shows the delivery log; unset: no API.", shown="unset"
+    )
     api_token_file: Text | None = _variable(None, "File that holds the token, instead of API_TOKEN.", shown="unset")
 
 

@@ -72,7 +72,8 @@ class Lane:
             except psycopg.Error as error:
                 if wants_new_connections(error):
                     self._epoch.advance()
-                raise classify(error, doing) from error
+                connected = self._connection is not None  # a loss is found out later, so it was not the connecting
+                raise classify(error, doing if connected else "") from error
             except UnicodeError as error:
                 raise StorageError(f"{doing}: text that is not UTF-8: {error}") from error
             finally:

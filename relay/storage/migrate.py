@@ -94,7 +94,10 @@ def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
 
 def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     parameters = connection_parameters(url, _NAME)
-    connection = psycopg.Connection.connect(**parameters, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own, by name
+    try:
+        connection = psycopg.Connection.connect(**parameters, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own, by name
+    except psycopg.Error as error:
+        raise classify(error) from error
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     return connection
 

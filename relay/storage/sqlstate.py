@@ -48,14 +48,18 @@ _CLASSES: dict[str, type[StorageError]] = {
 _NEW_CONNECTIONS = frozenset({"25006"})
 
 
-def classify(error: psycopg.Error, doing: str) -> StorageError:
-    """The project's error for a driver's error; ``doing`` says what was tried, for the message."""
+def classify(error: psycopg.Error, doing: str = "") -> StorageError:
+    """The project's error for a driver's error; ``doing`` says what was tried, for the message.
+
+    Empty where it was the connecting itself: then the driver's text says so, and what would have come next does not
+    matter to anyone.
+    """
     state = error.sqlstate
     if state is None:
         kind = StorageUnavailable if is_connection_loss(error) else StorageError
     else:
         kind = _CODES.get(state) or _CLASSES.get(state[:2]) or StorageError
-    return kind(f"{doing}: {_message(error)}", state)
+    return kind(f"{doing}: {_message(error)}" if doing else _message(error), state)
 
 
 def is_connection_loss(error: psycopg.Error) -> bool:

@@ -6,6 +6,7 @@ on it, and UPDATE on the columns it writes. ``relay-cli migrate`` compares every
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from relay.core.errors import SchemaError
@@ -50,7 +51,7 @@ async def check_table(connection: Connection, table: TableName) -> None:
     row = await cursor.fetchone()
     if row is None:
         raise SchemaError(
-            f"there is no table {table} for this user; create it with: relay-cli migrate --table {table} "
+            f"there is no table {table} for this user; create it with: {creation(table)} "
             "(or grant USAGE on its schema)",
             UNDEFINED_TABLE,
         )
@@ -72,6 +73,11 @@ async def check_table(connection: Connection, table: TableName) -> None:
             f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user",
             NO_PRIVILEGE,
         )
+
+
+def creation(table: TableName) -> str:
+    """The command that makes the table, as a shell takes it."""
+    return f"relay-cli migrate --table {shlex.quote(str(table))}"
 
 
 def refuse_kind(kind: str, table: TableName) -> None:

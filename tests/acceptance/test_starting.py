@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
 
 import pytest
 
 from tests.acceptance.conftest import StartDaemon
 from tests.acceptance.daemon import Daemon
-from tests.fixtures.outbox import Outbox
+from tests.fixtures.outbox import Outbox, Row
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,6 +39,19 @@ def test_a_port_that_is_taken_is_named(outbox: Outbox, daemon: StartDaemon) -> N
     second = daemon(PUBLISHER_TYPE="null", SERVER_PORT=first.env["SERVER_PORT"])
     assert second.process.wait(30) == 2
     assert "SERVER_PORT" in second.log()
+    assert all("exception" not in line for line in second.log_lines())
+
+
+def test_an_event_that_is_tried_again_is_told_once_a_second(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
+    missing = f"missing.{uuid.uuid4().hex}"
+    outbox.insert([Row(missing)] * 20)
+    relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
+    wait_until(lambda: relay.running and f"type {missing} failed" in relay.log(), 60, "the failure in the log")
+    told = [line for line in relay.log_lines() if line.get("action") == "event_retried"]
+    assert told[0]["msg"].startswith(f"an event of type {missing} failed and is tried again: ")
+    assert "UNKNOWN_TOPIC" in told[0]["msg"]
+    assert told[0]["attempts"] == 1
+    assert len(told) < 20
 
 
 def test_the_health_check_of_the_container(outbox: Outbox, daemon: StartDaemon) -> None:

@@ -15,7 +15,7 @@ from relay.core.sqltext import TableName, statement
 from relay.storage.migrate import plan
 from relay.storage.operations.connection import Connection, database_time, fetch, operating, rows
 from relay.storage.schema import Step
-from relay.storage.tablecheck import WRITTEN
+from relay.storage.tablecheck import WRITTEN, creation
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -24,23 +24,23 @@ _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
 
 
-def check_storage(url: str, table: TableName) -> tuple[list[Finding], list[str]]:
-    """The findings, and the event types that wait for a destination."""
+def check_storage(url: str, table: TableName) -> tuple[list[Finding], list[str] | None]:
+    """The findings, and the event types that wait for a destination; None when they could not be read."""
     findings = list(_schema(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
-        return findings, []
+        return findings, None
     try:
         with operating(url, table, _DOING) as connection:
             findings += [_writable(connection), _clock(connection), *_rights(connection, table)]
             types = [name for (name,) in rows(connection, "pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
-        return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], []
+        return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], None
     return findings, types
 
 
 def _schema(url: str, table: TableName) -> Iterator[Finding]:
     """Table, columns and indexes against the contract's."""
-    create = f"run: relay-cli migrate --table {table}"
+    create = f"run: {creation(table)}"
     try:
         found = plan(url, table)
     except SchemaError as error:

@@ -17,7 +17,7 @@ from relay.core.errors import SchemaError
 from relay.core.sqltext import TableName, statement
 from relay.storage.conninfo import connection_parameters
 from relay.storage.sqlstate import classify
-from relay.storage.tablecheck import COLUMNS, refuse_kind
+from relay.storage.tablecheck import COLUMNS, creation, refuse_kind
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Moment = datetime | str
@@ -63,12 +63,16 @@ def operating(url: str, table: TableName, doing: str) -> Iterator[Connection]:
     """
     parameters = {**connection_parameters(url, "cli"), "application_name": "openoutbox-relay-cli"}
     try:
-        with psycopg.Connection.connect(
+        made = psycopg.Connection.connect(
             **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
             autocommit=True,
             prepare_threshold=None,
             context=_ADAPTERS,
-        ) as connection:
+        )
+    except psycopg.Error as error:
+        raise classify(error) from error
+    try:
+        with made as connection:
             _check_table(connection, table)
             yield connection
     except psycopg.Error as error:
@@ -109,7 +113,7 @@ def database_time(connection: Connection) -> datetime:
 def _check_table(connection: Connection, table: TableName) -> None:
     found = fetch(connection, statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
     if not found:
-        raise SchemaError(f"there is no table {table} for this user; create it with: relay-cli migrate --table {table}")
+        raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
     kind, _, columns, _ = found[0]
     refuse_kind(kind, table)
     missing = [name for name in COLUMNS if name not in columns]

@@ -73,6 +73,19 @@ def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Pat
     assert "column payload is bytea: it must be bytea NOT NULL" in message
 
 
+def test_of_a_database_that_is_away_nothing_else_is_said(outbox: Outbox, kafka: str, tmp_path: Path) -> None:
+    url = sqlalchemy.make_url(outbox.url).set(database="absent").render_as_string(hide_password=False)
+    given = {"STORAGE_URL": url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    done = run_cli(tmp_path, "check", **given)
+    first, *others = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert first.startswith("error    database: connection failed: ")
+    assert first.endswith('database "absent" does not exist')
+    assert [line for line in others if "topics" in line] == []
+    failed = run_cli(tmp_path, "stats", STORAGE_URL=url)
+    assert failed.stderr.startswith("error: connection failed: ")
+
+
 def test_missing_rights_come_with_their_grants(outbox: Outbox, tmp_path: Path) -> None:
     role = f"relay_{outbox.database.name}"
     outbox.database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'geheim'")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import pty
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,40 @@ def test_list_finds_what_is_asked_for(
     fill_aged(outbox, "DELIVERED", 30)
     found = answer(tmp_path, "list", *arguments, STORAGE_URL=outbox.url)["events"]
     assert [event["event_type"] for event in found] == expected
+
+
+def on_terminal(folder: Path, columns: int, *arguments: str, **given: str) -> list[str]:
+    """The lines that the command writes to a terminal that is so wide."""
+    ours, theirs = pty.openpty()
+    with (
+        os.fdopen(ours, "rb", buffering=0) as reader,
+        subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=folder,
+            env=environment(COLUMNS=str(columns), TERM="xterm", **given),
+            stdout=theirs,
+        ) as process,
+    ):
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # a terminal whose other side is closed reads as an I/O error
+            while part := reader.read(65536):
+                text += part
+    assert process.returncode == 0
+    return text.decode().splitlines()
+
+
+def test_list_fits_a_narrow_terminal_and_leaves_ids_whole(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("user.signup", b"{}", "key-7")])
+    outbox.database.run("UPDATE openoutbox_events SET attempts = 3, last_error = 'no such topic'")
+    names, wide = on_terminal(tmp_path, 200, "list", STORAGE_URL=outbox.url)
+    assert "partition_key" in names
+    assert wide.split()[:2] == [event_id, "PENDING"]
+    first, *others = on_terminal(tmp_path, 80, "list", STORAGE_URL=outbox.url)
+    assert first.split()[:2] == [event_id, "PENDING"]
+    assert len(first) <= 80
+    assert others == ["    user.signup  key key-7  attempts 3  2 bytes", "    no such topic"]
+    assert on_terminal(tmp_path, 80, "list", "--status", "dead", STORAGE_URL=outbox.url) == ["no events"]
 
 
 def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) -> None:

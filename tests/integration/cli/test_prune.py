@@ -74,7 +74,7 @@ def test_wrong_usage_fails_with_two(tmp_path: Path, arguments: list[str], said: 
 def test_an_unreachable_database_fails_with_one(tmp_path: Path) -> None:
     failed = run_cli(tmp_path, "prune", "--storage-url", "postgres://u:geheim@127.0.0.1:1/x")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.startswith("error: pruning: ")
+    assert failed.stderr.startswith("error: connection failed: ")
     assert "geheim" not in failed.stderr
     assert "Traceback" not in failed.stderr
 

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from relay_cli.docs import markdown
-from relay_cli.main import COMMANDS, app
+from relay_cli.main import COMMANDS, GROUPS, app
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,6 +22,12 @@ def command(name: str) -> Any:
 def test_the_document_is_up_to_date() -> None:
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     assert text == markdown(), "run: PYTHONPATH=.:cli python -m relay_cli.docs"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
+def test_lists_of_commands_show_whole_sentences(name: str) -> None:
+    listed = [command(name), *getattr(command(name), "commands", {}).values()]
+    assert [one.name for one in listed if not one.get_short_help_str().endswith(".")] == []
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

@@ -45,6 +45,7 @@ def test_a_connection_that_fails_has_no_state() -> None:
     lost = psycopg.OperationalError("server closed the connection unexpectedly")
     assert type(classify(lost, "claiming")) is StorageUnavailable
     assert wants_new_connections(lost)
+    assert str(classify(lost)) == "server closed the connection unexpectedly"
     wrong = psycopg.DataError("a fault of ours")
     assert type(classify(wrong, "claiming")) is StorageError
     assert not wants_new_connections(wrong)
