@@ -9,4 +9,5 @@ pytest_plugins = [
     "tests.fixtures.kafka",
     "tests.fixtures.nats",
     "tests.fixtures.redis",
+    "tests.fixtures.measured",
 ]

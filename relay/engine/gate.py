@@ -7,6 +7,8 @@
 A timeout alone decides nothing (CONTRACT section 4): its events are held until a probe with a deadline of its own
 has spoken. Closing makes the client forget what it holds and releases it; while closed, one probe goes out per
 retry interval. A broker that is closed and found again over and over waits the interval in between, too.
+
+A probe that failed leaves a client behind that may wait for an answer which never comes: each probe gets a new one.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from relay.engine.courier import Courier
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
 from relay.engine.waiting import wait_event
+
+_PROBE_GRACE = 1.0  # seconds a probe may take beyond the interval, for a login that needs many round trips
 
 
 class Gate:
@@ -65,9 +69,10 @@ class Gate:
             await (self._watch() if self.is_open else self._knock())
 
     async def _knock(self) -> None:
+        interval = self._options.connect_retry_interval
         await asyncio.sleep(max(0.0, self._next_knock - self._clock()))
-        self._next_knock = self._clock() + self._options.connect_retry_interval
-        refusal = await self._probe(min(self._options.probe_timeout, self._options.connect_retry_interval))
+        self._next_knock = self._clock() + interval
+        refusal = await self._probe(min(self._options.probe_timeout, interval + _PROBE_GRACE))
         if refusal is None:
             self._inflight.unreachable_reason = ""
             self._inflight.attention.clear()
@@ -75,6 +80,7 @@ class Gate:
             self._opened.set()
         else:
             self._condition.broker_failed(refusal)
+            await self._courier.abandon(refusal)
 
     async def _watch(self) -> None:
         if await wait_event(self._inflight.attention, self._options.health_check_interval):

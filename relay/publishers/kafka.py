@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 _LIBRARY_LOG = logging.getLogger("librdkafka")
 _SAME_LINE_EVERY = 30.0  # seconds; librdkafka repeats itself at every attempt to connect
 _CLOSE_WITHIN = 1.8  # seconds
+_NUMBER = re.compile(r"\d+")  # it numbers its clients and tells milliseconds
 
 
 class KafkaPublisher:
@@ -169,8 +171,8 @@ class KafkaPublisher:
 
 
 def _once_in_a_while(record: logging.LogRecord, _seen: dict[str, float] = {}) -> bool:  # noqa: B006  # is its memory
-    """Let the same line of librdkafka through once in half a minute."""
-    text, now = record.getMessage(), time.monotonic()
+    """Let the same line of librdkafka, its numbers aside, through once in half a minute."""
+    text, now = _NUMBER.sub("#", record.getMessage()), time.monotonic()
     if now - _seen.get(text, -_SAME_LINE_EVERY) < _SAME_LINE_EVERY:
         return False
     if len(_seen) > 1000:

@@ -29,8 +29,10 @@ class Daemon:
     Its log goes to a file there, its output to another; a ``.env`` put there before the start is read.
     """
 
-    def __init__(self, storage_url: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, storage_url: str, env: Mapping[str, str] | None = None, module: str = "relay") -> None:
+        """``module`` is what is run in the relay's place: one that does something to it and then runs it."""
         self.port = free_port()
+        self._module = module
         self._folder = tempfile.TemporaryDirectory(prefix="relay-daemon-")
         self.env = {
             "STORAGE_URL": storage_url,
@@ -66,7 +68,7 @@ class Daemon:
         """Start it; does not wait for anything."""
         with (self.folder / "log").open("ab") as log, (self.folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "relay"],
+                [sys.executable, "-m", self._module],
                 cwd=self.folder,
                 env=self.full_env(),
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,197 @@
+"""A TCP proxy on 127.0.0.1 that fails on purpose: for tests that need a network in trouble between two real servers.
+
+It runs in a thread of its own, so that tests with and without an event loop may use it. What is asked for holds when
+the call returns. ``port`` stays the same through every trouble, refused connections included: a socket that is bound
+and never listens keeps it from everybody else (and a client from connecting to itself).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from enum import Enum, auto
+from types import TracebackType
+from typing import Any, Self
+
+_CHUNK = 65536
+_RESET = struct.pack("ii", 1, 0)  # lingering for no time: a close is a reset
+
+
+class Mode(Enum):
+    """How connections fare."""
+
+    FLOW = auto()
+    """Everything passes."""
+    REFUSE = auto()
+    """Connections are refused, those that were there are reset."""
+    SILENCE = auto()
+    """Connections are taken and stay open, and nothing passes; what came before or during it stays mute for ever."""
+    CUT = auto()
+    """Half of the next piece passes, then the connection is reset, each time anew."""
+
+
+class TcpProxy:
+    """One listening port before one server of 127.0.0.1. ``target`` may be set later than the start."""
+
+    def __init__(self, target: int = 0) -> None:
+        self.target = target
+        self.delay = 0.0
+        """Seconds that every piece of a reply is held back; replies keep their order."""
+        self.accepted = 0
+        """Connections taken so far."""
+        self._guard = _bound(0)
+        self.port: int = self._guard.getsockname()[1]
+        self._mode = Mode.FLOW
+        self._links: set[_Link] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._do(self._listen())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Reset every connection and listen no more."""
+        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._guard.close()
+
+    def set(self, mode: Mode) -> None:
+        """Let connections fare so from now on."""
+        self._do(self._set(mode))
+
+    def drop_silently(self) -> None:
+        """Mute the connections that are there, for ever and without a word; new ones are as the mode says."""
+        self._do(self._mute())
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _set(self, mode: Mode) -> None:
+        self._mode = mode
+        if mode is Mode.REFUSE:
+            await self._end()
+        elif self._server is None:
+            await self._listen()
+        if mode is Mode.SILENCE:
+            await self._mute()
+
+    async def _mute(self) -> None:
+        for link in self._links:
+            link.mute = True
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, sock=_bound(self.port))
+
+    async def _end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        links = list(self._links)
+        for link in links:
+            link.reset()
+        await asyncio.gather(*(link.task for link in links if link.task is not None), return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        link = _Link(writer, lambda: self._mode, lambda: self.delay)
+        link.mute = self._mode is Mode.SILENCE
+        link.task = asyncio.current_task()
+        self._links.add(link)
+        try:
+            await link.run(reader, self.target)
+        finally:
+            link.reset()
+            self._links.discard(link)
+
+
+class _Link:
+    """One connection through the proxy."""
+
+    def __init__(self, client: asyncio.StreamWriter, mode: Callable[[], Mode], delay: Callable[[], float]) -> None:
+        self.mute = False
+        self.task: asyncio.Task[None] | None = None
+        self._client = client
+        self._server: asyncio.StreamWriter | None = None
+        self._mode = mode
+        self._delay = delay
+
+    def reset(self) -> None:
+        """Abort both sides: the peers see a reset, and nothing that is buffered is sent."""
+        for writer in (self._client, self._server):
+            if writer is not None and not writer.transport.is_closing():
+                with suppress(OSError):
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                writer.transport.abort()
+
+    async def run(self, reader: asyncio.StreamReader, target: int) -> None:
+        """Forward until one side ends."""
+        with suppress(OSError):
+            replies, self._server = await asyncio.open_connection("127.0.0.1", target)
+            ways = {
+                asyncio.ensure_future(self._forward(reader, self._server)),
+                asyncio.ensure_future(self._hold_back(replies)),
+            }
+            _, pending = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in pending:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                if not await self._pass(data, writer):
+                    return
+
+    async def _hold_back(self, replies: asyncio.StreamReader) -> None:
+        """Replies, each as late as ``delay`` says and in their order."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        async def read() -> None:
+            with suppress(OSError):
+                while data := await replies.read(_CHUNK):
+                    queue.put_nowait((loop.time() + self._delay(), data))
+            queue.put_nowait((loop.time(), b""))
+
+        reading = asyncio.ensure_future(read())
+        try:
+            with suppress(OSError):
+                while True:
+                    due, data = await queue.get()
+                    await asyncio.sleep(due - loop.time())
+                    if not data or not await self._pass(data, self._client):
+                        return
+        finally:
+            reading.cancel()
+
+    async def _pass(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Hand one piece on, or not; False when the connection is to end."""
+        if self.mute:
+            return True
+        if self._mode() is Mode.CUT:
+            writer.write(data[: len(data) // 2])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(writer.drain(), 1.0)
+            return False
+        writer.write(data)
+        await writer.drain()
+        return True
+
+
+def _bound(port: int) -> socket.socket:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    return sock
