@@ -41,6 +41,7 @@ _PGX_ONLY: Final = frozenset(
 )
 _LOGIN: Final = re.compile(r"[a-z]+://[^/@]*@")
 _LONGEST_APPLICATION_NAME = 63  # bytes; the server cuts longer ones
+SECONDS_PER_HOST = 4  # of several, the first of which may be gone: three fit into the deadline of a statement
 _SECONDS_OF_SILENCE = 15  # before a dead peer is noticed by TCP itself
 
 ConnectionParameters = dict[str, str | int]
@@ -49,8 +50,9 @@ ConnectionParameters = dict[str, str | int]
 def connection_parameters(url: str, relay_id: str) -> ConnectionParameters:
     """What libpq is given for ``url``; raises ConfigError, without the password, for a URL that cannot be meant."""
     given = _parse(url)
+    several = hosts(given) > 1
     parameters: ConnectionParameters = {
-        "connect_timeout": 10,
+        "connect_timeout": SECONDS_PER_HOST if several else 10,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -58,9 +60,14 @@ def connection_parameters(url: str, relay_id: str) -> ConnectionParameters:
         "tcp_user_timeout": _SECONDS_OF_SILENCE * 1000,
         "application_name": f"openoutbox-relay/{relay_id}".encode()[:_LONGEST_APPLICATION_NAME].decode(errors="ignore"),
     }
-    if "," in str(given.get("host", "")) or "," in str(given.get("hostaddr", "")):
+    if several:
         parameters["target_session_attrs"] = "read-write"
     return {**parameters, **given, "client_encoding": "UTF8"}
+
+
+def hosts(parameters: ConnectionParameters) -> int:
+    """How many servers are named."""
+    return 1 + max(str(parameters.get(name, "")).count(",") for name in ("host", "hostaddr"))
 
 
 def _parse(url: str) -> ConnectionParameters:

@@ -52,21 +52,28 @@ class Lane:
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
 
-    async def run(self, doing: str, work: Work[T]) -> T:
+    @property
+    def busy(self) -> bool:
+        """Whether somebody uses it now."""
+        return self._lock.locked()
+
+    async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """Await ``work`` with the connection. Raises the errors of the storage port only.
 
-        A transaction that ``work`` leaves open is given up together with the connection.
+        ``deadline`` (seconds) replaces the lane's, for what must be quick. A transaction that ``work`` leaves
+        open is given up together with the connection.
         """
+        deadline = self._deadline if deadline is None else deadline
         async with self._lock:
             task = asyncio.ensure_future(self._attempt(work))
             try:
-                done, _ = await asyncio.wait({task}, timeout=self._deadline)
+                done, _ = await asyncio.wait({task}, timeout=deadline)
             except asyncio.CancelledError:
                 await self._cut(task)
                 raise
             if not done:
                 await self._cut(task)
-                raise StorageUnavailable(f"{doing}: no answer within {self._deadline:g} s")
+                raise StorageUnavailable(f"{doing}: no answer within {deadline:g} s")
             try:
                 return task.result()
             except psycopg.Error as error:

@@ -22,3 +22,5 @@ class PostgresOptions:
     """The reaper's backoff (every other delay comes with its verdict), and which attempt is the last."""
     statement_timeout: float = 15.0
     """After that long without an answer the connection is given up, whether or not the server still lives."""
+    ping_timeout: float = 3.0
+    """After that long without an answer to a ping the database counts as away; 4 s more for each further host."""

@@ -2,7 +2,9 @@
 
 The relay wires it (``relay.app``) and the engine calls it; nobody else does. It needs SELECT on the table and UPDATE
 on eight of its columns, no other right, and holds three connections at most: one claims, one settles and renews, one
-keeps house (reap, backlog, ping), so that none of them waits for another. All times are the database's.
+keeps house (reap, backlog, ping), so that none of them waits for another. A ping that would have to wait for the
+housekeeping goes over a fourth one, made for it and closed after it: a server that hangs keeps every statement waiting
+up to its deadline, and must be found out sooner. All times are the database's.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
 when a server turns read-only, every connection is made anew from the URL.
@@ -18,7 +20,7 @@ from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.core.sqltext import statement
-from relay.storage.conninfo import connection_parameters
+from relay.storage.conninfo import SECONDS_PER_HOST, connection_parameters, hosts
 from relay.storage.lane import Connection, Epoch, Lane
 from relay.storage.options import PostgresOptions
 from relay.storage.renewal import Renewer
@@ -37,8 +39,10 @@ class PostgresOutbox:
         parameters = connection_parameters(options.url, options.relay_id)
         epoch = Epoch()
         self._epoch = epoch
-        lanes = [Lane(parameters, options.statement_timeout, epoch) for _ in range(3)]
-        self._claiming, self._settling, self._housekeeping = lanes
+        lanes = [Lane(parameters, options.statement_timeout, epoch) for _ in range(4)]
+        self._claiming, self._settling, self._housekeeping, self._spare = self._lanes = lanes
+        patience = min(options.ping_timeout, options.statement_timeout)
+        self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("claim")
         self._reap = self._sql("reap")
         self._backlog = self._sql("backlog")
@@ -60,7 +64,7 @@ class PostgresOutbox:
 
     async def close(self) -> None:
         """Close the connections, cutting off what still runs; never raises, takes a second at most."""
-        closing = [asyncio.ensure_future(lane.close()) for lane in (self._claiming, self._settling, self._housekeeping)]
+        closing = [asyncio.ensure_future(lane.close()) for lane in self._lanes]
         _, late = await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
         for task in late:
             task.cancel()
@@ -123,20 +127,27 @@ class PostgresOutbox:
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
-        (read_only,) = await self._one_row("asking for a sign of life", self._ping)
+        lane = self._spare if self._housekeeping.busy else self._housekeeping
+        try:
+            (read_only,) = await self._one_row("asking for a sign of life", self._ping, lane=lane)
+        finally:
+            await self._spare.close()
         if read_only:
             self._epoch.advance()
             raise StorageUnavailable("the server takes no writes: a standby, or default_transaction_read_only is on")
 
     async def _one_row(
-        self, doing: str, sql: LiteralString, parameters: dict[str, Any] | None = None
+        self, doing: str, sql: LiteralString, parameters: dict[str, Any] | None = None, lane: Lane | None = None
     ) -> tuple[Any, ...]:
+        """The row of a statement; over ``lane`` it is a ping, with a ping's deadline."""
+
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
             await cursor.execute(sql, parameters or {})
             return await cursor.fetchone()
 
-        row = await self._housekeeping.run(doing, work)
+        deadline = None if lane is None else self._ping_deadline
+        row = await (lane or self._housekeeping).run(doing, work, deadline)
         if row is None:
             raise SchemaError(f"{doing}: no answer row")
         return row

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+import psycopg
+
 from tests.acceptance.daemon import Daemon
 from tests.chaos.load import Writers
 from tests.fixtures.outbox import Outbox
@@ -57,7 +59,6 @@ class Balance:
 
 def watch_setbacks(outbox: Outbox) -> None:
     """Have the table note every event that goes back or dies."""
-    outbox.database.run("SELECT 1")
     with outbox.database.connect() as connection:
         connection.execute(_WATCH.encode())
 
@@ -90,7 +91,10 @@ def first_delivery_after(outbox: Outbox, moment: float, deadline: float, where: 
     )
 
     def seconds() -> list[float]:
-        [(found,)] = outbox.database.run(query, [moment])
+        try:
+            [(found,)] = outbox.database.run(query, [moment])
+        except psycopg.OperationalError:  # it may still be recovering
+            return []
         return [] if found is None else [float(found) - moment]
 
     return wait_until(seconds, deadline, "a delivery")[0]

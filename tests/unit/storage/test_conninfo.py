@@ -40,6 +40,7 @@ def test_several_hosts_mean_the_one_that_takes_writes() -> None:
     url = "postgres://u@a:1,b:2/d"
     given = connection_parameters(url, "r")
     assert (given["host"], given["port"], given["target_session_attrs"]) == ("a,b", "1,2", "read-write")
+    assert given["connect_timeout"] == 4, "a host that is gone leaves time for the others"
     assert connection_parameters(f"{url}?target_session_attrs=any", "r")["target_session_attrs"] == "any"
 
 
