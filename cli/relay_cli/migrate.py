@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, LiteralString
 
 import typer
 
@@ -34,7 +34,8 @@ def command(
     CONCURRENTLY. A table that differs from the contract is left alone: the error says how it differs. A schema is
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
-    Extensions are optional parts of the schema: replay-audit remembers every event that is replayed.
+    Extensions are optional parts of the schema: key-order adds what ORDERING=key needs (docs/ordering.md says what
+    it locks), replay-audit remembers every event that is replayed.
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 
@@ -62,17 +63,18 @@ def _what(step: Step, table: object) -> str:
     return f"table {table}" if step.creates == "table" else f"index {step.creates}"
 
 
-def _print_plan(found: Plan, extra: dict[str, str]) -> None:
+def _print_plan(found: Plan, extra: dict[str, list[LiteralString]]) -> None:
     """The SQL, as psql takes it; a comment when there is nothing to do."""
     if found.up_to_date:
         typer.echo(f"-- table {found.table} is up to date")
     for step in found.steps:
         typer.echo(step.sql)
-    for sql in extra.values():
-        typer.echo(sql)
+    for statements in extra.values():
+        for sql in statements:
+            typer.echo(sql)
 
 
-def _print_json(found: Plan, extra: dict[str, str], *, dry_run: bool) -> None:
+def _print_json(found: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:
     statements = [{"number": step.number, "creates": step.creates, "sql": step.sql} for step in found.steps]
     answer = {
         "table": str(found.table),

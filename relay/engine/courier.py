@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from relay.core.errors import PublisherError
+from relay.core.event import OutboxEvent
 from relay.core.outcome import Transient
 from relay.core.ports import Publisher
 from relay.engine.inflight import Batch, InFlight
@@ -42,17 +43,32 @@ class Courier:
                 self._inflight.forfeit(batch, list(batch.unresolved))
             if not batch.unresolved:
                 return
-            batch.offered_at = self._clock()
-            events = list(batch.unresolved.values())
-            self._offer = asyncio.ensure_future(self._publisher.publish(events, partial(self._inflight.resolve, batch)))
-            try:
-                await asyncio.wait({self._offer})
-            finally:
-                offer, self._offer = self._offer, None
-                if not offer.cancel() and not offer.cancelled():
-                    error = offer.exception()
+            error = await self._publish(batch, list(batch.unresolved.values()))
         if error is not None:
             await self._failed(batch, error)
+
+    async def follow(self, batch: Batch, events: Sequence[OutboxEvent]) -> None:
+        """Hand over what comes next in its key, unless it was given back or has lost its lease meanwhile."""
+        error: BaseException | None = None
+        async with self._turn:
+            held = [event for event in events if event.event_id in batch.unresolved]
+            if self._clock() >= batch.expires_at:
+                self._inflight.forfeit(batch, [event.event_id for event in held])
+            elif held:
+                error = await self._publish(batch, held)
+        if error is not None:
+            await self._failed(batch, error)
+
+    async def _publish(self, batch: Batch, events: list[OutboxEvent]) -> BaseException | None:
+        """Hand events to the publisher; what it raised, if it did. The turn is ours."""
+        batch.offered_at = self._clock()
+        self._offer = asyncio.ensure_future(self._publisher.publish(events, partial(self._inflight.resolve, batch)))
+        try:
+            await asyncio.wait({self._offer})
+        finally:
+            offer, self._offer = self._offer, None
+            unfinished = offer.cancel()
+        return None if unfinished or offer.cancelled() else offer.exception()
 
     async def abandon(self, reason: str) -> None:
         """Make the client forget everything without an outcome, and release it."""

@@ -19,6 +19,7 @@ from relay.core.outcome import Acknowledged, Outcome, Resolution, TimedOut, Tran
 from relay.core.ports import AttemptRecorder, SettledAttempt, Settlement
 from relay.core.telemetry import Telemetry
 from relay.core.verdict import DELIVER, Bury, Deliver, Release, Retry, Verdict, decide
+from relay.engine.runs import Runs
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Batch:
         "payload_bytes",
         "refusals",
         "renew_at",
+        "runs",
         "sent_at",
         "settlement",
         "undecided",
@@ -54,10 +56,14 @@ class Batch:
         lease: float,
         *,
         last_chance: bool = False,
+        in_order: bool = False,
     ) -> None:
         self.last_chance = last_chance
         """A lone event on its last attempt, which may have killed relays before: nothing else is in flight with it."""
-        self.unresolved: dict[EventId, OutboxEvent] = {event.event_id: event for event in events}
+        self.runs = Runs()
+        """What may not be offered yet, for it is behind another event of its key."""
+        offered = self.runs.hold_back(events) if in_order else events
+        self.unresolved: dict[EventId, OutboxEvent] = {event.event_id: event for event in offered}
         self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
         self.attempts: dict[EventId, SettledAttempt] = {}
         """What the recorder will be told once it is settled; empty when there is no recorder."""
@@ -99,12 +105,14 @@ class Batch:
     def held_ids(self) -> list[EventId]:
         """Every event of this batch that is not settled."""
         undecided = (event.event_id for event, _ in self.undecided)
-        return [*self.unresolved, *undecided, *self.settlement.event_ids()]
+        return [*self.unresolved, *undecided, *self.runs.ids(), *self.settlement.event_ids()]
 
     def drop(self, lost: Iterable[EventId]) -> None:
         """Forget events that are no longer ours; an outcome that still comes finds nothing."""
         gone = set(lost)
         waiting = self.settlement
+        if self.runs:
+            self._end_runs_behind(gone)
         for event_id in gone:
             self.unresolved.pop(event_id, None)
         self.undecided = [held for held in self.undecided if held[0].event_id not in gone]
@@ -113,10 +121,18 @@ class Batch:
         waiting.buried = [entry for entry in waiting.buried if entry[0] not in gone]
         waiting.released = [event_id for event_id in waiting.released if event_id not in gone]
 
+    def _end_runs_behind(self, gone: set[EventId]) -> None:
+        """What waits behind an event that is no longer ours will never be offered by us: it is released."""
+        self.settlement.released.extend(self.runs.drop(gone))
+        undecided = (event for event, _ in self.undecided)
+        for event in [*self.unresolved.values(), *undecided]:
+            if event.event_id in gone:
+                self.settlement.released.extend(self.runs.end(event))
+
     @property
     def empty(self) -> bool:
         """Whether nothing of the claim is left to do."""
-        return not (self.unresolved or self.undecided or len(self.settlement) or self.writing)
+        return not (self.unresolved or self.undecided or self.runs or len(self.settlement) or self.writing)
 
 
 class InFlight:
@@ -151,6 +167,10 @@ class InFlight:
         """Something was settled or dropped: there may be room again."""
         self.settleable = asyncio.Event()
         """There are verdicts to write."""
+        self.followers: list[tuple[Batch, OutboxEvent]] = []
+        """Events of ``unresolved`` that come next in their key and are yet to be offered."""
+        self.following = asyncio.Event()
+        """There are ``followers``."""
         self.attention = asyncio.Event()
         """The gate is wanted: an outcome is undecided, or the broker did not answer."""
 
@@ -161,7 +181,7 @@ class InFlight:
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
         self.batches[batch] = None
-        self.events += len(batch.unresolved)
+        self.events += len(batch.unresolved) + len(batch.runs)
         self.payload_bytes += batch.payload_bytes
         self._telemetry.in_flight(self.events)
 
@@ -178,7 +198,7 @@ class InFlight:
     @property
     def unanswered(self) -> int:
         """Events whose outcome is not known yet."""
-        return sum(len(batch.unresolved) + len(batch.undecided) for batch in self.batches)
+        return sum(len(batch.unresolved) + len(batch.undecided) + len(batch.runs) for batch in self.batches)
 
     def resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
         """Take outcomes of events of ``batch``; those of events no longer held are ignored."""
@@ -196,6 +216,8 @@ class InFlight:
                     self._remember(batch, event, outcome, DELIVER)
             else:
                 others.append(resolution)
+        if acked and batch.runs:
+            self._follow(batch, acked)
         if acked:
             batch.settlement.delivered.extend([event.event_id for event in acked])
             self.acknowledged += len(acked)
@@ -206,6 +228,22 @@ class InFlight:
         if others:
             self._take_failures(batch, others, now)
         self._resolved_some(batch)
+
+    def _follow(self, batch: Batch, acked: Sequence[OutboxEvent]) -> None:
+        """The next events of these keys have their turn."""
+        for event in batch.runs.after(acked):
+            batch.unresolved[event.event_id] = event
+            self.followers.append((batch, event))
+            self.following.set()
+
+    def take_followers(self) -> dict[Batch, list[OutboxEvent]]:
+        """The events that are to be offered now, by batch."""
+        self.following.clear()
+        taken, self.followers = self.followers, []
+        by_batch: dict[Batch, list[OutboxEvent]] = {}
+        for batch, event in taken:
+            by_batch.setdefault(batch, []).append(event)
+        return by_batch
 
     def _take_failures(self, batch: Batch, resolutions: Sequence[Resolution], now: float) -> None:
         refused = 0
@@ -230,6 +268,8 @@ class InFlight:
         verdict = decide(outcome, event.attempts, self._retry, random.random())
         if self._recorder is not None and not isinstance(verdict, Release):
             self._remember(batch, event, outcome, verdict)
+        if batch.runs and not isinstance(verdict, Deliver):
+            batch.settlement.released.extend(batch.runs.end(event))
         match verdict:
             case Deliver():
                 batch.settlement.delivered.append(event_id)
@@ -271,6 +311,7 @@ class InFlight:
         """Release what of ``batch`` has no outcome: the client does not hold it (any more)."""
         batch.settlement.released.extend(batch.unresolved)
         batch.settlement.released.extend(event.event_id for event, _ in batch.undecided)
+        batch.settlement.released.extend(batch.runs.end_all())
         batch.unresolved.clear()
         batch.undecided.clear()
         self._resolved_some(batch)
@@ -278,6 +319,8 @@ class InFlight:
     def forfeit(self, batch: Batch, lost: Sequence[EventId]) -> None:
         """Events of ``batch`` are no longer ours to settle."""
         batch.drop(lost)
+        if len(batch.settlement):
+            self.settleable.set()
         self._telemetry.leases_lost(len(lost))
         self._gone(batch, len(lost))
 

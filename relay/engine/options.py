@@ -17,6 +17,8 @@ class EngineOptions:
     """Most payload bytes of one claim, and of all that is in flight."""
     max_in_flight: int = 800
     """Most events claimed and not settled."""
+    in_order: bool = False
+    """Of each key one event is with the broker at a time; the storage claims in order per key."""
     poll_interval: float = 0.5
     """Longest wait after an empty claim."""
     lease_timeout: float = 180.0

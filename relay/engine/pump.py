@@ -94,6 +94,17 @@ class Pump:
             else:
                 self._inflight.give_back(batch)
 
+    async def follow_loop(self) -> None:
+        """In order per key: offer the next event of each key whose last one was acknowledged.
+
+        While the gate is closed they stay where they are: whoever closed it gives them back.
+        """
+        while True:
+            await self._inflight.following.wait()
+            for batch, events in self._inflight.take_followers().items():
+                if self._gate.is_open:
+                    await self._courier.follow(batch, events)
+
     async def _may_claim(self) -> bool:
         """Wait for the gate and for room; False when the wait ended without both."""
         if not self._gate.is_open:
@@ -140,7 +151,14 @@ class Pump:
             lone = len(claim.events) == 1
             failed = claim.events[0].attempts
             last_chance = lone and failed > 0 and self._options.retry.exhausted(failed + 1)
-            batch = Batch(claim.fence, claim.events, sent_at, self._options.lease_timeout, last_chance=last_chance)
+            batch = Batch(
+                claim.fence,
+                claim.events,
+                sent_at,
+                self._options.lease_timeout,
+                last_chance=last_chance,
+                in_order=self._options.in_order,
+            )
             self._inflight.add(batch)
             await self._claimed.put(batch)
 
@@ -153,4 +171,14 @@ class Pump:
             self._poll = _FIRST_POLL
         delay = min(self._poll, self._options.poll_interval) * (0.9 + 0.1 * random.random())
         self._poll = min(self._poll * 2, self._options.poll_interval)
-        await wait_event(self._stopping, delay)
+        if self._options.in_order and not claimed:
+            await self._wait_for_a_key(delay)
+        else:
+            await wait_event(self._stopping, delay)
+
+    async def _wait_for_a_key(self, delay: float) -> None:
+        """Wait, but not on when something was settled: what is behind it may be claimed now."""
+        await wait_event(self._stopping, min(delay, _FIRST_POLL))
+        if delay > _FIRST_POLL and not self._stopping.is_set():
+            self._inflight.changed.clear()
+            await wait_event(self._inflight.changed, delay - _FIRST_POLL)

@@ -117,6 +117,8 @@ class Relay:
         self._start("renewer", self._renewer.run())
         self._start("offer", self.pump.offer_loop())
         self._start("claim", self.pump.claim_loop())
+        if self._options.in_order:
+            self._start("follow", self.pump.follow_loop())
         self._start("reaper", self._reaper.run())
         self._start("sampler", self.sampler.run())
         self._start("storage-watch", self.sampler.watch_storage())

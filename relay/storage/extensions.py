@@ -1,13 +1,21 @@
-"""The optional parts of the schema, one file each under ``sql/outbox/extensions``: made on request, never needed."""
+"""The optional parts of the schema under ``sql/outbox/extensions``: made on request, never needed.
+
+Each is a file, or a folder of files that are applied in the order of their names.
+"""
 
 from __future__ import annotations
+
+from typing import LiteralString
 
 import psycopg
 
 from relay.core.errors import ConfigError
 from relay.core.sqltext import TableName, sql_root, statement
 from relay.storage.conninfo import connection_parameters
+from relay.storage.schema import with_index_names
 from relay.storage.sqlstate import classify
+
+_FOLDER = "outbox/extensions"
 
 REPLAYS = "openoutbox_replays"
 """The table of ``replay_audit.sql``."""
@@ -15,7 +23,8 @@ REPLAYS = "openoutbox_replays"
 
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""
-    return sorted(path.stem.replace("_", "-") for path in (sql_root() / "outbox/extensions").glob("*.sql"))
+    found = (path for path in (sql_root() / _FOLDER).iterdir() if path.is_dir() or path.suffix == ".sql")
+    return sorted(path.stem.replace("_", "-") for path in found)
 
 
 def replays_of(table: TableName) -> TableName:
@@ -23,19 +32,24 @@ def replays_of(table: TableName) -> TableName:
     return TableName(REPLAYS, table.schema)
 
 
-def extension_sql(name: str, table: TableName) -> str:
-    """The SQL of one extension, as psql takes it. Raises ConfigError for a name that there is not."""
+def extension_sql(name: str, table: TableName) -> list[LiteralString]:
+    """The statements of one extension, as psql takes them. Raises ConfigError for a name that there is not."""
     if name not in extension_names():
         raise ConfigError(f"there is no extension {name!r}; there is {', '.join(extension_names())}")
-    path = f"outbox/extensions/{name.replace('-', '_')}.sql"
-    return statement(path, table, {REPLAYS: replays_of(table)}).replace("%%", "%")
+    place = f"{_FOLDER}/{name.replace('-', '_')}"
+    folder = sql_root() / place
+    paths = [f"{place}/{file.name}" for file in sorted(folder.glob("*.sql"))] if folder.is_dir() else [f"{place}.sql"]
+    others = {REPLAYS: replays_of(table)}
+    return [with_index_names(statement(path, table, others), table).replace("%%", "%") for path in paths]
 
 
 def add_extension(url: str, table: TableName, name: str) -> None:
-    """Apply one extension, in one transaction. Applying it again does nothing."""
-    sql = extension_sql(name, table)
+    """Apply one extension. Applying it again does nothing, and goes on where a time before was interrupted."""
+    statements = extension_sql(name, table)
+    parameters = connection_parameters(url, "migrate")
     try:
-        with psycopg.Connection.connect(**connection_parameters(url, "migrate")) as connection:  # type: ignore[arg-type]
-            connection.execute(sql.encode())
+        with psycopg.Connection.connect(**parameters, autocommit=True) as connection:  # type: ignore[arg-type]
+            for sql in statements:
+                connection.execute(sql)
     except psycopg.Error as error:
         raise classify(error, f"adding {name}") from error

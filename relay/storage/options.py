@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from relay.core.backoff import RetryPolicy
 from relay.core.sqltext import TableName
+
+
+class KeyOrder(StrEnum):
+    """Order per key, by what an event does that comes after a dead one of its key."""
+
+    SKIP = "skip"
+    """It passes by."""
+    BLOCK = "block"
+    """It waits until the dead one is replayed or gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,8 @@ class PostgresOptions:
     lease_timeout: float = 180.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """The reaper's backoff (every other delay comes with its verdict), and which attempt is the last."""
+    key_order: KeyOrder | None = None
+    """Claim in order per key; the table needs the column of ``sql/outbox/extensions/key_order`` for it."""
     statement_timeout: float = 15.0
     """After that long without an answer the connection is given up, whether or not the server still lives."""
     ping_timeout: float = 3.0

@@ -23,6 +23,7 @@ from relay.core.sqltext import statement
 from relay.storage.conninfo import SECONDS_PER_HOST, connection_parameters, hosts
 from relay.storage.lane import Connection, Epoch, Lane
 from relay.storage.options import PostgresOptions
+from relay.storage.ordered import OrderedClaim
 from relay.storage.renewal import Renewer
 from relay.storage.settling import SettleStatements
 from relay.storage.tablecheck import check_table
@@ -44,6 +45,7 @@ class PostgresOutbox:
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("claim")
+        self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("reap")
         self._backlog = self._sql("backlog")
         self._oldest_due_age = self._sql("oldest_due_age")
@@ -58,7 +60,7 @@ class PostgresOutbox:
         """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
 
         async def check(connection: Connection) -> None:
-            await check_table(connection, self._options.table)
+            await check_table(connection, self._options.table, key_order=self._options.key_order is not None)
 
         await self._housekeeping.run("looking at the table", check)
 
@@ -79,6 +81,8 @@ class PostgresOutbox:
         }
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._ordered is not None:
+                return await self._ordered.rows(connection, limit, max_bytes)
             cursor = connection.cursor(binary=True)
             await cursor.execute(self._claim, parameters)
             return await cursor.fetchall()

@@ -117,10 +117,15 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
 
 def _for_table(sql: LiteralString, table: TableName, *, live: bool) -> LiteralString:
     """The statement with this table's index names, as text that is sent without parameters."""
-    text: str = _INDEX_TOKEN.sub(lambda match: quote_identifier(index_name(table, match.group(1))), sql)
-    text = text.replace("%%", "%")
+    text = with_index_names(sql, table).replace("%%", "%")
     if live:
         text = text.replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ")
+    return text
+
+
+def with_index_names(sql: LiteralString, table: TableName) -> LiteralString:
+    """The statement with the names that indexes have on this table, quoted, in place of the default table's."""
+    text: str = _INDEX_TOKEN.sub(lambda match: quote_identifier(index_name(table, match.group(1))), sql)
     return text
 
 

@@ -29,6 +29,8 @@ COLUMNS: Final = (
     "created_at",
     "updated_at",
 )
+ORDER_COLUMN: Final = "insertion_order"
+"""What ``sql/outbox/extensions/key_order`` adds, and ORDERING=key needs."""
 WRITTEN: Final = (
     "status",
     "attempts",
@@ -45,8 +47,8 @@ NO_PRIVILEGE: Final = "42501"
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
-async def check_table(connection: Connection, table: TableName) -> None:
-    """Raise SchemaError, saying what to do, unless the relay can work on ``table``."""
+async def check_table(connection: Connection, table: TableName, *, key_order: bool = False) -> None:
+    """Raise SchemaError, saying what to do, unless the relay can work on ``table``, in order per key where asked."""
     cursor = await connection.execute(statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
     row = await cursor.fetchone()
     if row is None:
@@ -61,6 +63,11 @@ async def check_table(connection: Connection, table: TableName) -> None:
     if missing:
         raise SchemaError(
             f"table {table} lacks the columns {', '.join(missing)}; relay-cli migrate says how it differs"
+        )
+    if key_order and ORDER_COLUMN not in columns:
+        raise SchemaError(
+            f"table {table} lacks the column {ORDER_COLUMN}, which ORDERING=key needs; "
+            f"add it with: relay-cli migrate --table {table} --with key-order"
         )
     if not may_select:
         raise SchemaError(
