@@ -26,7 +26,7 @@ from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
 from relay.server import ServerOptions, StatusServer
 from relay.settings import Settings
-from relay.storage.options import PostgresOptions
+from relay.storage.options import KeyOrder, PostgresOptions
 from relay.storage.postgres import PostgresOutbox
 from relay.telemetry.export import start_export
 from relay.telemetry.prometheus import PrometheusTelemetry
@@ -60,6 +60,7 @@ def storage_options(settings: Settings) -> PostgresOptions:
         table=settings.storage_table_name,
         lease_timeout=settings.lease_timeout,
         retry=retry_policy(settings),
+        key_order=KeyOrder(settings.ordering_on_dead) if settings.ordering == "key" else None,
     )
 
 
@@ -69,6 +70,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,
         max_in_flight=settings.max_in_flight,
+        in_order=settings.ordering == "key",
         poll_interval=settings.poll_interval,
         lease_timeout=settings.lease_timeout,
         reap_batch_size=settings.reap_batch_size,

@@ -73,7 +73,7 @@ def _broker_scheme(settings: Variables) -> Iterator[Finding]:
 
 def cautions(settings: Variables) -> Iterator[Finding]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_sizes, _delays, _weak_acks, _ignored, _not_yet, _short_lease):
+    for rule in (_sizes, _delays, _weak_acks, _ignored, _short_lease):
         yield from rule(settings)
 
 
@@ -122,20 +122,16 @@ def _ignored(settings: Variables) -> Iterator[Finding]:
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
+    if settings.ordering_on_dead == "block" and settings.ordering == "none":
+        yield Finding(
+            ("ORDERING_ON_DEAD", "ORDERING"), "ORDERING_ON_DEAD=block has no effect: it belongs to ORDERING=key"
+        )
     if settings.api_token is not None and settings.api_token_file is not None:
         yield Finding(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
     token = "API_TOKEN" if settings.api_token is not None else "API_TOKEN_FILE"
     if settings.log_store_url is None and (settings.api_token or settings.api_token_file) is not None:
         yield Finding(
             (token,), f"{token} is set but not used: the API shows the delivery log, and LOG_STORE_URL is unset"
-        )
-
-
-def _not_yet(settings: Variables) -> Iterator[Finding]:
-    if settings.ordering == "key":
-        yield Finding(
-            ("ORDERING",),
-            "ORDERING=key is not available in this version yet: events of one key may overtake each other",
         )
 
 

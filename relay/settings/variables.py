@@ -118,7 +118,7 @@ class Relaying(_Group):
         _host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
     )
     ordering: Annotated[Literal["none", "key"], *_choice("none", "key")] = _variable(
-        "none", "`key`: events of one `partition_key` strictly one after the other."
+        "none", "`key`: events of one `partition_key` strictly one after the other (see ordering.md)."
     )
     ordering_on_dead: Annotated[Literal["skip", "block"], *_choice("skip", "block")] = _variable(
         "skip", "With `ORDERING=key`: go on after a dead event of the key, or hold the key until it is replayed."

@@ -20,6 +20,9 @@ _FOLDER = "outbox/extensions"
 REPLAYS = "openoutbox_replays"
 """The table of ``replay_audit.sql``."""
 
+ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless")
+"""The roles of the indexes of ``key_order``."""
+
 
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""

@@ -22,7 +22,7 @@ _WALKS: Final = 10  # such statements in one claim, while nothing is found
 _RUN: Final = 100  # most rows behind the first one of a key in one claim
 _FIRST_HASH: Final = -(2**63)
 _LAST_HASH: Final = 2**63 - 1
-_FRONT: Final = 3  # columns before the event's: rows in the window, keys, the last key's hash
+_FRONT: Final = 3  # columns before the event's: rows in the window, whether it is the last key, its hash
 
 Row = tuple[Any, ...]
 
@@ -59,8 +59,8 @@ class OrderedClaim:
         wrapped = False
         for _ in range(_WALKS):
             rows = await self._execute(connection, {**bounds, "window": 0, "keys": _KEYS, "from": self._from})
-            _, keys, last = rows[0][:_FRONT]
-            at_the_end = keys < _KEYS or last == _LAST_HASH
+            _, at_the_end, last = rows[0][:_FRONT]
+            at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
             if found := _claimed(rows):
                 return found

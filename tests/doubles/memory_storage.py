@@ -8,6 +8,7 @@ test says so (``table.advance``), and by a microsecond with each call, as two st
 
 from __future__ import annotations
 
+import itertools
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from relay.core.backoff import RetryPolicy
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.storage.options import KeyOrder
 
 _LARGEST_INT = 2**31 - 1
 _TICK = timedelta(microseconds=1)
@@ -40,6 +42,7 @@ class MemoryRow:
     locked_by: str | None = None
     locked_at: datetime | None = None
     delivered_at: datetime | None = None
+    insertion_order: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class MemoryTable:
 
     now: datetime = field(default_factory=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     rows: dict[EventId, MemoryRow] = field(default_factory=dict)
+    inserted: int = 0
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -73,6 +77,7 @@ class MemoryTable:
         event_id = EventId(str(uuid.uuid4()))
         row = MemoryRow(event_id, event_type, payload, now + timedelta(seconds=due_in), now, now)
         row.partition_key, row.headers, row.attempts = partition_key, headers, attempts
+        row.insertion_order = self.inserted = self.inserted + 1
         self.rows[event_id] = row
         return event_id
 
@@ -86,8 +91,10 @@ class MemoryOutbox:
         relay_id: str = "relay",
         lease_timeout: float = 180.0,
         retry: RetryPolicy | None = None,
+        key_order: KeyOrder | None = None,
     ) -> None:
         self.table = table
+        self._key_order = key_order
         self.fail_with: Exception | None = None
         self._relay_id = relay_id
         self._lease = timedelta(seconds=lease_timeout)
@@ -103,11 +110,9 @@ class MemoryOutbox:
     async def claim(self, limit: int, max_bytes: int) -> Claim:
         """Lease due rows, oldest first."""
         now = self._statement()
-        due = [row for row in self._in(Status.PENDING) if row.available_at <= now]
-        due.sort(key=lambda row: (row.available_at, row.created_at))
         taken: list[MemoryRow] = []
         total = 0
-        for row in due[:limit]:
+        for row in self._due(now, limit):
             total += len(row.payload)
             alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
             if taken and (total > max_bytes or alone):
@@ -117,7 +122,32 @@ class MemoryOutbox:
                 break
         for row in taken:
             row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
+        if self._key_order is not None:
+            taken.sort(key=lambda row: row.insertion_order)
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+
+    def _due(self, now: datetime, limit: int) -> list[MemoryRow]:
+        """What may be claimed, in turn."""
+        if self._key_order is not None:
+            return self._due_in_order(now, limit)
+        due = [row for row in self._in(Status.PENDING) if row.available_at <= now]
+        return sorted(due, key=_age)[:limit]
+
+    def _due_in_order(self, now: datetime, limit: int) -> list[MemoryRow]:
+        """Of each key the first unfinished row, then equal shares of those right behind them."""
+        runs: dict[str, list[MemoryRow]] = {}
+        for row in sorted(self.table.rows.values(), key=lambda row: row.insertion_order):
+            if row.status is Status.DELIVERED or (row.status is Status.DEAD and self._key_order is KeyOrder.SKIP):
+                continue
+            runs.setdefault(row.partition_key or row.event_id, []).append(row)
+        free = [
+            list(itertools.takewhile(lambda row: row.status is Status.PENDING and row.available_at <= now, run))
+            for run in runs.values()
+        ]
+        leading = sorted((run for run in free if run), key=lambda run: _age(run[0]))[:limit]
+        share = limit // max(len(leading), 1)
+        places = itertools.zip_longest(*(run[:share] for run in leading))
+        return [row for place in places for row in sorted(filter(None, place), key=_age)]
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced."""
@@ -217,6 +247,10 @@ def _fail(row: MemoryRow, error: str, now: datetime, delay: float | None) -> Non
         row.status = Status.DEAD
     else:
         row.status, row.available_at = Status.PENDING, now + timedelta(seconds=delay)
+
+
+def _age(row: MemoryRow) -> tuple[datetime, datetime]:
+    return row.available_at, row.created_at
 
 
 def _event(row: MemoryRow, now: datetime) -> OutboxEvent:

@@ -12,10 +12,11 @@ from typing import Final
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
 from relay.core.sqltext import TableName, statement
+from relay.storage.extensions import ORDER_INDEXES
 from relay.storage.migrate import plan
 from relay.storage.operations.connection import Connection, database_time, fetch, operating, rows
-from relay.storage.schema import Step
-from relay.storage.tablecheck import WRITTEN, creation
+from relay.storage.schema import Step, index_name
+from relay.storage.tablecheck import ORDER_COLUMN, WRITTEN, creation
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -24,14 +25,18 @@ _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
 
 
-def check_storage(url: str, table: TableName) -> tuple[list[Finding], list[str] | None]:
-    """The findings, and the event types that wait for a destination; None when they could not be read."""
+def check_storage(url: str, table: TableName, in_order: bool = False) -> tuple[list[Finding], list[str] | None]:
+    """The findings, and the event types that wait for a destination; None when they could not be read.
+
+    ``in_order`` says that ORDERING is ``key``, which needs more of the table.
+    """
     findings = list(_schema(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings, None
     try:
         with operating(url, table, _DOING) as connection:
             findings += [_writable(connection), _clock(connection), *_rights(connection, table)]
+            findings += _order(connection, table) if in_order else ()
             types = [name for (name,) in rows(connection, "pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], None
@@ -57,6 +62,27 @@ def _schema(url: str, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
     if found.up_to_date:
         yield Finding(Level.OK, "indexes", "all six are there")
+
+
+def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """The column and the indexes of ORDERING=key."""
+    advice = f"run: relay-cli migrate --table {table} --with key-order"
+    sql = statement("outbox/queries/describe_table.sql")
+    [(_, _, columns, _)] = fetch(connection, sql, {"table": table.quoted})
+    if ORDER_COLUMN not in columns:
+        yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
+        return
+    names = [index_name(table, role) for role in ORDER_INDEXES]
+    found = fetch(connection, statement("outbox/queries/order_indexes.sql"), {"table": table.quoted, "names": names})
+    valid = dict(found)
+    for name in names:
+        if name not in valid:
+            yield Finding(Level.ERROR, "order", f"index {name} is missing, and ORDERING=key crawls without it", advice)
+        elif not valid[name]:
+            first = f"drop it, then {advice}"
+            yield Finding(Level.ERROR, "order", f"index {name} is invalid: its making has failed or goes on", first)
+    if all(valid.get(name) for name in names):
+        yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes are there")
 
 
 def _bare(step: Step) -> str:

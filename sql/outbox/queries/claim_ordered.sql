@@ -1,8 +1,8 @@
 -- PENDING -> DELIVERING in order per key: lease due rows, of each key the first unfinished one and, as far as there is
 -- room, those right behind it. Needs the column and the indexes of sql/outbox/extensions/key_order.
 -- A claim costs the same whatever waits. It either looks at WINDOW due rows, the oldest (with KEYS = 0); or, where
--- those are all behind others, at the first rows of KEYS keys, in the order of their hashes from FROM on, and at the
--- oldest rows without a key (with WINDOW = 0).
+-- those are all behind others, at the first rows of KEYS keys, in the order of their hashes from FROM on, until it has
+-- found LIMIT of them due, and at the oldest rows without a key (with WINDOW = 0).
 -- Why it is safe beside other relays: an older snapshot only ever sees an earlier row of a key as still unfinished, and
 -- the lock on the first row, in the very version that the snapshot saw, is the right to the rows behind it.
 -- Indexes: idx_openoutbox_processing_queue finds the window; idx_openoutbox_order_waiting the next key, its first row
@@ -11,8 +11,9 @@
 -- An event whose lease expired and that has one attempt left is claimed alone, as in claim.sql.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
 -- Parameters: window, keys, from, limit, run (most rows behind a first one), block (a DEAD row holds its key),
--- max_bytes, max_attempts, relay_id. Result: rows in the window; keys looked at, and the last one's hash; the fields of OutboxEvent in
--- their order, then the fence. One row at least, with NULLs when nothing is claimed; the rows of a key are in order.
+-- max_bytes, max_attempts, relay_id. Result: rows in the window; whether there is no key behind those looked at, and
+-- the hash of the last one; the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when
+-- nothing is claimed; the rows of a key are in order.
 WITH RECURSIVE walked AS (
     (
         SELECT
@@ -20,7 +21,8 @@ WITH RECURSIVE walked AS (
             HASHTEXTEXTENDED(partition_key, 0) AS hash,
             insertion_order,
             status = 'PENDING' AND available_at <= NOW() AS due,
-            1::bigint AS step
+            1::bigint AS step,
+            (status = 'PENDING' AND available_at <= NOW())::int::bigint AS found
         FROM openoutbox_events
         WHERE
             HASHTEXTEXTENDED(partition_key, 0) >= %(from)s::bigint
@@ -35,7 +37,8 @@ WITH RECURSIVE walked AS (
         later.hash,
         later.insertion_order,
         later.due,
-        walked.step + 1
+        walked.step + 1,
+        walked.found + later.due::int
     FROM walked
     CROSS JOIN LATERAL (
         SELECT
@@ -51,14 +54,15 @@ WITH RECURSIVE walked AS (
         ORDER BY HASHTEXTEXTENDED(partition_key, 0), insertion_order
         LIMIT 1
     ) AS later
-    WHERE walked.step < %(keys)s::bigint
+    WHERE walked.step < %(keys)s::bigint AND walked.found < %(limit)s::bigint
 ),
 
 looked AS MATERIALIZED (
     SELECT
         ctid AS tid,
         HASHTEXTEXTENDED(partition_key, 0) AS hash,
-        insertion_order
+        insertion_order,
+        partition_key IS NULL AS known_first
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW()
     ORDER BY available_at, created_at
@@ -69,7 +73,8 @@ keyless AS MATERIALIZED (
     SELECT
         ctid AS tid,
         NULL::bigint AS hash,
-        insertion_order
+        insertion_order,
+        TRUE AS known_first
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW() AND partition_key IS NULL
     ORDER BY available_at, created_at
@@ -81,7 +86,7 @@ candidates AS (
     UNION ALL
     SELECT * FROM keyless
     UNION ALL
-    SELECT tid, hash, insertion_order FROM walked WHERE due
+    SELECT tid, hash, insertion_order, TRUE AS known_first FROM walked WHERE due
 ),
 
 -- Of each key the first unfinished row, unless a dead one holds it. A row without a key is first by itself.
@@ -89,9 +94,9 @@ firsts AS MATERIALIZED (
     SELECT *
     FROM candidates
     WHERE
-        hash IS NULL
-        OR (
-            insertion_order = (
+        (
+            known_first
+            OR insertion_order = (
                 SELECT earliest.insertion_order
                 FROM openoutbox_events AS earliest
                 WHERE
@@ -101,12 +106,15 @@ firsts AS MATERIALIZED (
                 ORDER BY earliest.insertion_order
                 LIMIT 1
             )
-            AND COALESCE(NOT %(block)s::boolean OR insertion_order < (
+        )
+        AND (
+            hash IS NULL
+            OR COALESCE(NOT %(block)s::boolean OR insertion_order < (
                 SELECT holding.insertion_order
                 FROM openoutbox_events AS holding
                 WHERE
                     HASHTEXTEXTENDED(holding.partition_key, 0) = candidates.hash
-                    AND holding.status = 'DEAD'
+                    AND holding.status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED')
                     AND holding.partition_key IS NOT NULL
                 ORDER BY holding.insertion_order
                 LIMIT 1
@@ -169,7 +177,7 @@ following AS (
                         FROM openoutbox_events AS holding
                         WHERE
                             HASHTEXTEXTENDED(holding.partition_key, 0) = heads.hash
-                            AND holding.status = 'DEAD'
+                            AND holding.status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED')
                             AND holding.partition_key IS NOT NULL
                         ORDER BY holding.insertion_order
                         LIMIT 1
@@ -221,7 +229,7 @@ claimed AS (
 
 SELECT
     seen.rows,
-    seen.keys,
+    seen.at_the_end,
     seen.last_hash,
     claimed.event_id::text,
     claimed.event_type,
@@ -236,7 +244,9 @@ SELECT
 FROM (
     SELECT
         (SELECT COUNT(*) FROM looked) AS rows,
-        (SELECT COUNT(*) FROM walked) AS keys,
+        (
+            SELECT COALESCE(MAX(step) < %(keys)s::bigint AND MAX(found) < %(limit)s::bigint, TRUE) FROM walked
+        ) AS at_the_end,
         (SELECT MAX(hash) FROM walked) AS last_hash
 ) AS seen
 LEFT JOIN claimed ON TRUE

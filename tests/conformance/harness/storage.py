@@ -12,7 +12,9 @@ import psycopg
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage
-from relay.storage.options import PostgresOptions
+from relay.core.sqltext import TableName
+from relay.storage.extensions import add_extension
+from relay.storage.options import KeyOrder, PostgresOptions
 from relay.storage.postgres import PostgresOutbox
 from tests.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.fixtures.outbox import Outbox
@@ -24,13 +26,24 @@ RETRY = RetryPolicy(max_attempts=3, base_delay=10.0, max_delay=30.0, jitter=0.5)
 class StorageHarness(Protocol):
     """What a case needs around the port: rows to begin with, rows to look at, time that passes."""
 
+    key_order: KeyOrder | None
+    """How its relays claim; a test may change it."""
+
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
         """One more relay on the table; closed with the harness."""
 
     async def close(self) -> None:
         """Close all relays."""
 
-    def insert(self, payload: bytes = b"{}", *, due_in: float = 0.0, attempts: int = 0, headers: str = "{}") -> EventId:
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
         """One PENDING event, inserted in its own transaction."""
 
     def row(self, event_id: EventId) -> dict[str, Any]:
@@ -46,17 +59,26 @@ class StorageHarness(Protocol):
 class MemoryHarness:
     """The outbox in memory; its clock is the test's."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_order: KeyOrder | None = None) -> None:
+        self.key_order = key_order
         self._table = MemoryTable()
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
-        return MemoryOutbox(self._table, relay_id, LEASE, retry)
+        return MemoryOutbox(self._table, relay_id, LEASE, retry, self.key_order)
 
     async def close(self) -> None:
         return
 
-    def insert(self, payload: bytes = b"{}", *, due_in: float = 0.0, attempts: int = 0, headers: str = "{}") -> EventId:
-        return self._table.insert(payload=payload, due_in=due_in, attempts=attempts, headers=headers)
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
+        return self._table.insert(payload=payload, due_in=due_in, attempts=attempts, headers=headers, partition_key=key)
 
     def row(self, event_id: EventId) -> dict[str, Any]:
         return dataclasses.asdict(self._table.rows[event_id])
@@ -69,8 +91,8 @@ class MemoryHarness:
 
 
 _INSERT = """
-INSERT INTO openoutbox_events (event_id, event_type, payload, headers, attempts, available_at)
-VALUES (%s, 'test', %s, %s, %s, now() + make_interval(secs => %s))
+INSERT INTO openoutbox_events (event_id, event_type, payload, headers, attempts, partition_key, available_at)
+VALUES (%s, 'test', %s, %s, %s, %s, now() + make_interval(secs => %s))
 """
 
 _ADVANCE = """
@@ -84,13 +106,18 @@ FROM make_interval(secs => %s) AS d
 class PostgresHarness:
     """A real table. Time passes by moving every row into the past, so no test waits."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, key_order: KeyOrder | None = None) -> None:
+        self.key_order = key_order
         self._outbox = outbox
+        if key_order is not None:
+            add_extension(outbox.url, TableName(), "key-order")
         self._relays: list[PostgresOutbox] = []
         self._connection = outbox.database.connect()
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
-        options = PostgresOptions(self._outbox.url, relay_id, lease_timeout=LEASE, retry=retry)
+        options = PostgresOptions(
+            self._outbox.url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
+        )
         self._relays.append(PostgresOutbox(options))
         return self._relays[-1]
 
@@ -99,9 +126,17 @@ class PostgresHarness:
             await relay.close()
         self._connection.close()
 
-    def insert(self, payload: bytes = b"{}", *, due_in: float = 0.0, attempts: int = 0, headers: str = "{}") -> EventId:
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
         event_id = EventId(str(uuid.uuid4()))
-        self._connection.execute(_INSERT, (event_id, payload, headers, attempts, due_in))
+        self._connection.execute(_INSERT, (event_id, payload, headers, attempts, key, due_in))
         return event_id
 
     def row(self, event_id: EventId) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from relay.core.backoff import RetryPolicy
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
-from relay.storage.options import PostgresOptions
+from relay.storage.options import KeyOrder, PostgresOptions
 from relay.storage.postgres import PostgresOutbox
 from tests.doubles.memory_publisher import MemoryPublisher
 from tests.doubles.telemetry import MemoryTelemetry
@@ -43,11 +43,17 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
     """A function that runs a relay with the options given to it; all are stopped after the test."""
     running: list[Running] = []
 
-    async def make(broker: MemoryPublisher | None = None, relay_id: str = "relay", **options: object) -> Running:
+    async def make(
+        broker: MemoryPublisher | None = None,
+        relay_id: str = "relay",
+        key_order: KeyOrder | None = None,
+        **options: object,
+    ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
-        engine = EngineOptions(retry=RETRY, **(values | options))  # type: ignore[arg-type]
+        engine = EngineOptions(**({"retry": RETRY, "in_order": key_order is not None} | values | options))  # type: ignore[arg-type]
+        lease, retry = engine.lease_timeout, engine.retry
         storage = PostgresOutbox(
-            PostgresOptions(url=outbox.url, relay_id=relay_id, lease_timeout=engine.lease_timeout, retry=RETRY)
+            PostgresOptions(outbox.url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()

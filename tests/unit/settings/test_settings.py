@@ -185,7 +185,7 @@ def test_secrets_are_not_in_the_text_of_settings() -> None:
         ({"KAFKA_REQUIRED_ACKS": "none"}, "raised to one"),
         ({"MAX_IN_FLIGHT": "99"}, "MAX_IN_FLIGHT=99 is below BATCH_SIZE=100"),
         ({"RETRY_BASE_DELAY": "2h", "RETRY_MAX_DELAY": "1h"}, "every delay will be RETRY_MAX_DELAY"),
-        ({"ORDERING": "key"}, "ORDERING=key is not available"),
+        ({"ORDERING_ON_DEAD": "block"}, "ORDERING_ON_DEAD=block has no effect"),
         ({"API_TOKEN": "t"}, "API_TOKEN is set but not used: the API shows the delivery log"),
         ({"PUBLISHER_URL": "kafka:9092"}, "PUBLISHER_URL is set but not used: PUBLISHER_TYPE is stdout"),
         (
