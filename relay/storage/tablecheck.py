@@ -67,7 +67,7 @@ async def check_table(connection: Connection, table: TableName, *, key_order: bo
     if key_order and ORDER_COLUMN not in columns:
         raise SchemaError(
             f"table {table} lacks the column {ORDER_COLUMN}, which ORDERING=key needs; "
-            f"add it with: relay-cli migrate --table {table} --with key-order"
+            f"add it with: {creation(table)} --with key-order"
         )
     if not may_select:
         raise SchemaError(

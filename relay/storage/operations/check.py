@@ -66,7 +66,7 @@ def _schema(url: str, table: TableName) -> Iterator[Finding]:
 
 def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
     """The column and the indexes of ORDERING=key."""
-    advice = f"run: relay-cli migrate --table {table} --with key-order"
+    advice = f"run: {creation(table)} --with key-order"
     sql = statement("outbox/queries/describe_table.sql")
     [(_, _, columns, _)] = fetch(connection, sql, {"table": table.quoted})
     if ORDER_COLUMN not in columns:

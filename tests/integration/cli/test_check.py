@@ -62,6 +62,19 @@ def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path
     assert "indexes" not in check(tmp_path, {"STORAGE_URL": outbox.url})
 
 
+def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Path) -> None:
+    given = {"STORAGE_URL": outbox.url, "ORDERING": "key"}
+    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    assert (level, message) == ("error", "there is no column insertion_order, and ORDERING=key needs it")
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.url).returncode == 0
+    assert "order" not in check(tmp_path, given)
+    outbox.database.run("DROP INDEX idx_openoutbox_order_waiting")
+    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.url).returncode == 0
+    assert "order" not in check(tmp_path, given)
+
+
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:
     [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
     assert (level, message) == ("error", "there is no table openoutbox_events")
