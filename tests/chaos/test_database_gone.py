@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,7 +37,8 @@ from tests.chaos.looking import (
 from tests.fixtures.measured import Measured
 from tests.fixtures.outbox import Outbox
 from tests.fixtures.postgres import create_database
-from tests.services.tcp_proxy import TcpProxy
+from tests.services.standby import StandbyServer
+from tests.services.tcp_proxy import Mode, TcpProxy
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
@@ -137,6 +139,37 @@ def test_the_relay_heals_by_itself(
         url = urlsplit(outbox.url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
         with Daemon(url, {**broker.env(), **PACE}) as relay:
             measured(**be_gone(outbox, broker, relay.wait_ready(), fault(own_postgres, proxy), fault))
+
+
+@pytest.mark.parametrize("how", ["crashed", "vanished"])
+def test_a_standby_is_promoted(
+    own_postgres: PostgresServer, make_broker: MakeBroker, how: str, measured: Measured
+) -> None:
+    """STORAGE_URL names both; the primary is refused from then on, or says nothing more, as a host that is gone."""
+    database, broker = create_database(own_postgres.url), make_broker("redis")
+    with StandbyServer(own_postgres) as standby, TcpProxy(own_postgres.port) as proxy:
+        standby.follow_synchronously()
+
+        def both(port: int, name: str) -> str:
+            hosts = f"127.0.0.1:{port},127.0.0.1:{standby.port}"
+            return f"postgresql://postgres@{hosts}/{name}?target_session_attrs=read-write"
+
+        direct = both(own_postgres.port, database.name)
+        outbox = Outbox.create(replace(database, url=direct, admin_url=both(own_postgres.port, "postgres")))
+        watch_setbacks(outbox)
+
+        @contextmanager
+        def failed_over(server: PostgresServer, proxy: TcpProxy) -> Iterator[None]:
+            if how == "vanished":
+                proxy.set(Mode.SILENCE)
+            server.stop(signal.SIGQUIT)
+            yield
+            standby.promote()
+
+        url = both(proxy.port, database.name)
+        with Daemon(url, {**broker.env(), **PACE}) as relay:
+            figures = be_gone(outbox, broker, relay.wait_ready(), failed_over(own_postgres, proxy), failed_over)
+    measured(**{**figures, "fault": f"PostgreSQL failed over, the primary {how}"})
 
 
 def be_gone(

@@ -50,8 +50,7 @@ class KafkaServer(LocalServer):
         properties = self._write_properties()
         remove(self.folder / "data")  # a quorum's voter is known by its port
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        tool = [*_JAVA, "-Xmx256m", "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
-        run_tool([*tool, "format", "-t", cluster, "-c", properties, "--standalone"], self.folder)
+        run_tool([*format_tool(), "-t", cluster, "-c", properties, "--standalone"], self.folder)
 
     def _command(self) -> list[str | Path]:
         return [*_JAVA, f"-Xmx{self._heap}", "-cp", f"{jars()}/*", "kafka.Kafka", self.folder / "server.properties"]
@@ -85,6 +84,11 @@ class KafkaServer(LocalServer):
         path = self.folder / "server.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
         return path
+
+
+def format_tool() -> list[str]:
+    """The command that prepares a broker's folder, without its options."""
+    return [*_JAVA, "-Xmx256m", "-cp", f"{jars()}/*", "kafka.tools.StorageTool", "format"]
 
 
 def jars() -> Path:

@@ -120,7 +120,7 @@ class _Link:
     """One connection through the proxy."""
 
     def __init__(self, client: asyncio.StreamWriter, mode: Callable[[], Mode], delay: Callable[[], float]) -> None:
-        self.mute = False
+        self.mute: bool = False
         self.task: asyncio.Task[None] | None = None
         self._client = client
         self._server: asyncio.StreamWriter | None = None
@@ -136,15 +136,23 @@ class _Link:
                 writer.transport.abort()
 
     async def run(self, reader: asyncio.StreamReader, target: int) -> None:
-        """Forward until one side ends."""
+        """Forward until one side ends; when mute, until the client does."""
         with suppress(OSError):
-            replies, self._server = await asyncio.open_connection("127.0.0.1", target)
-            ways = {
-                asyncio.ensure_future(self._forward(reader, self._server)),
-                asyncio.ensure_future(self._hold_back(replies)),
-            }
-            _, pending = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in pending:
+            if not self.mute:
+                await self._connect_and_forward(reader, target)
+            while self.mute and await reader.read(_CHUNK):
+                pass
+
+    async def _connect_and_forward(self, reader: asyncio.StreamReader, target: int) -> None:
+        replies, self._server = await asyncio.open_connection("127.0.0.1", target)
+        ways = {
+            asyncio.ensure_future(self._forward(reader, self._server)),
+            asyncio.ensure_future(self._hold_back(replies)),
+        }
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from relay.demo.process import free_port
 from tests.services.tcp_proxy import Mode, TcpProxy
 from tests.waiting import wait_until
 
@@ -87,6 +88,18 @@ def test_what_falls_silent_stays_open_and_mute(proxy: TcpProxy, how: str) -> Non
                 assert says(healed, b"four") == b"four"
             with pytest.raises(TimeoutError):
                 says(before, b"five")
+
+
+def test_what_is_silent_stays_so_when_the_server_has_gone(proxy: TcpProxy) -> None:
+    with connect(proxy) as before:
+        assert says(before, b"one") == b"one"
+        proxy.set(Mode.SILENCE)
+        proxy.target = free_port()
+        with connect(proxy) as after:
+            for client in (before, after):
+                client.settimeout(0.3)
+                with pytest.raises(TimeoutError):
+                    says(client, b"two")
 
 
 def test_it_cuts_in_the_middle(proxy: TcpProxy) -> None:

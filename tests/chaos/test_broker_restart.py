@@ -1,0 +1,120 @@
+"""A NATS server restarts, and a Kafka partition's leader is killed, while writers insert."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.acceptance.conftest import StartDaemon
+from tests.chaos.brokers import Nats, read_topic
+from tests.chaos.load import Writers
+from tests.chaos.looking import (
+    Balance,
+    check_finished,
+    delivered,
+    first_delivery_after,
+    log_lines,
+    watch_setbacks,
+)
+from tests.fixtures.measured import Measured
+from tests.fixtures.outbox import Outbox
+from tests.services.kafka_cluster import KafkaCluster
+from tests.services.nats import NatsServer
+from tests.services.tcp_proxy import TcpProxy
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+
+BUSY = 4.0
+"""Seconds of grace for a machine on which other tests run."""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_nats_server_restarts(
+    outbox: Outbox, own_nats: NatsServer, daemon: StartDaemon, how: signal.Signals, measured: Measured
+) -> None:
+    watch_setbacks(outbox)
+    with TcpProxy(own_nats.port) as proxy:
+        broker = Nats(proxy, own_nats.url)
+        relay = daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="2s").wait_ready()
+        with Writers(outbox.url, broker.destination) as writers:
+            wait_until(lambda: relay.running and delivered(outbox) > 300, 60, "the drain to be under way")
+            began = time.time()
+            own_nats.stop(how)
+            wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, 40, "the relay to be paused")
+            assert relay.get("/readyz")[0] == 503
+            own_nats.start()
+            back = time.time()
+            recovery = first_delivery_after(outbox, back, 60)
+            ended = time.time()
+        outbox.wait_finished(60)
+        check_finished(outbox)
+        assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+        balance = Balance.of(writers, broker.received())
+    balance.check()
+    assert recovery < 2.0 + 2.0 + BUSY
+    measured(
+        fault=f"NATS server restarted by {how.name}",
+        recovery_s=recovery,
+        duplicates=balance.duplicates,
+        lost=balance.lost,
+        attempts_used=0,
+        log_lines=log_lines(relay, began, ended)[0],
+        events=balance.committed,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.xdist_group("chaos-kafka")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_a_kafka_leader_changes(
+    outbox: Outbox, cluster: KafkaCluster, daemon: StartDaemon, how: signal.Signals, measured: Measured
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.url})
+    topic = f"chaos.{uuid.uuid4().hex}"
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(30)
+
+    def leader() -> int:
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return found[0].leader if found else -1
+
+    wait_until(lambda: leader() in cluster.nodes, 30, "a leader")
+    watch_setbacks(outbox)
+    relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=cluster.url).wait_ready()
+    with Writers(outbox.url, topic) as writers:
+        wait_until(lambda: relay.running and delivered(outbox) > 300, 60, "the drain to be under way")
+        first = leader()
+        began = time.time()
+        if how is signal.SIGKILL:
+            cluster.nodes[first].stop(how)
+        else:
+            os.kill(cluster.nodes[first].pid, how)  # it hands its partitions over and ends by itself
+        recovery = first_delivery_after(outbox, began, 90, f"created_at > to_timestamp({began})")
+        wait_until(lambda: leader() not in (first, -1), 60, "another leader")
+        cluster.nodes[first].stop()
+        cluster.nodes[first].start()
+        ended = time.time()
+    outbox.wait_finished(90)
+    check_finished(outbox)
+    balance = Balance.of(writers, read_topic(cluster.url, topic))
+    balance.check()
+    measured(
+        fault=f"Kafka leader ended by {how.name}, three brokers",
+        recovery_s=recovery,
+        duplicates=balance.duplicates,
+        lost=balance.lost,
+        attempts_used=outbox.rows("sum(attempts)")[0][0],
+        log_lines=log_lines(relay, began, ended)[0],
+        events=balance.committed,
+    )
