@@ -3,65 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Message
 
-from relay.demo.process import free_port
+from tests.acceptance.documents import blocks, run_python, run_shell, shell
 from tests.acceptance.messages import kafka_key
 from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.postgres import Database
-from tests.integration.cli.running import environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
 
-TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
-# The installed programs are tests/packaging's; here they are this checkout's.
-PROGRAMS = """
-set -e
-relay() { exec "$PYTHON" -m relay; }
-relay-cli() { "$PYTHON" -c 'from relay_cli.main import main; main()' "$@"; }
-"""
-
-
-def block(language: str, own: dict[str, str]) -> str:
-    """The section's one block in that language, with the reader's own addresses and names in place of the README's."""
-    section = TEXT.split("## Your own first event")[1].split("\n## ")[0]
-    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    text = str(found)
+def section(own: dict[str, str]) -> tuple[str, str, str, str]:
+    """Its four blocks, in their order, with the reader's own addresses and names in place of the README's."""
+    demo, tests, install, insert, announce, look = [block for block in blocks("README.md") if block.language]
+    assert (demo.text, tests.text) == ("make demo\n", "make test\n")
+    texts = [block.text for block in (install, insert, announce, look)]
     for theirs, ours in own.items():
-        text = text.replace(theirs, ours)
-    return text
-
-
-@contextmanager
-def shell(commands: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Bash with these commands, which goes on as long as what they have started; ends with all of it."""
-    env = {**environment(PYTHON=sys.executable, SERVER_PORT=f"127.0.0.1:{free_port()}"), "RELAY_ID": "readme"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["bash", "-c", f"{PROGRAMS}{commands}\nwait"],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        texts = [text.replace(theirs, ours) for text in texts]
+    return texts[0], texts[1], texts[2], texts[3]
 
 
 def test_your_own_first_event(
@@ -73,16 +37,22 @@ def test_your_own_first_event(
         "localhost:9092": kafka,
         "account.debited": name,
     }
-    install, commands = block("sh", own).split("\n", 1)
-    assert install == "pip install ."
+    set_up, insert, announce, look = section(own)
+    environment, install, commands = set_up.split("\n", 2)
+    assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install .")
     database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
     database.run("INSERT INTO accounts VALUES (7, 100)")
-    with shell(commands, log) as process:
+    with shell(commands, tmp_path, log) as process:
         wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), 40, "the relay")
         assert process.poll() is None, log.read_text()
-        database.run(block("sql", own))
-        subprocess.run([sys.executable, "-c", block("python", own)], env=environment(), check=True, timeout=60)
+        database.run(insert)
+        run_python(announce, tmp_path)
         messages = consume(name, 2)
+        wait_until(
+            lambda: database.run("SELECT DISTINCT status FROM openoutbox_events") == [("DELIVERED",)], 20, "settling"
+        )
+    given = {"STORAGE_URL": database.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    assert run_shell(look, tmp_path, **given).count("\tDELIVERED\t") == 2
     assert sorted(str(kafka_key(message)) for message in messages) == ["7", "None"]
     assert [json.loads(message.value() or b"") for message in messages] == [{"account": 7, "amount": 10}] * 2
     assert database.run("SELECT balance FROM accounts") == [(80,)]
