@@ -1,26 +1,30 @@
 """How fast a backlog drains, beside the pace of the database itself: ``python -m benchmarks.drain``.
 
-Each cell gets a fresh table and a fresh topic or stream on real servers that this program starts. The *floor* is the
-same claim and settle in a bare loop on one connection, without a publisher: what the database gives to a relay that
-waits for each statement. Cells are interleaved and repeated, since the machine is never quiet; the table shows
-medians, and the spread of the ratio to the floor of the same round.
+Each cell gets a fresh table and a fresh topic or stream on real servers that this program starts. Beside the relay's
+own pace stand two others. The *floor* is the same claim and settle in a bare loop on one connection, without a
+publisher: what the database gives to a relay that waits for each statement. The *broker's floor* is the same messages
+through the same client library from memory (``benchmarks.brokerfloor``). ``--relay NAME=COMMAND`` puts another relay
+that honours the contract beside ours. Cells are interleaved and repeated, since the machine is never quiet; the table
+shows medians, and the spread of the ratio to the floor of the same round.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import psycopg
 
+from benchmarks.brokerfloor import broker_pace
+from benchmarks.drain_table import table
+from benchmarks.measured import Cell, Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 from relay.core.sqltext import TableName, statement
@@ -36,30 +40,33 @@ SELECT count(*) FILTER (WHERE delivered_at > first), extract(epoch FROM max(deli
 FROM openoutbox_events, (SELECT min(delivered_at) AS first FROM openoutbox_events) AS start
 """
 _UNFINISHED = "SELECT EXISTS (SELECT FROM openoutbox_events WHERE status IN ('PENDING', 'DELIVERING'))"
+_HIDE = """
+ALTER TABLE openoutbox_events RENAME TO filled;
+CREATE TABLE openoutbox_events (LIKE filled INCLUDING ALL)
+"""
+_SHOW = """
+BEGIN;
+DROP TABLE openoutbox_events;
+ALTER TABLE filled RENAME TO openoutbox_events;
+COMMIT
+"""
+# The relay starts on an empty table and gets the full one all at once, so that its start-up is not counted.
+_DEADLINE = 600  # seconds for one cell
+_BROKER_FLOOR = "broker's floor"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One measurement."""
-
-    publisher: str
-    batch: int
-    events_per_second: float
-    cpu_seconds_per_million: float | None = None
-    peak_mebibytes: float | None = None
-    surplus: int | None = None
-    """Messages on the broker beyond one an event: duplicates (negative: lost)."""
-
-
-def _floor(url: str, batch: int) -> Cell:
+def _floor(servers: Servers, url: str, batch: int) -> Cell:
     claim = statement("outbox/queries/claim.sql", TableName())
     settle = statement("outbox/queries/settle_delivered.sql", TableName())
     values = {"limit": batch, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "floor"}
+    count, before = 0, servers.postgres_cpu()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)
         while rows := cursor.execute(claim, values).fetchall():
             cursor.execute(settle, {"ids": [row[0] for row in rows], "relay_id": "floor", "fence": rows[0][-1]})
-    return Cell("floor", batch, _pace(url))
+            count += len(rows)
+    postgres = (servers.postgres_cpu() - before) / count * 1e6
+    return Cell("floor", "", batch, _pace(url), postgres_cpu_seconds_per_million=postgres)
 
 
 def _pace(url: str) -> float:
@@ -69,7 +76,8 @@ def _pace(url: str) -> float:
         return float(count / seconds)
 
 
-def _drain(servers: Servers, url: str, publisher: str, batch: int, count: int, target: str) -> Cell:
+def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, count: int, target: str) -> Cell:
+    relay_name, command, publisher = who
     env = {
         "STORAGE_URL": url,
         "PUBLISHER_TYPE": publisher,
@@ -77,76 +85,113 @@ def _drain(servers: Servers, url: str, publisher: str, batch: int, count: int, t
         "BATCH_SIZE": str(batch),
         "RELAY_ID": "benchmark",
     }
-    with RelayProcess(env) as relay, psycopg.connect(url, autocommit=True) as connection:
-        deadline = time.monotonic() + 300
-        while connection.execute(_UNFINISHED).fetchone() == (True,):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{publisher} at {batch} did not drain in 300 s:\n{relay.log_tail()}")
-            time.sleep(0.2)
-        usage = relay.usage()
-    cpu = usage.cpu_seconds / count * 1e6
-    messages = servers.messages(publisher, target)
-    surplus = None if messages is None else messages - count
-    return Cell(publisher, batch, _pace(url), cpu, usage.peak_mebibytes, surplus)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_HIDE)
+        with RelayProcess(env, command) as relay:
+            postgres_before, before = servers.postgres_cpu(), relay.usage().cpu_seconds
+            connection.execute(_SHOW)
+            _wait_until_drained(connection, relay, f"{relay_name} with {publisher} at {batch}")
+            usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before
+    found = servers.brokers[publisher].received(target) if publisher in servers.brokers else None
+    return Cell(
+        publisher,
+        relay_name,
+        batch,
+        _pace(url),
+        (usage.cpu_seconds - before) / count * 1e6,
+        postgres / count * 1e6,
+        usage.peak_mebibytes,
+        None if found is None else count - found.distinct,
+        None if found is None else found.messages - found.distinct,
+    )
+
+
+def _wait_until_drained(connection: psycopg.Connection, relay: RelayProcess, who: str) -> None:
+    deadline = time.monotonic() + _DEADLINE
+    while connection.execute(_UNFINISHED).fetchone() == (True,):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{who} did not drain in {_DEADLINE} s:\n{relay.log_tail()}")
+        time.sleep(0.2)
+
+
+def _fill(url: str, target: str, count: int) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_FILL, {"event_type": target, "count": count})
+        connection.execute("VACUUM ANALYZE openoutbox_events")
+        connection.execute("CHECKPOINT")
+
+
+def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tuple[str, str, str]) -> Cell:
+    relay_name, _, publisher = who
+    target = f"bench{uuid.uuid4().hex[:10]}"
+    broker = servers.brokers.get(publisher)
+    if broker is not None:
+        broker.prepare(target)
+    try:
+        if relay_name == _BROKER_FLOOR:
+            pace = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
+            return Cell(publisher, relay_name, batch, pace)
+        url = servers.fresh_table()
+        _fill(url, target, options.events)
+        if publisher == "floor":
+            cell = _floor(servers, url, batch)
+        else:
+            cell = _drain(servers, url, who, batch, options.events, target)
+        servers.drop_table(url)
+        return cell
+    finally:
+        if broker is not None:
+            broker.discard(target)
 
 
 def _rounds(options: argparse.Namespace, servers: Servers) -> Iterator[Cell]:
-    cells = [(batch, name) for batch in options.batches for name in ["floor", *options.publishers]]
+    relays = [("openoutbox", ""), *(tuple(given.split("=", 1)) for given in options.relay)]
+    cells = []
+    for batch in options.batches:
+        cells.append((batch, ("", "", "floor")))
+        for publisher in options.publishers:
+            cells += [(batch, (name, command, publisher)) for name, command in relays]
+            if publisher in servers.brokers:
+                cells.append((batch, (_BROKER_FLOOR, "", publisher)))
     for number in range(options.rounds):
-        for batch, name in cells if number % 2 == 0 else cells[::-1]:
-            target = f"bench{uuid.uuid4().hex[:10]}"
-            url = servers.fresh_table()
-            servers.prepare(name, target)
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute(_FILL, {"event_type": target, "count": options.events})
-                connection.execute("VACUUM ANALYZE openoutbox_events")
-                connection.execute("CHECKPOINT")
-            floor = name == "floor"
-            cell = _floor(url, batch) if floor else _drain(servers, url, name, batch, options.events, target)
-            servers.drop_table(url)
-            print(f"  {cell.publisher:>6} {cell.batch:>5}: {cell.events_per_second:>8,.0f} events/s", file=sys.stderr)
+        for batch, who in cells if number % 2 == 0 else cells[::-1]:
+            cell = _measure(options, servers, batch, who)
+            name = f"{cell.publisher} {cell.relay}"
+            print(f"  {name:>20} {cell.batch:>5}: {cell.events_per_second:>8,.0f} events/s", file=sys.stderr)
             yield cell
 
 
-def _median(values: list[float]) -> float:
-    return statistics.median(values) if values else float("nan")
-
-
-def _table(cells: list[Cell]) -> str:
-    lines = [
-        "| publisher | batch | events/s | of the floor | CPU s per million | peak MiB | surplus messages |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for batch in sorted({cell.batch for cell in cells}):
-        floors = [cell.events_per_second for cell in cells if (cell.publisher, cell.batch) == ("floor", batch)]
-        for name in dict.fromkeys(cell.publisher for cell in cells):
-            mine = [cell for cell in cells if (cell.publisher, cell.batch) == (name, batch)]
-            ratios = [cell.events_per_second / floor for cell, floor in zip(mine, floors, strict=True)]
-            spread = f"{_median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-            pace = f"{_median([cell.events_per_second for cell in mine]):,.0f}"
-            cpu = _median([cell.cpu_seconds_per_million for cell in mine if cell.cpu_seconds_per_million is not None])
-            peak = max((cell.peak_mebibytes or 0 for cell in mine), default=0)
-            surplus = sum(cell.surplus or 0 for cell in mine)
-            rest = "| | | |" if name == "floor" else f"| {cpu:.1f} | {peak:.0f} | {surplus} |"
-            lines.append(f"| {name} | {batch} | {pace} | {spread} {rest}")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure, print the table, and write every cell as JSON where asked."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.drain", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="rows of each cell (default 100000)")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions of each cell (default 3)")
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--publishers", nargs="+", default=["null", "kafka", "nats"])
+    parser.add_argument("--publishers", nargs="+", default=["null", "kafka", "nats", "redis"])
+    parser.add_argument(
+        "--relay",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="another relay that takes the contract's environment variables; may be repeated",
+    )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
     options = parser.parse_args()
+    if malformed := [given for given in options.relay if "=" not in given]:
+        parser.error(f"--relay {malformed[0]}: write NAME=COMMAND")
+    return options
+
+
+def main() -> None:
+    """Measure, print the table, and write every cell as JSON where asked."""
+    options = _arguments()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers(options.publishers))
         cells = list(_rounds(options, servers))
-    print(_table(cells))
+    print(table(cells))
     if options.json:
-        options.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=1), encoding="utf-8")
+        machine = Machine.this(events=options.events, rounds=options.rounds)
+        found = {"machine": asdict(machine), "cells": [asdict(cell) for cell in cells]}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

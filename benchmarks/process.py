@@ -1,10 +1,12 @@
-"""A relay as a process whose CPU time and memory are read from /proc."""
+"""A relay as a process, ours or another's, whose CPU time and memory are read from /proc."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,23 +15,53 @@ from typing import Self
 from relay.demo.daemon import RelayDaemon
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used so far."""
+    """What a process and its descendants have used so far."""
 
     cpu_seconds: float
-    """User and system time, all threads."""
+    """User and system time, all threads and children, those that have ended included."""
     peak_mebibytes: float
-    """The most resident memory it ever had."""
+    """The most resident memory that the process itself ever had."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and everything it started."""
+    children: dict[int, list[int]] = {}
+    times: dict[int, tuple[int, ...]] = {}
+    for folder in _PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+            times[int(folder.name)] = tuple(int(field) for field in fields[11:15])
+    ticks, waiting = 0, [pid]
+    while waiting:
+        found = waiting.pop()
+        ticks += sum(times.get(found, ()))
+        waiting += children.get(found, [])
+    return ticks / _TICKS
+
+
+class _OtherRelay(RelayDaemon):
+    """Any program that honours the contract: its environment variables, and ``/readyz``."""
+
+    def __init__(self, command: str, settings: Mapping[str, str]) -> None:
+        super().__init__(dict(os.environ) | dict(settings))
+        self._words = shlex.split(command)
+
+    def _command(self) -> list[str | Path]:
+        return list(self._words)
 
 
 class RelayProcess:
-    """Starts the daemon with the environment it is given, and stops it."""
+    """Starts a relay with the environment it is given, and stops it."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._daemon = RelayDaemon(env)
+    def __init__(self, env: Mapping[str, str], command: str = "") -> None:
+        """``command`` starts another relay than ours."""
+        self._daemon = _OtherRelay(command, env) if command else RelayDaemon(env)
 
     def __enter__(self) -> Self:
         self._daemon.start()
@@ -38,13 +70,21 @@ class RelayProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._daemon.close()
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._daemon.pid
+
+    @property
+    def url(self) -> str:
+        """Where its HTTP side listens."""
+        return self._daemon.url
+
     def usage(self) -> Usage:
         """CPU time and memory, start-up included."""
-        folder = Path("/proc") / str(self._daemon.pid)
-        fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        peak = re.search(r"VmHWM:\s+(\d+) kB", (folder / "status").read_text(encoding="utf-8"))
-        cpu = (int(fields[11]) + int(fields[12])) / _TICKS
-        return Usage(cpu, int(peak[1]) / 1024 if peak else float("nan"))
+        status = (_PROC / str(self.pid) / "status").read_text(encoding="utf-8")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return Usage(cpu_seconds(self.pid), int(peak[1]) / 1024 if peak else float("nan"))
 
     def log_tail(self) -> str:
         """The end of its log."""

@@ -1,26 +1,22 @@
-"""The real servers of a benchmark, and a fresh table and destination for each cell."""
+"""The real servers of a benchmark, and a fresh table for each cell."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-import nats
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg import sql
 
+from benchmarks.destinations import BROKERS, Destinations
+from benchmarks.process import cpu_seconds
 from relay.core.sqltext import load_sql
 from relay.demo.postgres import PostgresServer
-from tests.services.kafka import KafkaServer
-from tests.services.nats import NatsServer
 
-_PARTITIONS = 6
+SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 
 
 class Servers:
@@ -29,22 +25,31 @@ class Servers:
     def __init__(self, publishers: Sequence[str]) -> None:
         self._publishers = publishers
         self._stack = ExitStack()
+        self.brokers: dict[str, Destinations] = {}
+        """By PUBLISHER_TYPE; the null publisher has none."""
 
     def __enter__(self) -> Self:
-        settings = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
-        self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=settings))
-        if "kafka" in self._publishers:
-            self._kafka = self._stack.enter_context(KafkaServer())
-        if "nats" in self._publishers:
-            self._nats = self._stack.enter_context(NatsServer())
+        self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=SETTINGS))
+        for name in dict.fromkeys(self._publishers):
+            if name in BROKERS:
+                self.brokers[name] = BROKERS[name](self._stack)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stack.close()
 
+    @property
+    def postgres(self) -> PostgresServer:
+        """The database server."""
+        return self._postgres
+
+    def postgres_cpu(self) -> float:
+        """CPU seconds of all PostgreSQL processes so far."""
+        return cpu_seconds(self._postgres.pid)
+
     def url(self, publisher: str) -> str:
         """The PUBLISHER_URL."""
-        return {"kafka": lambda: self._kafka.url, "nats": lambda: self._nats.url}.get(publisher, lambda: "")()
+        return self.brokers[publisher].url if publisher in self.brokers else ""
 
     def fresh_table(self) -> str:
         """The URL of a new database with an empty outbox."""
@@ -61,37 +66,3 @@ class Servers:
         with psycopg.connect(self._postgres.url, autocommit=True) as admin:
             name = url.rpartition("/")[2]
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-    def prepare(self, publisher: str, target: str) -> None:
-        """Make the topic or stream called ``target``."""
-        if publisher == "kafka":
-            admin = AdminClient({"bootstrap.servers": self._kafka.url})
-            admin.create_topics([NewTopic(target, num_partitions=_PARTITIONS)])[target].result(30)
-        if publisher == "nats":
-            asyncio.run(self._make_stream(target))
-
-    async def _make_stream(self, target: str) -> None:
-        client = await nats.connect(self._nats.url)
-        await client.jetstream().add_stream(name=target, subjects=[target])
-        await client.close()
-
-    def messages(self, publisher: str, target: str) -> int | None:
-        """How many messages the destination holds; None where there is none to ask."""
-        if publisher == "kafka":
-            return self._kafka_messages(target)
-        return asyncio.run(self._stream_messages(target)) if publisher == "nats" else None
-
-    def _kafka_messages(self, target: str) -> int:
-        consumer = Consumer({"bootstrap.servers": self._kafka.url, "group.id": "benchmark"})
-        try:
-            marks = [consumer.get_watermark_offsets(TopicPartition(target, n), timeout=10) for n in range(_PARTITIONS)]
-            return sum(high - low for low, high in marks)
-        finally:
-            consumer.close()
-
-    async def _stream_messages(self, target: str) -> int:
-        client = await nats.connect(self._nats.url)
-        try:
-            return int((await client.jetstream().stream_info(target)).state.messages)
-        finally:
-            await client.close()

@@ -1,0 +1,109 @@
+"""The broker's own pace: the same messages from memory, through the same client library, acknowledged.
+
+No outbox, no bookkeeping of single events beyond counting answers: what a relay could reach if the database cost
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import nats
+import redis
+from confluent_kafka import Producer
+from nats.aio.msg import Msg
+
+from relay.publishers.kafka_options import KafkaOptions, producer_config
+
+_WINDOW = 4000  # unanswered messages, as many as our publishers allow
+
+Message = tuple[str, str, bytes, str]
+"""Event id, key, payload, number."""
+
+
+def messages(count: int) -> list[Message]:
+    """Messages as ``benchmarks.drain`` fills a table with: 512 bytes, a thousand keys, two small headers."""
+    made = []
+    for number in range(count):
+        text = hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()
+        made.append((str(uuid.uuid4()), f"key-{number % 1000}", bytes.fromhex((text * 32)[:1024]), str(number)))
+    return made
+
+
+def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -> float:
+    """Acknowledged messages per second."""
+    made = messages(count)
+    started = time.monotonic()
+    _SENDERS[publisher](url, target, batch, made)
+    return count / (time.monotonic() - started)
+
+
+def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:
+    producer = Producer(producer_config(KafkaOptions(url)))
+    answered = 0
+
+    def on_delivery(error: Any, _: Any) -> None:  # noqa: ANN401  # the library's own types
+        nonlocal answered
+        if error is not None:
+            raise RuntimeError(str(error))
+        answered += 1
+
+    for at, (event_id, key, payload, number) in enumerate(made):
+        headers: list[tuple[str, str | bytes | None]] = [("X-Event-ID", event_id), ("source", "x"), ("n", number)]
+        producer.produce(target, payload, key, on_delivery=on_delivery, headers=headers)
+        if at % batch == 0:
+            producer.poll(0)
+            while len(producer) > 8 * max(batch, 500):
+                producer.poll(0.01)
+    producer.flush(60)
+    if answered != len(made):
+        raise RuntimeError(f"{answered} of {len(made)} messages were acknowledged")
+
+
+def _nats(url: str, target: str, _batch: int, made: list[Message]) -> None:
+    asyncio.run(_nats_async(url, target, made))
+
+
+async def _nats_async(url: str, target: str, made: list[Message]) -> None:
+    client = await nats.connect(url)
+    answered, room = 0, asyncio.Event()
+
+    async def on_answer(message: Msg) -> None:
+        nonlocal answered
+        if b'"error"' in message.data:
+            raise RuntimeError(message.data.decode())
+        answered += 1
+        room.set()
+
+    prefix = client.new_inbox() + "."
+    await client.subscribe(prefix + "*", cb=on_answer)
+    for at, (event_id, key, payload, number) in enumerate(made):
+        headers = {"Nats-Msg-Id": event_id, "X-Partition-Key": key, "source": "x", "n": number}
+        await client.publish(target, payload, f"{prefix}{at}", headers)
+        while at - answered > _WINDOW:
+            room.clear()
+            await room.wait()
+        if at % 100 == 0:
+            await asyncio.sleep(0)
+    while answered < len(made):
+        room.clear()
+        await room.wait()
+    await client.close()
+
+
+def _redis(url: str, target: str, batch: int, made: list[Message]) -> None:
+    with redis.Redis.from_url(url) as client:
+        for at in range(0, len(made), batch):
+            pipeline = client.pipeline(transaction=False)
+            for event_id, key, payload, number in made[at : at + batch]:
+                fields: dict[Any, Any] = {"id": event_id, "payload": payload, "partition_key": key}
+                pipeline.xadd(target, fields | {"h:source": "x", "h:n": number})
+            pipeline.execute()
+
+
+_SENDERS: dict[str, Callable[[str, str, int, list[Message]], None]] = {"kafka": _kafka, "nats": _nats, "redis": _redis}

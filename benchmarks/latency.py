@@ -1,0 +1,186 @@
+"""How long an event is on its way, and what an idle relay costs: ``python -m benchmarks.latency``.
+
+A writer commits one event a transaction, at random moments, 200 a second on average; a consumer on the broker takes
+the time when it sees it. The time of an event runs from the return of its COMMIT to its arrival at the consumer, so it
+holds the consumer's own part too and is an upper bound of the time to the broker's acknowledgement. All settings of
+the relay are the defaults. Then the writer stops, and the relay's statements and CPU time are counted for a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import nats
+import psycopg
+import redis
+from confluent_kafka import Consumer
+
+from benchmarks.measured import Machine
+from benchmarks.process import RelayProcess
+from benchmarks.servers import Servers
+
+_INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
+_STATEMENTS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+_WARM_UP = 3.0  # seconds whose events are not counted
+_DRY = 5.0  # seconds without a message after which the consumer stops
+
+Seen = dict[str, float]
+"""Event id to the moment, by the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One run; times are milliseconds."""
+
+    publisher: str
+    events: int
+    missing: int
+    p50: float
+    p90: float
+    p99: float
+    longest: float
+    idle_statements_per_second: float
+    idle_cpu_seconds_per_minute: float
+
+
+def _read_kafka(url: str, target: str, stop: threading.Event) -> Iterator[str]:
+    consumer = Consumer({"bootstrap.servers": url, "group.id": target, "auto.offset.reset": "earliest"})
+    consumer.subscribe([target])
+    try:
+        while not stop.is_set():
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                yield bytes(dict(message.headers() or [])["X-Event-ID"]).decode()
+    finally:
+        consumer.close()
+
+
+def _read_redis(url: str, target: str, stop: threading.Event) -> Iterator[str]:
+    with redis.Redis.from_url(url) as client:
+        after = b"0"
+        while not stop.is_set():
+            for _, entries in client.xread({target: after}, block=100) or []:
+                for after, fields in entries:  # noqa: B007  # the last one is where the next read begins
+                    yield fields[b"id"].decode()
+
+
+def _follow_nats(url: str, target: str, stop: threading.Event, seen: Seen) -> None:
+    async def follow() -> None:
+        client = await nats.connect(url)
+
+        async def on_message(message: nats.aio.msg.Msg) -> None:
+            seen[(message.headers or {})["Nats-Msg-Id"]] = time.monotonic()
+
+        await client.jetstream().subscribe(target, cb=on_message, ordered_consumer=True)
+        await asyncio.to_thread(stop.wait)
+        await client.close()
+
+    asyncio.run(follow())
+
+
+def _following(reader: Callable[[str, str, threading.Event], Iterator[str]]) -> Callable[..., None]:
+    def follow(url: str, target: str, stop: threading.Event, seen: Seen) -> None:
+        for event_id in reader(url, target, stop):
+            seen[event_id] = time.monotonic()
+
+    return follow
+
+
+_FOLLOW = {"kafka": _following(_read_kafka), "redis": _following(_read_redis), "nats": _follow_nats}
+
+
+def _write(url: str, target: str, rate: float, seconds: float) -> Seen:
+    """Commit events at random moments; event id to the moment its COMMIT returned."""
+    committed: Seen = {}
+    end = time.monotonic() + seconds
+    with psycopg.connect(url, autocommit=True) as connection:
+        due = time.monotonic()
+        while (now := time.monotonic()) < end:
+            if due > now:
+                time.sleep(due - now)
+            event_id = str(uuid.uuid4())
+            connection.execute(_INSERT, (event_id, target, f"key-{random.randrange(1000)}", b"x" * 512))
+            committed[event_id] = time.monotonic()
+            due += random.expovariate(rate)
+    return committed
+
+
+def _idle(relay: RelayProcess, url: str, seconds: float) -> tuple[float, float]:
+    """Statements a second, and CPU seconds a minute."""
+    with psycopg.connect(url, autocommit=True) as connection:
+
+        def statements() -> int:
+            return int((connection.execute(_STATEMENTS).fetchone() or (0,))[0])
+
+        time.sleep(seconds / 4)  # the polling slows down, and the counters of the traffic before are flushed
+        count, cpu, started = statements(), relay.usage().cpu_seconds, time.monotonic()
+        time.sleep(seconds)
+        count, cpu, passed = statements() - count, relay.usage().cpu_seconds - cpu, time.monotonic() - started
+    return max(count - 1, 0) / passed, cpu / passed * 60
+
+
+def measure(servers: Servers, publisher: str, options: argparse.Namespace) -> Latency:
+    """One run on a fresh table and destination."""
+    target = f"bench{uuid.uuid4().hex[:10]}"
+    broker = servers.brokers[publisher]
+    broker.prepare(target)
+    url = servers.fresh_table()
+    env = {"STORAGE_URL": url, "PUBLISHER_TYPE": publisher, "PUBLISHER_URL": broker.url, "RELAY_ID": "benchmark"}
+    seen: Seen = {}
+    stop = threading.Event()
+    follower = threading.Thread(target=_FOLLOW[publisher], args=(broker.url, target, stop, seen))
+    follower.start()
+    with RelayProcess(env) as relay:
+        _write(url, target, options.rate, _WARM_UP)
+        committed = _write(url, target, options.rate, options.seconds)
+        deadline = time.monotonic() + _DRY
+        while not committed.keys() <= seen.keys() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        idle = _idle(relay, url, options.idle)
+    stop.set()
+    follower.join()
+    broker.discard(target)
+    servers.drop_table(url)
+    taken = sorted((seen[event_id] - at) * 1000 for event_id, at in committed.items() if event_id in seen)
+    cuts = statistics.quantiles(taken, n=100)
+    missing = len(committed) - len(taken)
+    return Latency(publisher, len(taken), missing, cuts[49], cuts[89], cuts[98], taken[-1], *idle)
+
+
+def main() -> None:
+    """Measure each publisher, print a table, and write JSON where asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
+    parser.add_argument("--publishers", nargs="+", default=["kafka", "nats", "redis"], choices=sorted(_FOLLOW))
+    parser.add_argument("--rate", type=float, default=200.0, help="events a second (default 200)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="length of each run (default 30)")
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds that the idle relay is watched (default 20)")
+    parser.add_argument("--json", type=Path, help="write every run to this file")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        servers = stack.enter_context(Servers(options.publishers))
+        runs = [measure(servers, publisher, options) for publisher in options.publishers]
+    print("| publisher | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle: statements/s | CPU s/min |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for run in runs:
+        times = " | ".join(f"{value:.1f}" for value in (run.p50, run.p90, run.p99, run.longest))
+        idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
+        print(f"| {run.publisher} | {run.events} | {run.missing} | {times} | {idle} |")
+    if options.json:
+        machine = Machine.this(rate=options.rate, seconds=options.seconds)
+        found = {"machine": asdict(machine), "runs": [asdict(run) for run in runs]}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

