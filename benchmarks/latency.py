@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import statistics
 import threading
 import time
@@ -31,7 +32,7 @@ from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 
 _INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
-_STATEMENTS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+_LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")
 _WARM_UP = 3.0  # seconds whose events are not counted
 _DRY = 5.0  # seconds without a message after which the consumer stops
 
@@ -116,18 +117,22 @@ def _write(url: str, target: str, rate: float, seconds: float) -> Seen:
     return committed
 
 
-def _idle(relay: RelayProcess, url: str, seconds: float) -> tuple[float, float]:
-    """Statements a second, and CPU seconds a minute."""
-    with psycopg.connect(url, autocommit=True) as connection:
-
-        def statements() -> int:
-            return int((connection.execute(_STATEMENTS).fetchone() or (0,))[0])
-
-        time.sleep(seconds / 4)  # the polling slows down, and the counters of the traffic before are flushed
-        count, cpu, started = statements(), relay.usage().cpu_seconds, time.monotonic()
+def _idle(servers: Servers, relay: RelayProcess, seconds: float) -> tuple[float, float]:
+    """Statements a second, as the server logs them, and CPU seconds a minute."""
+    with psycopg.connect(servers.postgres.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET log_statement = 'all'")
+        connection.execute("SELECT pg_reload_conf()")
+        time.sleep(seconds / 4)  # the polling slows down
+        log = servers.postgres.folder / "log"
+        seen, cpu, started = log.stat().st_size, relay.usage().cpu_seconds, time.monotonic()
         time.sleep(seconds)
-        count, cpu, passed = statements() - count, relay.usage().cpu_seconds - cpu, time.monotonic() - started
-    return max(count - 1, 0) / passed, cpu / passed * 60
+        cpu, passed = relay.usage().cpu_seconds - cpu, time.monotonic() - started
+        with log.open("rb") as text:
+            text.seek(seen)
+            count = len(_LOGGED.findall(text.read()))
+        connection.execute("ALTER SYSTEM RESET log_statement")
+        connection.execute("SELECT pg_reload_conf()")
+    return count / passed, cpu / passed * 60
 
 
 def measure(servers: Servers, publisher: str, options: argparse.Namespace) -> Latency:
@@ -147,7 +152,7 @@ def measure(servers: Servers, publisher: str, options: argparse.Namespace) -> La
         deadline = time.monotonic() + _DRY
         while not committed.keys() <= seen.keys() and time.monotonic() < deadline:
             time.sleep(0.05)
-        idle = _idle(relay, url, options.idle)
+        idle = _idle(servers, relay, options.idle)
     stop.set()
     follower.join()
     broker.discard(target)

@@ -62,6 +62,9 @@ def sql_root() -> Path:
     return packaged if packaged.is_dir() else _HERE.parent / "sql"
 
 
+_HEADER = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
+
+
 @cache
 def load_sql(path: str) -> str:
     """The text of one file below ``sql/``, for example ``outbox/queries/claim.sql``."""
@@ -73,11 +76,15 @@ def statement(
 ) -> LiteralString:
     """One file's statement, with the default table replaced by ``table``, and ``others`` by what they map to.
 
+    Of the file's leading comment only the first line goes along: ``pg_stat_activity`` shows what it is about, and the
+    SQL itself before the text is cut off.
+
     It may pass for a literal: the text comes from a file of this project, and the one inserted name is quoted.
     """
     names = dict(others) if table is None else {DEFAULT_TABLE: table, **others}
+    text = _HEADER.sub(r"\1", load_sql(path))
     if not names:
-        return load_sql(path)
+        return text
     quoted = {name: other.quoted.replace("%", "%%") for name, other in names.items()}  # "%" begins a placeholder
     token = re.compile(r"\b(?:" + "|".join(map(re.escape, quoted)) + r")\b")
-    return token.sub(lambda match: quoted[match.group()], load_sql(path))
+    return token.sub(lambda match: quoted[match.group()], text)
