@@ -28,6 +28,7 @@ from relay.server import ServerOptions, StatusServer
 from relay.settings import Settings
 from relay.storage.options import KeyOrder, PostgresOptions
 from relay.storage.postgres import PostgresOutbox
+from relay.storage.wakeup import WakeUps
 from relay.telemetry.export import start_export
 from relay.telemetry.prometheus import PrometheusTelemetry
 from relay.version import __version__
@@ -62,6 +63,13 @@ def storage_options(settings: Settings) -> PostgresOptions:
         retry=retry_policy(settings),
         key_order=KeyOrder(settings.ordering_on_dead) if settings.ordering == "key" else None,
     )
+
+
+def build_wake_ups(settings: Settings) -> WakeUps | None:
+    """The listener for wake-ups, where WAKE_UP asks for it."""
+    if not settings.wake_up:
+        return None
+    return WakeUps(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -187,7 +195,8 @@ async def _live(settings: Settings) -> None:
     telemetry = PrometheusTelemetry(settings.relay_id)
     storage = PostgresOutbox(storage_options(settings))
     recorder = delivery_log.build_recorder(settings)
-    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings), recorder)
+    wake_ups = build_wake_ups(settings)
+    relay = Relay(storage, build_publisher(settings), telemetry, engine_options(settings), recorder, wake_ups=wake_ups)
     view: StatusView = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
     if recorder is not None:
         telemetry.registry.register(delivery_log.LogCollector(recorder, settings.relay_id))

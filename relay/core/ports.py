@@ -6,7 +6,7 @@ otherwise. An adapter raises errors of ``relay.core.errors`` only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -120,6 +120,13 @@ class OutboxStorage(Protocol):
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
+
+
+class WakeUps(Protocol):
+    """Says when rows may have been inserted, so that the relay need not wait for its next poll."""
+
+    async def listen(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` whenever there may be something to claim; ends by a StorageError only."""
 
 
 class Publisher(Protocol):

@@ -2,7 +2,8 @@
 
 Two loops with a queue of one between them: while one batch is being handed to the publisher, the next is being
 claimed and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
-partial one shortly after; empty ones ever later, up to the poll interval.
+partial one shortly after; empty ones ever later, up to the poll interval, or at once when somebody says that there is
+something (``wake``).
 
 A lone event on its last attempt travels alone: what is in flight is finished first, and nothing is claimed until it
 is settled. An event that kills its relays would else take neighbours with it to DEAD.
@@ -54,6 +55,8 @@ class Pump:
         self._clock = clock
         self._claimed: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
         self._stopping = asyncio.Event()
+        self._roused = asyncio.Event()
+        """Ends the rest between two claims: a wake-up, or the end."""
         self._poll = _FIRST_POLL
         self.claiming = False
         """A claim is under way: its reply may bring events."""
@@ -63,6 +66,12 @@ class Pump:
     def stop(self) -> None:
         """Claim no more. A claim under way is still waited for by its loop, and its events offered or released."""
         self._stopping.set()
+        self._roused.set()
+
+    def wake(self) -> None:
+        """There may be something to claim."""
+        self._poll = _FIRST_POLL
+        self._roused.set()
 
     async def claim_loop(self) -> None:
         """Claim while there is something to claim, room for it, and a broker to offer it to."""
@@ -171,14 +180,5 @@ class Pump:
             self._poll = _FIRST_POLL
         delay = min(self._poll, self._options.poll_interval) * (0.9 + 0.1 * random.random())
         self._poll = min(self._poll * 2, self._options.poll_interval)
-        if self._options.in_order and not claimed:
-            await self._wait_for_a_key(delay)
-        else:
-            await wait_event(self._stopping, delay)
-
-    async def _wait_for_a_key(self, delay: float) -> None:
-        """Wait, but not on when something was settled: what is behind it may be claimed now."""
-        await wait_event(self._stopping, min(delay, _FIRST_POLL))
-        if delay > _FIRST_POLL and not self._stopping.is_set():
-            self._inflight.changed.clear()
-            await wait_event(self._inflight.changed, delay - _FIRST_POLL)
+        if await wait_event(self._roused, delay):
+            self._roused.clear()

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Coroutine
 
 from relay.core.errors import OutboxError, SchemaError, StorageError
-from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
+from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher, WakeUps
 from relay.core.telemetry import Telemetry
 from relay.engine.condition import Condition
 from relay.engine.courier import Courier
@@ -58,8 +58,10 @@ class Relay:
         options: EngineOptions,
         recorder: AttemptRecorder | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wake_ups: WakeUps | None = None,
     ) -> None:
         self._storage = storage
+        self._wake_ups = wake_ups
         self._publisher = publisher
         self._options = options
         self._clock = clock
@@ -122,7 +124,19 @@ class Relay:
         self._start("reaper", self._reaper.run())
         self._start("sampler", self.sampler.run())
         self._start("storage-watch", self.sampler.watch_storage())
+        if self._wake_ups is not None:
+            self._start("wake-up", self._listen(self._wake_ups))
         del self._loops["opening"]
+
+    async def _listen(self, wake_ups: WakeUps) -> None:
+        """Listen again after each failure: without wake-ups the relay is slower, and nothing else."""
+        patience = Patience(first=0.5, longest=10.0)
+        while True:
+            try:
+                await wake_ups.listen(self.pump.wake)
+            except StorageError as error:
+                logger.warning("no wake-ups, polling only: %s", error, extra={"action": "wake_up_failed"})
+            await patience.pause()
 
     async def _watch(self) -> None:
         """Return when told to stop; raise when a loop ends."""

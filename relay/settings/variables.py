@@ -99,6 +99,9 @@ class Relaying(_Group):
     """Relay"""
 
     poll_interval: Duration = _variable("500ms", "Longest wait after an empty claim.")
+    wake_up: Flag = _variable(
+        "false", "Listen for inserts, too (see operations.md); needs the wake-up extension and a session."
+    )
     batch_size: Count = _variable("100", "Most events in one claim.")
     batch_bytes: Size = _variable(
         "64MiB", "Most payload bytes of one claim; a single larger event is still claimed, alone."

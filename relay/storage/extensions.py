@@ -24,6 +24,10 @@ ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless")
 """The roles of the indexes of ``key_order``."""
 
 
+WAKE_SUFFIX = "_wake"
+"""What the sequence and the function of ``wake_up.sql`` are called: the table's name and this."""
+
+
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""
     found = (path for path in (sql_root() / _FOLDER).iterdir() if path.is_dir() or path.suffix == ".sql")
@@ -43,6 +47,9 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     folder = sql_root() / place
     paths = [f"{place}/{file.name}" for file in sorted(folder.glob("*.sql"))] if folder.is_dir() else [f"{place}.sql"]
     others = {REPLAYS: replays_of(table)}
+    if name == "wake-up":
+        wake = TableName.parse(f"{table}{WAKE_SUFFIX}")
+        others |= {"openoutbox_wake_slot": wake, "openoutbox_wake_function": wake}
     return [with_index_names(statement(path, table, others), table).replace("%%", "%") for path in paths]
 
 

@@ -13,6 +13,7 @@ from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.storage.options import KeyOrder, PostgresOptions
 from relay.storage.postgres import PostgresOutbox
+from relay.storage.wakeup import WakeUps
 from tests.doubles.memory_publisher import MemoryPublisher
 from tests.doubles.telemetry import MemoryTelemetry
 from tests.fixtures.outbox import Outbox
@@ -47,6 +48,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         broker: MemoryPublisher | None = None,
         relay_id: str = "relay",
         key_order: KeyOrder | None = None,
+        wake_ups: WakeUps | None = None,
         **options: object,
     ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
@@ -57,7 +59,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()
-        relay = Relay(storage, publisher, telemetry, engine)
+        relay = Relay(storage, publisher, telemetry, engine, wake_ups=wake_ups)
         one = Running(relay, publisher, telemetry, asyncio.create_task(relay.run()))
         running.append(one)
         return one

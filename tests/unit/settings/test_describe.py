@@ -18,9 +18,14 @@ def contract_defaults() -> dict[str, str]:
     return {name: default for name, _, default in (line.partition(" ") for line in lines)}
 
 
+BEYOND = {"WAKE_UP": "false"}
+"""What the contract does not know; by its default nothing is different."""
+
+
 def test_every_variable_of_the_contract_is_there_with_its_default() -> None:
     rows = {row.variable: row.default.removesuffix(" for kafka, nats and redis") for row in describe()}
 
+    assert {name: rows.pop(name) for name in BEYOND} == BEYOND
     assert rows == contract_defaults()
 
 
