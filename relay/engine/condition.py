@@ -3,6 +3,9 @@
 After the database was lost, outcomes are worth more than anything else: they are settled first, then leases are
 renewed, and only then may this relay reap (else it would take back its own events, whose outcome it knows). The
 condition keeps that account: ``storage_failed`` opens it, the settler and the renewer pay, the reaper waits.
+
+A database may answer and still refuse the work (its disk is full). A claim or settle that was refused so stands until
+the same kind of statement works: a ping in between must not tell the operator that all is well.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from relay.core.telemetry import RelayState, Telemetry
 logger = logging.getLogger(__name__)
 
 _REMIND_SECONDS = 10.0
+_REFUSAL_STANDS = 10.0  # seconds; after that another statement's success counts again
+_SAYS_NO = ("42", "53", "58")  # missing table or right, disk full or out of memory, I/O: a ping works all the same
 
 
 class Condition:
@@ -32,6 +37,7 @@ class Condition:
         """Why the broker cannot be used; empty when it can."""
         self.settle_owed = False
         self.renewal_owed = False
+        self._refused: tuple[str, float] | None = None
         self._told: tuple[RelayState, str] | None = None
         self._tell()
 
@@ -54,12 +60,19 @@ class Condition:
         if not self.storage_error or now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             logger.error("the database cannot be used: %s", error, extra={"action": "storage_unavailable", "op": op})
+        if op in ("claim", "settle"):
+            self._refused = (op, now) if (error.sqlstate or "").startswith(_SAYS_NO) else None
         self.storage_error = str(error) or type(error).__name__
         self._tell()
 
-    def storage_worked(self) -> None:
+    def storage_worked(self, op: str) -> None:
         """A statement was carried out."""
         if self.storage_error:
+            if self._refused is not None:
+                refused, since = self._refused
+                if op != refused and self._clock() - since < _REFUSAL_STANDS:
+                    return
+                self._refused = None
             logger.info("the database answers", extra={"action": "storage_available"})
             self.storage_error = ""
             self._tell()

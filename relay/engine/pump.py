@@ -144,7 +144,7 @@ class Pump:
         try:
             claim = await self._storage.claim(limit, payload_bytes)
             ok = True
-            self._condition.storage_worked()
+            self._condition.storage_worked("claim")
             self.last_claim_at = self._clock()
             await self._accept(claim, sent_at)
         finally:

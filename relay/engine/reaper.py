@@ -80,7 +80,7 @@ class Reaper:
             return None
         finally:
             self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
-        self._condition.storage_worked()
+        self._condition.storage_worked("reap")
         if any(reaped):
             self._telemetry.reaped(*reaped)
         return reaped

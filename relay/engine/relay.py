@@ -114,7 +114,7 @@ class Relay:
                     raise  # the table is there and not one that can be worked on: waiting would not help
                 self.condition.storage_failed("open", error)
                 await patience.pause()
-        self.condition.storage_worked()
+        self.condition.storage_worked("open")
         self._start("settler", self._settler.run())
         self._start("renewer", self._renewer.run())
         self._start("offer", self.pump.offer_loop())

@@ -77,7 +77,7 @@ class Renewer:
             if not isinstance(error, StorageBusy):
                 self._condition.storage_failed("renew", error)
         else:
-            self._condition.storage_worked()
+            self._condition.storage_worked("renew")
             batch.leased(renewal.fence, sent_at, self._lease)
             lost = [event_id for event_id in event_ids if event_id not in renewal.held]
             if lost:

@@ -119,5 +119,5 @@ class Sampler:
                 await patience.pause()
                 continue
             patience.reset()
-            self._condition.storage_worked()
+            self._condition.storage_worked("ping")
             await asyncio.sleep(self._options.health_check_interval)

@@ -89,7 +89,7 @@ class Settler:
                 return
             self._put_back(work, ambiguous=isinstance(error, StorageUnavailable))
             raise
-        self._condition.storage_worked()
+        self._condition.storage_worked("settle")
         self._report(settlements, ok=True, seconds=self._clock() - started)
         for (batch, settlement), settled in zip(work, results, strict=True):
             self._finish(batch, settlement, settled)

@@ -175,6 +175,21 @@ async def test_lost_connections_lose_and_repeat_nothing(outbox: Outbox, start: S
     outbox.check_invariants()
 
 
+async def test_a_database_that_answers_and_refuses_claims_is_not_called_well(outbox: Outbox, start: StartRelay) -> None:
+    outbox.database.run("""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE 'no space left' USING ERRCODE = '53100'; END $$
+    """)
+    outbox.database.run("CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events EXECUTE FUNCTION refuse()")
+    running = await start(health_check_interval=0.1, lease_timeout=2.0)
+    await eventually(lambda: "claiming: no space left" in running.relay.condition.storage_error)
+    seen = len(running.telemetry.states)
+    await eventually(lambda: running.telemetry.ops["claim", False] > 4, 30)
+    assert len(running.telemetry.states) == seen, "a ping has said that all is well"
+    outbox.database.run("DROP TRIGGER refuse ON openoutbox_events")
+    await eventually(lambda: running.relay.condition.state is RelayState.ACTIVE, 20)
+
+
 async def test_outcomes_outlive_a_database_that_is_away(outbox: Outbox, start: StartRelay) -> None:
     outbox.insert([Row("topic")] * 20)
     broker = MemoryPublisher()
