@@ -19,6 +19,7 @@ define install
 		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 		{ echo "Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "installing into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(PACKAGES)
 	@touch $@

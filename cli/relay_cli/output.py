@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import typer
 
@@ -56,6 +57,14 @@ def age(text: str | float) -> float:
     if seconds > _LONGEST_AGE:
         raise typer.BadParameter(f"{text!r} is longer than a hundred years")
     return seconds
+
+
+def event_id(text: str | UUID) -> UUID:
+    """An event's id, for typer's ``parser``; wrong ones are wrong usage."""
+    try:
+        return UUID(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an event's id, which is a UUID; relay-cli list shows them") from None
 
 
 def clear_screen() -> None:

@@ -25,7 +25,7 @@ from relay.storage.operations.replay import (
 )
 from relay_cli.nats_window import duplicate_window
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import INTERRUPTED, Bar, age, plural, print_json
+from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -54,7 +54,9 @@ def bound(text: str | Bound) -> Bound:
     return moment
 
 
-Ids = Annotated[list[UUID] | None, typer.Option("--id", metavar="UUID", help="That event. Repeatable.")]
+Ids = Annotated[
+    list[UUID] | None, typer.Option("--id", metavar="UUID", parser=event_id, help="That event. Repeatable.")
+]
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Events of that event type.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Events of that partition key.")]
 Statuses = Annotated[

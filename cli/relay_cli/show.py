@@ -11,11 +11,11 @@ import typer
 
 from relay.storage.operations.browse import ShownEvent, show_event
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import block, one_line, print_json
+from relay_cli.output import block, event_id, one_line, print_json
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
-EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", help="The event's id, a UUID.")]
+EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", parser=event_id, help="The event's id, a UUID.")]
 
 
 @app.command("show", context_settings={"help_option_names": ["-h", "--help"]})

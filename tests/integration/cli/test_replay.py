@@ -33,7 +33,7 @@ def test_a_selector_is_needed(outbox: Outbox, tmp_path: Path) -> None:
     [
         (["--from", "yesterday"], "'yesterday' is neither an age like 2h nor a time"),
         (["--to", "2026-01-01T00:00:00"], "has no time zone"),
-        (["--id", "nonsense"], "valid UUID"),
+        (["--id", "nonsense"], "'nonsense' is not an event's id, which is a UUID"),
         (["--status", "pending"], "pending"),
     ],
 )
