@@ -1,0 +1,10 @@
+"""Spark's way into the outbox: ``format("openoutbox")`` and the jobs built on it.
+
+``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives.
+Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
+"""
+
+from relay.spark.identity import key_id
+from relay.spark.source import OutboxDataSource
+
+__all__ = ["OutboxDataSource", "key_id"]

@@ -1,0 +1,42 @@
+"""``format("openoutbox")``: what Spark finds and makes when a DataFrame is written to the outbox.
+
+Spark registers it by itself from the top-level module ``pyspark_openoutbox``; ``spark.dataSource.register`` does the
+same by hand. Options and columns are in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from relay.core.errors import ConfigError
+from relay.spark.columns import read_columns
+from relay.spark.connecting import check_url
+from relay.spark.options import WriteOptions, read_options
+from relay.spark.writers import BatchWriter, StreamWriter
+
+
+class OutboxDataSource(DataSource):
+    """Writes events into the outbox. All checks are made on the driver, before a row is written."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As ``format(…)`` is given it."""
+        return "openoutbox"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Of one ``save()``. Raises ConfigError, EventError and SchemaError, naming option or column."""
+        options = self._options(overwrite)
+        return BatchWriter(options, read_columns(schema, options.event_type, options.id_columns))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """Of one micro-batch. Raises as ``writer`` does."""
+        options = self._options(overwrite)
+        return StreamWriter(options, read_columns(schema, options.event_type, options.id_columns))
+
+    def _options(self, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise ConfigError('events are only ever added: .mode("append"), and outputMode("append") for a stream')
+        options = read_options(self.options)
+        check_url(options.url)
+        return options

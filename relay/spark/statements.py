@@ -1,0 +1,60 @@
+"""The statements of one write: the files under ``sql/spark`` with the names of its outbox, schema, table and role.
+
+Made on the driver and sent to the executors as text, so that these need no files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, LiteralString
+from uuid import UUID
+
+from relay.core.sqltext import DEFAULT_TABLE, TableName, load_sql, quote_identifier
+
+_TOKENS: Final = re.compile(rf"\b(?:{DEFAULT_TABLE}|openoutbox_spark|stage_00|spark_role)\b")
+_SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job")
+_GRANTS: Final = ("01_outbox", "02_schema", "03_runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Names, and the statements with them."""
+
+    outbox: TableName
+    schema: str
+
+    @property
+    def runs(self) -> str:
+        """The ledger's quoted name."""
+        return TableName("runs", self.schema).quoted
+
+    def query(self, name: str, stage: str = "", role: str = "") -> LiteralString:
+        """One file of ``queries``, for one run's staging table where it names one.
+
+        It may pass for a literal: the text comes from a file of this project, and the inserted names are quoted.
+        """
+        return self._named(f"queries/{name}", stage, role)
+
+    def setup(self) -> list[LiteralString]:
+        """What makes the schema and the ledger, in order; harmless where they are there."""
+        return [self._named(f"setup/{name}") for name in _SETUP]
+
+    def grants(self, role: str) -> list[LiteralString]:
+        """What lets a role write by Spark, and nothing more."""
+        return [self._named(f"grants/{name}", role=role) for name in _GRANTS]
+
+    def _named(self, path: str, stage: str = "", role: str = "") -> LiteralString:
+        names = {
+            DEFAULT_TABLE: self.outbox.quoted,
+            "openoutbox_spark": quote_identifier(self.schema),
+            "stage_00": quote_identifier(stage),
+            "spark_role": quote_identifier(role),
+        }
+        quoted = {name: text.replace("%", "%%") for name, text in names.items()}  # "%" begins a placeholder
+        return _TOKENS.sub(lambda match: quoted[match.group()], load_sql(f"spark/{path}.sql"))
+
+
+def stage_name(run_id: UUID) -> str:
+    """The staging table of a run."""
+    return f"stage_{run_id.hex}"
