@@ -25,7 +25,7 @@ define install
 	@touch $@
 endef
 
-$(STAMP): PACKAGES = -e '.[api,otel,clickhouse]' --group dev
+$(STAMP): PACKAGES = -e '.[api,otel,clickhouse,spark]' --group dev
 $(STAMP): pyproject.toml
 	$(install)
 

@@ -10,4 +10,5 @@ pytest_plugins = [
     "tests.fixtures.nats",
     "tests.fixtures.redis",
     "tests.fixtures.measured",
+    "tests.fixtures.spark",
 ]

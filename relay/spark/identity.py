@@ -85,6 +85,8 @@ class Occurrences:
 
     def number(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """How many equal values came before each of these, those among themselves included."""
+        if not len(values):
+            return np.zeros(0, np.int64)
         order = np.argsort(values, kind="stable")
         distinct, first, counts = np.unique(values[order], return_index=True, return_counts=True)
         before = sum((_counts(distinct, *seen) for seen in self._seen), np.zeros(len(distinct), np.int64))

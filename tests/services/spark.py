@@ -117,7 +117,7 @@ class SparkWorker(_SparkServer):
         self._before = self._master.workers()
 
     def _command(self) -> list[str | Path]:
-        sizes = ["--cores", str(self._cores), "--memory", "2g", "--work-dir", self.folder / "work"]
+        sizes: list[str | Path] = ["--cores", str(self._cores), "--memory", "2g", "--work-dir", self.folder / "work"]
         return self._started("Worker", *sizes, self._master.url)
 
     def _answers(self) -> bool:
