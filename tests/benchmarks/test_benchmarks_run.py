@@ -1,0 +1,59 @@
+"""The benchmarks run and lose nothing; what they measure here says nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.demo.daemon import python_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(module: str, found: Path, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--json", str(found), *arguments]
+    environment = os.environ | python_path()
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
+    return result
+
+
+def test_drain(tmp_path: Path) -> None:
+    """Every publisher, with our own command given as another relay."""
+    other = f"--relay=other={sys.executable} -m relay"
+    publishers = ["null", "kafka", "nats", "redis"]
+    found = run(
+        "drain",
+        tmp_path / "d.json",
+        "--events=2000",
+        "--rounds=1",
+        "--batches",
+        "100",
+        other,
+        "--publishers",
+        *publishers,
+    )
+    measured = {(cell["publisher"], cell["relay"]) for cell in found["cells"]}
+    brokers = {(publisher, "broker's floor") for publisher in publishers[1:]}
+    relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox", "other")}
+    assert measured == {("floor", "")} | brokers | relays
+    with_broker = [cell for cell in found["cells"] if cell["lost"] is not None]
+    assert len(with_broker) == 6
+    assert all((cell["lost"], cell["duplicates"]) == (0, 0) for cell in with_broker)
+    assert all(cell["events_per_second"] > 0 for cell in found["cells"])
+
+
+def test_latency(tmp_path: Path) -> None:
+    publishers = ["nats", "redis"]
+    found = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
+    assert [one["publisher"] for one in found["runs"]] == publishers
+    assert all(one["missing"] == 0 and one["events"] > 0 for one in found["runs"])
