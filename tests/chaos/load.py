@@ -7,10 +7,10 @@ what was rolled back, is what a test holds the broker's messages against.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -22,18 +22,25 @@ VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _ROLL_BACK_EVERY = 7  # transactions
 
-Keys = Callable[[int], "str | None"]
-
 
 class Writers:
     """Some threads that insert ``rows`` rows each in one transaction, ``per_second`` rows in all, until stopped."""
 
     def __init__(
-        self, url: str, event_type: str, *, per_second: float = 300.0, threads: int = 2, rows: int = 10
+        self,
+        url: str,
+        event_type: str,
+        *,
+        per_second: float = 300.0,
+        threads: int = 2,
+        rows: int = 10,
+        hold: float = 0.0,
     ) -> None:
+        """``hold`` is the longest that a transaction stays open after its inserts; each draws its own time."""
         self._url = url
         self._event_type = event_type
         self._rows = rows
+        self._hold = hold
         self._pause = threads * rows / per_second
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -85,6 +92,8 @@ class Writers:
     def _insert(self, connection: psycopg.Connection, ids: list[str], *, give_up: bool) -> None:
         with connection.cursor() as cursor:
             cursor.executemany(_INSERT, [(one, self._event_type, f"key-{one[:2]}", one.encode()) for one in ids])
+        if self._hold:
+            self._stopping.wait(random.uniform(0.0, self._hold))
         if give_up:
             connection.rollback()
         else:
