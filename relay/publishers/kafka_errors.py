@@ -37,6 +37,12 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
         "_PURGE_INFLIGHT": Unreachable,
         "_DESTROY": Unreachable,
         "_FATAL": Unreachable,
+        # What broke it, as the messages of the failed request are told; the client is replaced for it.
+        "OUT_OF_ORDER_SEQUENCE_NUMBER": Unreachable,
+        "UNKNOWN_PRODUCER_ID": Unreachable,
+        "INVALID_PRODUCER_EPOCH": Unreachable,
+        "INVALID_PRODUCER_ID_MAPPING": Unreachable,
+        "PRODUCER_FENCED": Unreachable,
         # Everything else is transient: leader changes, throttling, TOPIC_AUTHORIZATION_FAILED, an unknown topic
         # (an operator can create or grant it), NOT_ENOUGH_REPLICAS, and whatever is new.
     }

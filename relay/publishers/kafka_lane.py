@@ -157,18 +157,24 @@ class Lane:
     def _poll(self, producer: Producer) -> None:
         """The polling thread's whole life."""
         while self.ended_as is None:
-            producer.poll(_POLL)
-            self._report()
+            self._serve(producer, _POLL)
         producer.purge()
         deadline = time.monotonic() + _PURGE_WITHIN
         while len(producer) and time.monotonic() < deadline:
-            producer.poll(0.02)
-            self._report()
+            self._serve(producer, 0.02)
         # Destroying a producer joins its threads: that is done here, not in the event loop.
         self._producer = None
         del producer
         with suppress(RuntimeError):  # the loop may be closed already
             self._loop.call_soon_threadsafe(self._gone.set)
+
+    def _serve(self, producer: Producer, timeout: float) -> None:
+        """One round of polling. A fatal error of the client is raised here, instead of told to its ``error_cb``."""
+        try:
+            producer.poll(timeout)
+        except KafkaException as error:
+            self._events.error(error.args[0])
+        self._report()
 
     def _report(self) -> None:
         if not self._acked and not self._failed:

@@ -43,7 +43,9 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     for proxy in proxies:
         proxy.close()
     if "kafka_proxy" in request.fixturenames:
-        request.getfixturevalue("kafka_proxy").set(Mode.FLOW)
+        shared: TcpProxy = request.getfixturevalue("kafka_proxy")
+        shared.set(Mode.FLOW)
+        shared.delay, shared.tap = 0.0, None
 
 
 @pytest.fixture

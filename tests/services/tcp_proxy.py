@@ -11,11 +11,11 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from enum import Enum, auto
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 _CHUNK = 65536
 _RESET = struct.pack("ii", 1, 0)  # lingering for no time: a close is a reset
@@ -34,6 +34,16 @@ class Mode(Enum):
     """Half of the next piece passes, then the connection is reset, each time anew."""
 
 
+class Tap(Protocol):
+    """Sees everything that passes, piece by piece, and may change replies. ``link`` tells connections apart."""
+
+    def request(self, link: int, data: bytes) -> None:
+        """A client has sent this."""
+
+    def reply(self, link: int, data: bytes) -> bytes:
+        """The server has sent this; what the client is to get."""
+
+
 class TcpProxy:
     """One listening port before one server of 127.0.0.1. ``target`` may be set later than the start."""
 
@@ -43,6 +53,7 @@ class TcpProxy:
         """Seconds that every piece of a reply is held back; replies keep their order."""
         self.accepted = 0
         """Connections taken so far."""
+        self.tap: Tap | None = None
         self._guard = _bound(0)
         self.port: int = self._guard.getsockname()[1]
         self._mode = Mode.FLOW
@@ -66,6 +77,11 @@ class TcpProxy:
         self._thread.join()
         self._loop.close()
         self._guard.close()
+
+    @property
+    def mode(self) -> Mode:
+        """How connections fare now."""
+        return self._mode
 
     def set(self, mode: Mode) -> None:
         """Let connections fare so from now on."""
@@ -105,7 +121,7 @@ class TcpProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        link = _Link(writer, lambda: self._mode, lambda: self.delay)
+        link = _Link(writer, self)
         link.mute = self._mode is Mode.SILENCE
         link.task = asyncio.current_task()
         self._links.add(link)
@@ -119,13 +135,12 @@ class TcpProxy:
 class _Link:
     """One connection through the proxy."""
 
-    def __init__(self, client: asyncio.StreamWriter, mode: Callable[[], Mode], delay: Callable[[], float]) -> None:
+    def __init__(self, client: asyncio.StreamWriter, proxy: TcpProxy) -> None:
         self.mute: bool = False
         self.task: asyncio.Task[None] | None = None
         self._client = client
         self._server: asyncio.StreamWriter | None = None
-        self._mode = mode
-        self._delay = delay
+        self._proxy = proxy
 
     def reset(self) -> None:
         """Abort both sides: the peers see a reset, and nothing that is buffered is sent."""
@@ -159,6 +174,8 @@ class _Link:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
+                if self._proxy.tap is not None:
+                    self._proxy.tap.request(id(self), data)
                 if not await self._pass(data, writer):
                     return
 
@@ -170,7 +187,7 @@ class _Link:
         async def read() -> None:
             with suppress(OSError):
                 while data := await replies.read(_CHUNK):
-                    queue.put_nowait((loop.time() + self._delay(), data))
+                    queue.put_nowait((loop.time() + self._proxy.delay, data))
             queue.put_nowait((loop.time(), b""))
 
         reading = asyncio.ensure_future(read())
@@ -179,6 +196,8 @@ class _Link:
                 while True:
                     due, data = await queue.get()
                     await asyncio.sleep(due - loop.time())
+                    if self._proxy.tap is not None:
+                        data = self._proxy.tap.reply(id(self), data)
                     if not data or not await self._pass(data, self._client):
                         return
         finally:
@@ -188,7 +207,7 @@ class _Link:
         """Hand one piece on, or not; False when the connection is to end."""
         if self.mute:
             return True
-        if self._mode() is Mode.CUT:
+        if self._proxy.mode is Mode.CUT:
             writer.write(data[: len(data) // 2])
             with suppress(TimeoutError):
                 await asyncio.wait_for(writer.drain(), 1.0)
