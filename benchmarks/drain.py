@@ -24,22 +24,12 @@ import psycopg
 
 from benchmarks.brokerfloor import broker_pace
 from benchmarks.drain_table import table
+from benchmarks.filling import UNFINISHED, fill, pace
 from benchmarks.measured import Cell, Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 from relay.core.sqltext import TableName, statement
 
-_FILL = """
-INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers)
-SELECT gen_random_uuid(), %(event_type)s, 'key-' || n %% 1000, decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
-       jsonb_build_object('source', 'benchmark', 'n', n::text)
-FROM generate_series(1, %(count)s) AS n
-"""
-_PACE = """
-SELECT count(*) FILTER (WHERE delivered_at > first), extract(epoch FROM max(delivered_at) - min(first))::float8
-FROM openoutbox_events, (SELECT min(delivered_at) AS first FROM openoutbox_events) AS start
-"""
-_UNFINISHED = "SELECT EXISTS (SELECT FROM openoutbox_events WHERE status IN ('PENDING', 'DELIVERING'))"
 _HIDE = """
 ALTER TABLE openoutbox_events RENAME TO filled;
 CREATE TABLE openoutbox_events (LIKE filled INCLUDING ALL)
@@ -65,15 +55,8 @@ def _floor(servers: Servers, url: str, batch: int) -> Cell:
         while rows := cursor.execute(claim, values).fetchall():
             cursor.execute(settle, {"ids": [row[0] for row in rows], "relay_id": "floor", "fence": rows[0][-1]})
             count += len(rows)
-    postgres = (servers.postgres_cpu() - before) / count * 1e6
-    return Cell("floor", "", batch, _pace(url), postgres_cpu_seconds_per_million=postgres)
-
-
-def _pace(url: str) -> float:
-    """Events per second between the first and the last delivery, by the database's clock."""
-    with psycopg.connect(url) as connection:
-        count, seconds = connection.execute(_PACE).fetchone() or (0, 0.0)
-        return float(count / seconds)
+        postgres = (servers.postgres_cpu() - before) / count * 1e6
+    return Cell("floor", "", batch, pace(url), postgres_cpu_seconds_per_million=postgres)
 
 
 def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, count: int, target: str) -> Cell:
@@ -97,7 +80,7 @@ def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, co
         publisher,
         relay_name,
         batch,
-        _pace(url),
+        pace(url),
         (usage.cpu_seconds - before) / count * 1e6,
         postgres / count * 1e6,
         usage.peak_mebibytes,
@@ -108,17 +91,10 @@ def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, co
 
 def _wait_until_drained(connection: psycopg.Connection, relay: RelayProcess, who: str) -> None:
     deadline = time.monotonic() + _DEADLINE
-    while connection.execute(_UNFINISHED).fetchone() == (True,):
+    while connection.execute(UNFINISHED).fetchone() == (True,):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{who} did not drain in {_DEADLINE} s:\n{relay.log_tail()}")
         time.sleep(0.2)
-
-
-def _fill(url: str, target: str, count: int) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_FILL, {"event_type": target, "count": count})
-        connection.execute("VACUUM ANALYZE openoutbox_events")
-        connection.execute("CHECKPOINT")
 
 
 def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tuple[str, str, str]) -> Cell:
@@ -129,10 +105,11 @@ def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tup
         broker.prepare(target)
     try:
         if relay_name == _BROKER_FLOOR:
-            pace = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
-            return Cell(publisher, relay_name, batch, pace)
+            per_second = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
+            return Cell(publisher, relay_name, batch, per_second)
         url = servers.fresh_table()
-        _fill(url, target, options.events)
+        with psycopg.connect(url, autocommit=True) as connection:
+            fill(connection, target, options.events)
         if publisher == "floor":
             cell = _floor(servers, url, batch)
         else:

@@ -1,0 +1,139 @@
+"""Write docs/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
+
+It reads ``docs/performance/{drain,latency,scaling}.json``, as the benchmarks write them with ``--json``, and replaces
+what stands between the markers of ``docs/performance.md``. A file that is missing leaves its part as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+from benchmarks.drain_table import table
+from benchmarks.measured import Cell, load
+
+_DOCS = Path(__file__).parents[1] / "docs"
+_FOLDER = _DOCS / "performance"
+_COLOURS = {100: "#9ecae1", 1000: "#3182bd"}
+
+mpl.use("svg")
+mpl.rcParams |= {"svg.hashsalt": "openoutbox", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+
+
+def _ran_on(found: dict[str, Any]) -> str:
+    machine = found["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    asked = ", ".join(f"{name} {value}" for name, value in machine["parameters"].items())
+    shared = f"{machine['cores']} cores and {machine['memory_gib']} GiB, shared by database, broker and relay"
+    return f"Ran on {shared}; Python {machine['python']}, {versions}; {asked}.\n"
+
+
+def _drain(found: dict[str, Any]) -> str:
+    cells = [Cell(**cell) for cell in found["cells"]]
+    _plot_drain(cells)
+    return f"{_ran_on(found)}\n{table(cells)}\n\n![Share of the floor](performance/drain.svg)\n"
+
+
+def _plot_drain(cells: list[Cell]) -> None:
+    ours = [cell for cell in cells if cell.relay not in ("", "broker's floor")]
+    names = list(dict.fromkeys((cell.publisher, cell.relay) for cell in ours))
+    batches = sorted({cell.batch for cell in cells})
+    figure, axes = plt.subplots(figsize=(7, 3))
+    width = 0.8 / len(batches)
+    for place, batch in enumerate(batches):
+        floor = statistics.median(
+            cell.events_per_second for cell in cells if cell.publisher == "floor" and cell.batch == batch
+        )
+        shares = [
+            statistics.median(
+                cell.events_per_second for cell in ours if (cell.publisher, cell.relay, cell.batch) == (*name, batch)
+            )
+            / floor
+            for name in names
+        ]
+        at = [number + (place - (len(batches) - 1) / 2) * width for number in range(len(names))]
+        bars = axes.bar(at, shares, width, label=f"batch {batch}", color=_COLOURS.get(batch))
+        axes.bar_label(bars, fmt="%.2f")
+    axes.axhline(1, color="grey", linewidth=0.8, linestyle="--")
+    axes.set_xticks(
+        range(len(names)),
+        [publisher if relay == "openoutbox" else f"{publisher}\n{relay}" for publisher, relay in names],
+    )
+    axes.set_ylabel("events/s, share of the floor")
+    axes.legend(frameon=False)
+    _save(figure, "drain")
+
+
+def _latency(found: dict[str, Any]) -> str:
+    lines = [
+        "| publisher | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle: statements/s | CPU s/min |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in found["runs"]:
+        times = " | ".join(f"{run[name]:.1f}" for name in ("p50", "p90", "p99", "longest"))
+        idle = f"{run['idle_statements_per_second']:.1f} | {run['idle_cpu_seconds_per_minute']:.2f}"
+        lines.append(f"| {run['publisher']} | {run['events']} | {run['missing']} | {times} | {idle} |")
+    table_text = "\n".join(lines)
+    return f"{_ran_on(found)}\n{table_text}\n"
+
+
+def _scaling(found: dict[str, Any]) -> str:
+    lines = [
+        "| delivered rows | pending rows | claim p50 ms | claim p99 ms | settle p50 ms |",
+        "|---|---|---|---|---|",
+    ]
+    for one in found["times"]:
+        times = f"{one['claim_p50']:.2f} | {one['claim_p99']:.2f} | {one['settle_p50']:.2f}"
+        lines.append(f"| {one['delivered']:,} | {one['pending']:,} | {times} |")
+    lines += ["", "| relays | events/s in sum |", "|---|---|"]
+    for relays in (1, 4):
+        paces = [run["events_per_second"] for run in found["runs"] if run["relays"] == relays]
+        lines.append(f"| {relays} | {statistics.median(paces):,.0f} ({min(paces):,.0f}-{max(paces):,.0f}) |")
+    _plot_scaling(found["times"])
+    table_text = "\n".join(lines)
+    return f"{_ran_on(found)}\n{table_text}\n\n![Claim time against size](performance/scaling.svg)\n"
+
+
+def _plot_scaling(times: list[dict[str, Any]]) -> None:
+    figure, axes = plt.subplots(figsize=(7, 3))
+    for label, size, wanted in (
+        ("delivered rows in the table", "delivered", [one for one in times if one["delivered"]]),
+        ("pending rows", "pending", [one for one in times if not one["delivered"]]),
+    ):
+        axes.plot([one[size] for one in wanted], [one["claim_p50"] for one in wanted], marker="o", label=label)
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("rows")
+    axes.set_ylabel("claim of 100 events, p50 ms")
+    axes.legend(frameon=False)
+    _save(figure, "scaling")
+
+
+def _save(figure: Any, name: str) -> None:  # noqa: ANN401  # matplotlib's figure
+    figure.tight_layout()
+    figure.savefig(_FOLDER / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+_PARTS = {"drain": _drain, "latency": _latency, "scaling": _scaling}
+
+
+def main() -> None:
+    """Replace each part whose measurements are there."""
+    page = _DOCS / "performance.md"
+    text = page.read_text(encoding="utf-8")
+    for name, write in _PARTS.items():
+        source = _FOLDER / f"{name}.json"
+        if source.exists():
+            part = f"<!-- {name} -->\n{write(load(source))}<!-- /{name} -->"
+            text = re.sub(rf"<!-- {name} -->.*<!-- /{name} -->", lambda _, part=part: part, text, flags=re.DOTALL)
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
