@@ -19,6 +19,8 @@ Header = tuple[str, str]
 _NOT_SPACE = re.compile(r"\S")
 _SCALAR = re.compile(r"[^\s,\]}]+")
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# What json.loads calls in the end, without its looks for space around the text.
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _decode_string = json.decoder.scanstring  # type: ignore[attr-defined]
 
 
@@ -27,12 +29,16 @@ def wire_headers(text: str) -> list[Header]:
     if text == "{}":
         return []
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
+        parsed, end = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError):
         # Numbers of thousands of digits and nesting of thousands of levels are valid jsonb that json refuses.
-        parsed = None
-    if type(parsed) is dict and all(type(value) is str for value in parsed.values()):
-        return list(parsed.items())
+        parsed, end = None, 0
+    if type(parsed) is dict and end == len(text):
+        for value in parsed.values():
+            if type(value) is not str:
+                break
+        else:
+            return list(parsed.items())
     stripped = text.strip()
     if not stripped.startswith("{"):
         return [(RAW_HEADERS, stripped)]
