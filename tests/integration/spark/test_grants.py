@@ -1,0 +1,61 @@
+"""A role with exactly the grants that docs/spark.md names can write, and can do nothing else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.fixtures.outbox import Outbox
+from tests.fixtures.spark import Save
+from tests.integration.cli.running import run_cli
+from tests.integration.spark.ledger import staging_tables
+from tests.integration.spark.test_batch import orders
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def role(outbox: Outbox) -> Iterator[str]:
+    """A role that may log in, and nothing more."""
+    name = f"spark {uuid.uuid4().hex[:8]}"
+    outbox.database.run(f'CREATE ROLE "{name}" LOGIN')
+    outbox.database.run("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    outbox.database.run("GRANT USAGE ON SCHEMA public TO PUBLIC")
+    yield name
+    outbox.database.run(f'DROP OWNED BY "{name}"')
+    outbox.database.run(f'DROP ROLE "{name}"')
+
+
+def as_role(outbox: Outbox, role: str) -> str:
+    parts = urlsplit(outbox.url)
+    return parts._replace(netloc=f"{role.replace(' ', '%20')}@{parts.hostname}:{parts.port}").geturl()
+
+
+def test_without_grants_the_driver_says_what_is_missing(
+    spark: SparkSession, outbox: Outbox, save: Save, role: str
+) -> None:
+    with pytest.raises(PySparkException, match="may not insert into openoutbox_events"):
+        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+    outbox.database.run(f'GRANT INSERT ON openoutbox_events TO "{role}"')
+    with pytest.raises(PySparkException, match="relay-cli spark setup"):
+        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+
+
+def test_the_documented_grants_are_enough(spark: SparkSession, outbox: Outbox, save: Save, role: str) -> None:
+    done = run_cli("spark", "setup", "--role", role, "--storage-url", outbox.url)
+    assert done.returncode == 0, done.stderr
+    assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
+    url = as_role(outbox, role)
+    save(orders(spark, 100), idColumns="number", url=url)
+    save(orders(spark, 150), idColumns="number", url=url, commit="partition")
+    save(orders(spark, 200), idColumns="number", url=url, commit="partition")
+    assert len(outbox.rows("event_id")) == 200
+    assert staging_tables(outbox) == []
+    with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SELECT event_id FROM openoutbox_events")
