@@ -35,8 +35,10 @@ GROUPS: Final = {
     "store": "relay_cli.store",
     "tenant": "relay_cli.tenant",
     "log": "relay_cli.log",
+    "spark": "relay_cli.spark",
 }
-"""Group of commands to module, whose ``app`` has the commands: docs/event-store.md and docs/delivery-log.md."""
+"""Group of commands to module, whose ``app`` has the commands: docs/event-store.md, docs/delivery-log.md,
+docs/spark.md."""
 
 
 class _LazyGroup(TyperGroup):

@@ -6,10 +6,12 @@ and other programs, give theirs back.
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
@@ -29,6 +31,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 _PATIENCE: Final = 600.0
 """Seconds that a full or starting database is waited for."""
+
+_FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited for
 
 _FULL: Final = frozenset({"53300", "57P03"})  # too_many_connections, cannot_connect_now
 _UNAVAILABLE: Final = frozenset({"08", "53", "57", "58", "XX"})
@@ -70,6 +74,18 @@ def connect(url: str, name: str) -> Connection:
                 raise StorageUnavailable(f"connecting to the database: {_first_line(error)}", error.sqlstate) from None
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(wait * 1.5, 2.0)
+
+
+def close(connection: Connection) -> None:
+    """Close it and return when the server has let go of it, so that whoever connects next does not add to it."""
+    if connection.closed:
+        return
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.settimeout(_FAREWELL)
+        connection.close()
+        while line.recv(4096):
+            pass
+    connection.close()
 
 
 @contextmanager

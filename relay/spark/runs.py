@@ -145,6 +145,23 @@ def clean(connection: Connection, statements: Statements, max_age: float) -> lis
     return removed
 
 
+def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
+    """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
+    statements = Statements(options.table, options.staging_schema)
+    with translated("reading the ledger"), connect(options.url, APPLICATION) as connection:
+        state, rows, inserted = _one(connection, statements, "summarise_run", {"run_id": run_id})
+    return (rows, inserted) if state == "committed" else (0, 0)
+
+
+def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tuple[int, int]:
+    """How many rows a stream has written in the last ``seconds``, and how many of them were new."""
+    statements = Statements(options.table, options.staging_schema)
+    values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
+    with translated("reading the ledger"), connect(options.url, APPLICATION) as connection:
+        rows, inserted = _one(connection, statements, "summarise_stream", values)
+    return rows, inserted
+
+
 def epoch_is_committed(connection: Connection, statements: Statements, run: Run) -> bool:
     """Whether the run's micro-batch is in the outbox already."""
     return bool(_one(connection, statements, "epoch_committed", run.parameters())[0])

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from relay.spark.connecting import Connection, translated
+from relay.spark.connecting import Connection, close, translated
 from relay.spark.statements import Statements
 
 _FIRST_WAIT: Final = 0.02  # seconds
@@ -40,12 +40,20 @@ def slot(
     """
     wait = _FIRST_WAIT
     while True:
-        with _local_slot(run_id, slots), open_connection() as connection, connection.transaction():
+        with _local_slot(run_id, slots), _leaving(open_connection()) as connection, connection.transaction():
             if _taken(connection, run_id, slots, statements):
                 yield connection
                 return
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(wait * 2, _LONGEST_WAIT)
+
+
+@contextmanager
+def _leaving(connection: Connection) -> Iterator[Connection]:
+    try:
+        yield connection
+    finally:
+        close(connection)
 
 
 def _taken(connection: Connection, run_id: UUID, slots: int, statements: Statements) -> bool:

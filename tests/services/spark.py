@@ -52,7 +52,6 @@ SESSION: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executorEnv.PYTHONPATH": python_path(),
@@ -63,8 +62,9 @@ SESSION: Mapping[str, str] = {
 class _SparkServer(LocalServer):
     ready_within = 120.0
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         super().__init__()
+        self.host = host
         self.port = 0
         self.web_port = 0
 
@@ -76,10 +76,10 @@ class _SparkServer(LocalServer):
         self.port, self.web_port = free_port(), free_port()
 
     def _environment(self) -> Mapping[str, str]:
-        return environment()
+        return {**environment(), "SPARK_LOCAL_IP": self.host}
 
     def _started(self, role: str, *more: str | Path) -> list[str | Path]:
-        places = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.web_port)]
+        places = ["--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)]
         return [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
 
 
@@ -102,12 +102,15 @@ class SparkMaster(_SparkServer):
 
 
 class SparkWorker(_SparkServer):
-    """One worker process, for executors of ``cores`` in all."""
+    """One worker process, for executors of ``cores`` in all.
+
+    Each has an address of its own, 127.0.0.2 and so on: Spark makes no second attempt at a task on the same host.
+    """
 
     name = "Spark-worker"
 
-    def __init__(self, master: SparkMaster, cores: int) -> None:
-        super().__init__()
+    def __init__(self, master: SparkMaster, number: int, cores: int) -> None:
+        super().__init__(f"127.0.0.{2 + number}")
         self._master = master
         self._cores = cores
         self._before = 0
@@ -127,9 +130,9 @@ class SparkWorker(_SparkServer):
 class SparkCluster:
     """One master and two workers."""
 
-    def __init__(self, cores: int = 1) -> None:
+    def __init__(self, cores: int = 4) -> None:
         self.master = SparkMaster()
-        self.workers = [SparkWorker(self.master, cores) for _ in range(2)]
+        self.workers = [SparkWorker(self.master, number, cores) for number in range(2)]
 
     @property
     def url(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
@@ -47,8 +48,10 @@ def test_without_grants_the_driver_says_what_is_missing(
         save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
 
 
-def test_the_documented_grants_are_enough(spark: SparkSession, outbox: Outbox, save: Save, role: str) -> None:
-    done = run_cli("spark", "setup", "--role", role, "--storage-url", outbox.url)
+def test_the_documented_grants_are_enough(
+    spark: SparkSession, outbox: Outbox, save: Save, role: str, tmp_path: Path
+) -> None:
+    done = run_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
     url = as_role(outbox, role)

@@ -43,7 +43,9 @@ def test_a_task_that_is_repeated_writes_its_rows_once(
 
 
 def test_nothing_is_visible_before_everything_is_in(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    frame = spark.sql("SELECT 't' AS event_type, if(id = 99, raise_error('bad source'), 'x') AS payload FROM range(100)")
+    frame = spark.sql(
+        "SELECT 't' AS event_type, if(id = 99, raise_error('bad source'), 'x') AS payload FROM range(100)"
+    )
     with pytest.raises(PySparkException, match="bad source"):
         save(frame)
     assert outbox.rows("event_id") == []
@@ -82,9 +84,9 @@ class Staging:
 
     @property
     def state(self) -> object:
-        return self.outbox.database.run(
-            "SELECT state FROM openoutbox_spark.runs WHERE run_id = %s", [self.run.run_id]
-        )[0][0]
+        return self.outbox.database.run("SELECT state FROM openoutbox_spark.runs WHERE run_id = %s", [self.run.run_id])[
+            0
+        ][0]
 
 
 DEAD = this_driver().rpartition("/")[0] + "/1"  # this machine, a process of another time

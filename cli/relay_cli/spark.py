@@ -1,0 +1,77 @@
+"""``relay-cli spark``: prepare a database for Spark, and run Spark's jobs on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Prepare a database for Spark, and run Spark's jobs (docs/spark.md).",
+)
+
+
+@app.command("setup")
+def setup(
+    context: typer.Context,
+    role: Annotated[str | None, typer.Option(help="Grant this role what Spark needs, and nothing more.")] = None,
+    schema: Annotated[str, typer.Option(help="Where Spark's ledger and staging tables are.")] = "openoutbox_spark",
+    storage_url: StorageUrl = None,
+    table: Table = None,
+) -> None:
+    """Create the schema and the ledger that Spark's writer needs. Running it again changes nothing.
+
+    Example: relay-cli spark setup --role spark_writer
+    """
+    _needs_pyspark()
+    from relay.spark.setup import setup as set_up  # noqa: PLC0415 - needs PySpark
+
+    url, outbox = storage_of(read_settings(context, storage_url, table))
+    grants = set_up(url, outbox, role, schema)
+    typer.echo(f"schema {schema}: ready")
+    for grant in grants:
+        typer.echo(grant)
+
+
+@app.command(
+    "ingest",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def ingest(context: typer.Context) -> None:
+    """Write files, a table or a stream into the outbox: relay-cli spark ingest --help."""
+    job = _needs_pyspark()
+    given = [*context.args]
+    url, table = (None, None) if _asks_for_nothing(given) else _storage(context)
+    # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    raise typer.Exit(job.run("relay-cli spark ingest", given, url=url, table=table))
+
+
+def _asks_for_nothing(given: list[str]) -> bool:
+    """Whether no database is needed, or another one is named."""
+    return any(each.partition("=")[0] in ("-h", "--help", "--dry-run", "--url", "--url-file") for each in given)
+
+
+def _storage(context: typer.Context) -> tuple[str, str]:
+    url, table = storage_of(read_settings(context, None))
+    return url, str(table)
+
+
+def _needs_pyspark() -> ModuleType:
+    try:
+        from relay.spark import ingest as job  # noqa: PLC0415 - only the extra brings it
+    except ImportError as error:
+        raise ConfigError(f"Spark is not installed ({error}); pip install 'openoutbox-relay[spark]'") from None
+    return job
