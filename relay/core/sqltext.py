@@ -6,6 +6,7 @@ the default outbox table for the configured one, quoted. Values are always bound
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +69,19 @@ _HEADER = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
 @cache
 def load_sql(path: str) -> str:
     """The text of one file below ``sql/``, for example ``outbox/queries/claim.sql``."""
-    return (sql_root() / path).read_text(encoding="utf-8")
+    file = sql_root() / path
+    if not file.exists() and (packed := _from_archive(path)) is not None:
+        return packed
+    return file.read_text(encoding="utf-8")
+
+
+def _from_archive(path: str) -> str | None:
+    """The file where the package is imported from a wheel as it is, as Spark's ``--py-files`` does."""
+    try:
+        data = pkgutil.get_data("relay", f"sql/{path}")
+    except OSError:
+        return None
+    return None if data is None else data.decode()
 
 
 def statement(

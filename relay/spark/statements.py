@@ -1,6 +1,6 @@
 """The statements of one write: the files under ``sql/spark`` with the names of its outbox, schema, table and role.
 
-Made on the driver and sent to the executors as text, so that these need no files.
+Only the names travel to the executors; the text is read there from the package, which may be a wheel as it is.
 """
 
 from __future__ import annotations

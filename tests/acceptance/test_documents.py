@@ -36,6 +36,10 @@ NOT_RUN = {
     "README.md sql 1": "tests/acceptance/test_readme.py follows the whole section",
     "README.md python 1": "tests/acceptance/test_readme.py follows the whole section",
     "README.md sh 4": "tests/acceptance/test_readme.py follows the whole section",
+    "docs/spark.md python 1": "tests/integration/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 2": "tests/integration/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md sh 1": "tests/integration/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md sql 1": "tests/integration/spark/test_grants.py holds it equal to what setup grants, and tries it",
 }
 """Blocks that are only parsed, and why."""
 

@@ -18,6 +18,8 @@ from tests.integration.cli.running import run_cli
 from tests.integration.spark.ledger import staging_tables
 from tests.integration.spark.test_batch import orders
 
+ROOT = Path(__file__).parents[3]
+
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 
 
@@ -54,6 +56,13 @@ def test_the_documented_grants_are_enough(
     done = run_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
+    documented = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8").replace("spark_writer", f'"{role}"')
+    for line in done.stdout.splitlines()[1:]:
+        assert (
+            line.replace('"openoutbox_events"', "openoutbox_events").replace('"openoutbox_spark"', "openoutbox_spark")
+            in documented
+        )
+    assert documented.count("\nGRANT ") == len(done.stdout.splitlines()[1:])
     url = as_role(outbox, role)
     save(orders(spark, 100), idColumns="number", url=url)
     save(orders(spark, 150), idColumns="number", url=url, commit="partition")

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# spark-submit of the job ingest, on three kinds of clusters: ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
+# Each executor needs Python with this package; ENVIRONMENT is one, packed by: venv-pack -o outbox-env.tar.gz
+set -euo pipefail
+
+kind=${1:?standalone, yarn or kubernetes}
+shift
+job="$(dirname "${BASH_SOURCE[0]}")/ingest.py"
+environment=${ENVIRONMENT:-outbox-env.tar.gz}
+common=(
+  --name openoutbox-ingest
+  --conf spark.executor.memoryOverhead=1g # Python's own memory: batchRows rows, encoded, for each core
+)
+
+case $kind in
+standalone) # the package is installed on every worker
+  exec spark-submit "${common[@]}" --master "${MASTER:?spark://host:7077}" \
+    --conf spark.cores.max=16 "$job" "$@"
+  ;;
+yarn) # the environment travels with the job
+  export PYSPARK_PYTHON=./environment/bin/python
+  exec spark-submit "${common[@]}" --master yarn --deploy-mode cluster \
+    --archives "$environment#environment" \
+    --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python \
+    --num-executors 8 --executor-cores 2 "$job" "$@"
+  ;;
+kubernetes) # the image has Spark, Python and this package; see kubernetes.yaml for the account and the secret
+  exec spark-submit "${common[@]}" --master "${MASTER:?k8s://https://host:6443}" --deploy-mode cluster \
+    --conf spark.kubernetes.container.image="${IMAGE:?the image}" \
+    --conf spark.kubernetes.namespace=outbox \
+    --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-ingest \
+    --conf spark.kubernetes.driver.secrets.outbox-url=/secrets \
+    --conf spark.executor.instances=8 \
+    local:///opt/openoutbox/ingest.py "$@" --url-file /secrets/url
+  ;;
+*)
+  echo "unknown kind of cluster: $kind" >&2
+  exit 2
+  ;;
+esac

@@ -1,0 +1,120 @@
+"""What docs/spark.md shows works, and so does what deploy/spark has for a cluster of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from relay.spark import key_id
+from relay.spark.arguments import read_arguments
+from tests.acceptance.documents import ROOT, Block, blocks
+from tests.fixtures.outbox import Outbox
+from tests.services.spark import HOME, SparkCluster, environment
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+
+BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/spark.md")}
+
+
+def test_the_batch(spark: SparkSession, outbox: Outbox) -> None:
+    own = {"postgresql://spark_writer@db.example:5432/shop": outbox.url}
+    orders = spark.sql("SELECT id AS number, 'Ada' AS customer FROM range(10)")
+    exec(BLOCKS["docs/spark.md python 1"].adapted(own).text, {"orders": orders})
+    assert outbox.row(str(key_id("", "orders.created", 3)))["payload"] == b'{"number":3,"customer":"Ada"}'
+    assert key_id("", "orders.created", 4711) != key_id("other", "orders.created", 4711)
+
+
+def test_the_stream(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text("\n".join(json.dumps({"payload": str(number)}) for number in range(10)))
+    source = spark.readStream.schema("payload string").json(str(tmp_path / "*.json"))
+    events = source.selectExpr("'t' AS event_type", "payload")
+    text = BLOCKS["docs/spark.md python 2"].adapted({"/data/checkpoint": str(tmp_path / "checkpoint")}).text
+    names = {"events": events, "url": outbox.url}
+    exec(f"query = {text}", names)
+    query = names["query"]
+    try:
+        query.processAllAvailable()  # type: ignore[attr-defined]
+        assert len(outbox.rows("event_id")) == 10
+    finally:
+        query.stop()  # type: ignore[attr-defined]
+
+
+def test_spark_submit_on_a_cluster_and_the_command_line(
+    spark_cluster: SparkCluster, spark: SparkSession, outbox: Outbox, tmp_path: Path
+) -> None:
+    spark.sql("SELECT id AS order_number, 'Ada' AS customer FROM range(100)").write.parquet(str(tmp_path / "orders"))
+    (tmp_path / "url").write_text(outbox.url)
+    text = (
+        BLOCKS["docs/spark.md sh 1"]
+        .adapted({"/data/orders": str(tmp_path / "orders"), "/secrets/outbox-url": str(tmp_path / "url")})
+        .text
+    )
+    programs = f"""
+set -e
+relay-cli() {{ {shlex.quote(sys.executable)} -c 'from relay_cli.main import main; main()' "$@"; }}
+export PATH={HOME}/bin:$PATH MASTER={spark_cluster.url}
+"""
+    done = subprocess.run(
+        ["bash", "-c", programs + text],
+        cwd=ROOT,
+        env=environment() | {"SPARK_CONF_DIR": conf_dir(tmp_path, spark_cluster)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    summary, *shown = [line for line in done.stdout.splitlines() if line]
+    assert summary.startswith("100 rows: 100 new, 0 there already; ")
+    assert len(shown) == 10
+    assert json.loads(shown[0])["partition_key"] == "Ada"
+    assert len(outbox.rows("event_id")) == 100
+
+
+def conf_dir(folder: Path, cluster: SparkCluster) -> str:
+    """Where spark-submit finds its master and how to be small."""
+    settings = {"spark.master": cluster.url, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    settings |= {
+        "spark.driver.memory": "512m",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), f"{ROOT}/cli"]),
+    }
+    conf = folder / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    return str(conf)
+
+
+def test_the_lines_for_clusters_are_whole(tmp_path: Path) -> None:
+    submit = ROOT / "deploy" / "spark" / "submit.sh"
+    stand_in = tmp_path / "spark-submit"
+    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
+    stand_in.chmod(0o755)
+    for kind in ("standalone", "yarn", "kubernetes"):
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i"}
+        done = subprocess.run(
+            [submit, kind, "/data", "--event-type", "t"], env=env, capture_output=True, text=True, check=True
+        )
+        lines = done.stdout.splitlines()
+        (job,) = [place for place, line in enumerate(lines) if line.endswith("ingest.py")]
+        given = [word for word in lines[job + 1 :] if word not in ("--url-file", "/secrets/url")]
+        assert read_arguments("ingest.py", given).inputs == ("/data",)
+
+
+def test_the_kubernetes_example_passes_arguments_that_exist(tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8")))
+    (cron,) = [each for each in documents if each["kind"] == "CronJob"]
+    (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    arguments = container["args"]
+    (job,) = [place for place, word in enumerate(arguments) if word.endswith("ingest.py")]
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://there")
+    given = [str(secret) if word == "/secrets/url" else word for word in arguments[job + 1 :]]
+    assert read_arguments("ingest.py", given).url == "postgresql://there"
