@@ -67,6 +67,8 @@ def read_arguments(program: str, given: Sequence[str], *, url: str | None = None
         raise ConfigError("--event-id and --id-columns: give one of the two, or neither")
     if args.source_table and args.input:
         raise ConfigError("--source-table: there are input paths too; give one of the two")
+    if args.stream and args.commit == "partition":
+        raise ConfigError("--commit partition: not for a stream; only a whole micro-batch can be written exactly once")
     if args.stream and not args.checkpoint:
         raise ConfigError("--stream: give --checkpoint too, the folder by which it goes on where it stopped")
     return Ingest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import uuid
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from relay.spark import key_id
 from relay.spark.ingest import run
 from tests.fixtures.outbox import Outbox
-from tests.integration.cli.running import run_cli
+from tests.integration.cli.running import COMMAND, environment, run_cli
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 
@@ -94,7 +95,11 @@ def test_a_stream_goes_on_where_it_stopped(
         (["--event-type", "t", "--event-type-column", "customer"], 2, "give one of the two"),
         (["--event-type", "t", "--headers", "customer"], 2, "--headers: 'customer' is not NAME=VALUE"),
         (["--event-type", "t", "--stream"], 2, "--stream: give --checkpoint too"),
-        (["--event-type", "t", "--stream", "--checkpoint", "c", "--commit", "partition"], 2, "option commit: a stream"),
+        (
+            ["--event-type", "t", "--stream", "--checkpoint", "c", "--commit", "partition"],
+            2,
+            "--commit partition: not for a stream",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -118,7 +123,15 @@ def test_relay_cli_runs_it_on_this_machine(outbox: Outbox, tmp_path: Path) -> No
     (tmp_path / "orders.csv").write_text("number,customer\n1,é\n2,b\n")
     arguments = ["spark", "ingest", "orders.csv", "--format", "csv", "--option", "header=true"]
     arguments += ["--event-type", "orders.created", "--id-columns", "number", "--table", "openoutbox_events"]
-    done = run_cli(tmp_path, *arguments, STORAGE_URL=outbox.url, SPARK_LOCAL_IP="127.0.0.1")
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=tmp_path,
+        env=environment(STORAGE_URL=outbox.url, SPARK_LOCAL_IP="127.0.0.1"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 rows: 2 new, 0 there already; ")
     assert outbox.row(str(key_id("", "orders.created", "1")))["payload"] == '{"number":"1","customer":"é"}'.encode()
