@@ -39,6 +39,11 @@ class KafkaServer(LocalServer):
         self._settings = dict(settings or {})
         self.port = 0
         self._controller_port = 0
+        self._format_options: list[str] = []
+        """More options of the tool that prepares the folder; for subclasses, as the next two."""
+        self._java_options: list[str] = []
+        self._more_listeners: dict[str, int] = {}
+        """Ports by the names of listeners, beside the open one."""
 
     @property
     def url(self) -> str:
@@ -50,10 +55,12 @@ class KafkaServer(LocalServer):
         properties = self._write_properties()
         remove(self.folder / "data")  # a quorum's voter is known by its port
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        run_tool([*format_tool(), "-t", cluster, "-c", properties, "--standalone"], self.folder)
+        command = [*format_tool(), "-t", cluster, "-c", properties, "--standalone", *self._format_options]
+        run_tool(command, self.folder)
 
     def _command(self) -> list[str | Path]:
-        return [*_JAVA, f"-Xmx{self._heap}", "-cp", f"{jars()}/*", "kafka.Kafka", self.folder / "server.properties"]
+        java = [*_JAVA, *self._java_options, f"-Xmx{self._heap}", "-cp", f"{jars()}/*"]
+        return [*java, "kafka.Kafka", self.folder / "server.properties"]
 
     def _answers(self) -> bool:
         if not accepts(self.port):
@@ -65,11 +72,12 @@ class KafkaServer(LocalServer):
 
     def _write_properties(self) -> Path:
         controller = f"127.0.0.1:{self._controller_port}"
+        listeners = {"PLAINTEXT": self.port, **self._more_listeners, "CONTROLLER": self._controller_port}
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": controller,
-            "listeners": f"PLAINTEXT://{self.url},CONTROLLER://{controller}",
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
