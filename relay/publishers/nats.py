@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
 from relay.publishers.connecting import OneConnection
@@ -28,12 +27,11 @@ class NatsPublisher:
 
     def __init__(self, options: NatsOptions) -> None:
         self._options = options
-        self._arguments: dict[str, Any] = {}
         self._connection = OneConnection(self._connect)
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; connects to nobody yet."""
-        self._arguments = connect_arguments(self._options)
+        await asyncio.to_thread(connect_arguments, self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; without a connection all of them are unreachable at once."""
@@ -66,4 +64,8 @@ class NatsPublisher:
         await self.abandon("the publisher was closed")
 
     async def _connect(self) -> Link:
-        return await Link.connect(self._options, self._arguments)
+        try:  # anew each time: mounted secrets and certificates are replaced while the relay runs
+            arguments = await asyncio.to_thread(connect_arguments, self._options)
+        except ConfigError as error:
+            raise BrokerUnreachable(str(error)) from None
+        return await Link.connect(self._options, arguments)

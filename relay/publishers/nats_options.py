@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from relay.core.errors import ConfigError
+from relay.publishers.nats_identity import identity_arguments
 
 _SERVER = re.compile(r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>[^@/?]+)/?")
 _QUERY = frozenset({"credentials", "nkey_seed", "tls_ca", "tls_cert", "tls_key"})
@@ -23,7 +24,7 @@ class NatsOptions:
     """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
 
     User, password and token are percent-decoded. The query may name files: ``credentials``, ``nkey_seed``,
-    ``tls_ca``, ``tls_cert`` and ``tls_key``.
+    ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read anew for every connection.
     """
     publish_timeout: float = 5.0
     """From the offer of a message to its acknowledgement."""
@@ -36,7 +37,10 @@ class NatsOptions:
 
 
 def connect_arguments(options: NatsOptions) -> dict[str, Any]:
-    """Arguments for nats-py's ``connect``. Raises ConfigError when the URL or a file it names cannot be used."""
+    """Arguments for nats-py's ``connect``, with what the files hold now.
+
+    Raises ConfigError when the URL or a file it names cannot be used.
+    """
     address, _, query = options.url.partition("?")
     servers = [_match(part) for part in address.split(",")]
     files = dict(parse_qsl(query, keep_blank_values=True))
@@ -48,10 +52,7 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
         "connect_timeout": options.connection_timeout,
     }
     arguments |= _login(server["login"] for server in servers)
-    if "credentials" in files:
-        arguments["user_credentials"] = files["credentials"]
-    if "nkey_seed" in files:
-        arguments["nkeys_seed"] = files["nkey_seed"]
+    arguments |= identity_arguments(files)
     if any(server["scheme"] == "tls" for server in servers) or any(name.startswith("tls_") for name in files):
         arguments["tls"] = _tls(files)
     return arguments

@@ -55,7 +55,15 @@ class KafkaServer(LocalServer):
         properties = self._write_properties()
         remove(self.folder / "data")  # a quorum's voter is known by its port
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        command = [*format_tool(), "-t", cluster, "-c", properties, "--standalone", *self._format_options]
+        command: list[str | Path] = [
+            *format_tool(),
+            "-t",
+            cluster,
+            "-c",
+            properties,
+            "--standalone",
+            *self._format_options,
+        ]
         run_tool(command, self.folder)
 
     def _command(self) -> list[str | Path]:

@@ -77,7 +77,7 @@ def _handler(issuer: TokenIssuer, login: str, client_id: str) -> type[BaseHTTPRe
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             return
 
     return Handler

@@ -50,10 +50,12 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     identities = Identities(folder / "ours")
-    with TokenIssuer(USER, CLIENT_SECRET, folder / "keys.json") as issuer:
-        with SecuredKafka(identities, folder / "keys.json") as broker:
-            create_topic(AdminClient({"bootstrap.servers": broker.url}), TOPIC)
-            yield Secured(broker, identities, Identities(folder / "strangers"), issuer)
+    with (
+        TokenIssuer(USER, CLIENT_SECRET, folder / "keys.json") as issuer,
+        SecuredKafka(identities, folder / "keys.json") as broker,
+    ):
+        create_topic(AdminClient({"bootstrap.servers": broker.url}), TOPIC)
+        yield Secured(broker, identities, Identities(folder / "strangers"), issuer)
 
 
 def sasl(secured: Secured, mechanism: str, password: str) -> str:
@@ -74,8 +76,9 @@ def oauth(secured: Secured, secret: str) -> str:
 
 
 def by_certificate(secured: Secured, pair: KeyPair) -> str:
-    files = {"ssl_certificate_location": pair.certificate, "ssl_key_location": pair.key}
-    return secured.url("MUTUAL", security_protocol="SSL", **files)
+    return secured.url(
+        "MUTUAL", security_protocol="SSL", ssl_certificate_location=pair.certificate, ssl_key_location=pair.key
+    )
 
 
 def good_url(secured: Secured, way: str) -> str:

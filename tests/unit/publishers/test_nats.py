@@ -128,7 +128,6 @@ def test_urls() -> None:
     assert connect_arguments(NatsOptions("nats://tok%2Fen@a"))["token"] == "tok/en"
     assert connect_arguments(NatsOptions("a:1"))["servers"] == ["nats://a:1"]
     assert "tls" in connect_arguments(NatsOptions("tls://a:1"))
-    assert connect_arguments(NatsOptions("nats://a?credentials=/c"))["user_credentials"] == "/c"
     assert "hunter2" not in repr(NatsOptions("nats://u:hunter2@a"))
 
 
