@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field, SecretStr, ValidationError
 
 from relay.core.errors import ConfigError
-from relay.settings import rules
+from relay.settings import rules, secret_files
 from relay.settings.describe import describe, help_text
 from relay.settings.dotenv import read_dotenv
 from relay.settings.kinds import Address
@@ -32,7 +32,8 @@ class Settings(Variables):
     """Every variable's value: fields are named like the variables, times are seconds, sizes bytes.
 
     Secrets are ``SecretStr``: ``settings.storage_url.get_secret_value()``. Values are those in effect:
-    ``kafka_async`` is never true, ``kafka_required_acks`` never ``none``, ``api_token`` comes from its file.
+    ``kafka_async`` is never true, ``kafka_required_acks`` never ``none``, and a secret that was given by file is in the
+    variable's own field.
     """
 
     otel: Mapping[str, str] = Field(default_factory=dict, repr=False)
@@ -63,13 +64,15 @@ class Settings(Variables):
         """
         found: list[str] = []
         file = read_dotenv(dotenv, environ, found) if dotenv is not None else {}
-        given = {name: value for layer in (file, environ, overrides or {}) for name, value in layer.items() if value}
         wanted = frozenset(NAMES if only is None else only)
+        given, failed = secret_files.from_files(
+            secret_files.merged((file, environ, overrides or {}), found), wanted, found
+        )
         chosen = {name.lower(): value for name, value in given.items() if name in wanted}
         texts, undecodable = _utf8(chosen, found)
         variables, bad = _read(texts, found)
         token = _token(variables, found)
-        silent = bad | undecodable | (frozenset(NAMES) - wanted)
+        silent = bad | undecodable | failed | (frozenset(NAMES) - wanted)
         found += rules.about(rules.problems, variables, silent)
         if found:
             raise ConfigError("\n".join(found))

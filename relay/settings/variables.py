@@ -71,6 +71,7 @@ class Storage(_Group):
     storage_url: PostgresUrl | None = _variable(
         None, "The database: `postgres://user:password@host:5432/database?sslmode=require`.", shown="required"
     )
+    storage_url_file: Text | None = _variable(None, "File that holds the URL, instead of STORAGE_URL.", shown="unset")
     storage_table_name: Table = _variable(
         "openoutbox_events", "The outbox table: `table` or `schema.table`, taken exactly as written."
     )
@@ -86,6 +87,9 @@ class Publishing(_Group):
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`.",
         shown="required for kafka, nats and redis",
+    )
+    publisher_url_file: Text | None = _variable(
+        None, "File that holds the URL, instead of PUBLISHER_URL.", shown="unset"
     )
     publisher_connect_retry_interval: Duration = _variable(
         "5s", "Wait between two attempts to reach a broker that is not there."
@@ -198,6 +202,9 @@ class Logging(_Group):
 
     log_store_url: SecretUrl | None = _variable(
         None, "Where every attempt is recorded (PostgreSQL or ClickHouse); unset: no log, no cost.", shown="unset"
+    )
+    log_store_url_file: Text | None = _variable(
+        None, "File that holds the URL, instead of LOG_STORE_URL.", shown="unset"
     )
     log_store_batch_size: Count = _variable("1000", "Most entries written by one statement.")
     log_store_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")

@@ -18,7 +18,8 @@ def contract_defaults() -> dict[str, str]:
     return {name: default for name, _, default in (line.partition(" ") for line in lines)}
 
 
-BEYOND = {"WAKE_UP": "false"}
+FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "LOG_STORE_URL_FILE"), "unset")
+BEYOND = {"WAKE_UP": "false", **FILES}
 """What the contract does not know; by its default nothing is different."""
 
 

@@ -242,6 +242,66 @@ def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in refusal(API_TOKEN_FILE=str(tmp_path / "absent"))
 
 
+def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> None:
+    secret = tmp_path / "url"
+    secret.write_text(f"{URL}\n")
+
+    given = Settings.from_env({"STORAGE_URL_FILE": str(secret)})
+
+    assert given.storage_url is not None
+    assert given.storage_url.get_secret_value() == URL
+    assert given.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (" \n", "is empty; it must hold the URL"),
+        ("postgres://u:hunter2@h/d\npostgres://u:hunter2@h/d\n", "holds more than one line"),
+        ("mysql://u:hunter2@h/d", "STORAGE_URL: 'mysql://u:***@h/d': is not a PostgreSQL URL"),
+    ],
+)
+def test_a_file_that_holds_no_url_is_told_once_and_without_the_secret(
+    tmp_path: Path, content: str | None, told: str
+) -> None:
+    secret = tmp_path / "url"
+    if content is not None:
+        secret.write_text(content)
+
+    with pytest.raises(ConfigError) as caught:
+        Settings.from_env({"STORAGE_URL_FILE": str(secret)})
+
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_url_and_its_file_in_one_place_is_an_error(tmp_path: Path) -> None:
+    secret = tmp_path / "url"
+    secret.write_text("nats://b")
+
+    told = refusal(PUBLISHER_TYPE="nats", PUBLISHER_URL="nats://a", PUBLISHER_URL_FILE=str(secret))
+
+    assert "PUBLISHER_URL and PUBLISHER_URL_FILE are both set; unset one of them" in told
+
+
+def test_the_place_that_wins_wins_with_either_form(tmp_path: Path) -> None:
+    secret, dotenv = tmp_path / "url", tmp_path / ".env"
+    secret.write_text("postgres://by-file/d")
+    dotenv.write_text(f"STORAGE_URL={URL}\n")
+    option = {"STORAGE_URL": "postgres://by-option/d"}
+    environ = {"STORAGE_URL_FILE": str(secret)}
+
+    by_shell = Settings.from_env(environ, dotenv)
+    by_option = Settings.from_env(environ, dotenv, overrides=option, only={"STORAGE_URL"})
+
+    assert by_shell.storage_url is not None
+    assert by_shell.storage_url.get_secret_value() == "postgres://by-file/d"
+    assert by_option.storage_url is not None
+    assert by_option.storage_url.get_secret_value() == "postgres://by-option/d"
+
+
 @pytest.fixture
 def dotenv(tmp_path: Path) -> Path:
     return tmp_path / ".env"

@@ -1,0 +1,62 @@
+"""Variables with secrets may be given by file, as mounted secrets are: ``STORAGE_URL_FILE`` for ``STORAGE_URL``.
+
+A file holds the value on one line; blanks around it are not part of it. Which of a variable and its file counts is
+decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "LOG_STORE_URL")
+"""The variables that may be given so; API_TOKEN has a rule of its own, which is older."""
+
+
+def merged(layers: Sequence[Mapping[str, str]], found: list[str]) -> dict[str, str]:
+    """The variables of all layers, later ones winning, empty ones left out; a conflict is told in ``found``."""
+    values: dict[str, str] = {}
+    for layer in layers:
+        given = {name: value for name, value in layer.items() if value}
+        for name in BY_FILE:
+            either = {name, f"{name}_FILE"} & given.keys()
+            if len(either) == 2:
+                found.append(f"{name} and {name}_FILE are both set; unset one of them")
+            elif either:
+                values.pop(name, None)
+                values.pop(f"{name}_FILE", None)
+        values |= given
+    return values
+
+
+def from_files(
+    values: Mapping[str, str], wanted: Collection[str], found: list[str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """``values`` with what the files of the ``wanted`` variables hold, and the names of those that failed."""
+    read, failed = dict(values), set()
+    for name in BY_FILE:
+        path = values.get(f"{name}_FILE")
+        if path is None or name not in wanted or name in values:
+            continue
+        try:
+            read[name] = _content(path)
+        except ValueError as problem:
+            found.append(f"{name}_FILE: {path!r} {problem}")
+            failed.add(name)
+    return read, frozenset(failed)
+
+
+def _content(path: str) -> str:
+    """What the file holds. Raises ValueError with what is wrong with it, never with a part of it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ValueError("cannot be read: not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise ValueError(f"cannot be read: {reason}") from None
+    if not text:
+        raise ValueError("is empty; it must hold the URL")
+    if len(text.splitlines()) > 1:
+        raise ValueError("holds more than one line; it must hold the URL alone")
+    return text
