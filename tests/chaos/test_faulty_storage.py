@@ -225,7 +225,7 @@ def test_no_history_of_faults_loses_repeats_or_miscounts_an_event() -> None:
 @pytest.mark.timeout(3600)
 def test_no_history_of_faults_in_many() -> None:
     bounds = settings(
-        max_examples=10_000,
+        max_examples=3_000,
         stateful_step_count=60,
         deadline=None,
         database=None,
