@@ -16,7 +16,7 @@ from tests.fixtures.kafka import MakeTopic
 from tests.fixtures.outbox import Outbox
 from tests.fixtures.spark import Save
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 COUNT = 5000
 

@@ -33,7 +33,7 @@ class Job:
     conf: dict[str, str] = field(default_factory=dict)
 
 
-def run_driver(master: str, *jobs: Job, deadline: float = 150, python_path: str | None = None) -> Any:
+def run_driver(master: str, *jobs: Job, deadline: float = 400, python_path: str | None = None) -> Any:
     """Run a driver to its end; what became of the process."""
     env = environment()
     if python_path is not None:

@@ -17,7 +17,7 @@ from tests.fixtures.outbox import Outbox
 from tests.fixtures.spark import Save
 from tests.integration.spark.ledger import runs, staging_tables
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 BOTH = pytest.mark.parametrize("commit", ["atomic", "partition"])
 

@@ -19,7 +19,7 @@ from tests.acceptance.documents import ROOT, Block, blocks
 from tests.fixtures.outbox import Outbox
 from tests.services.spark import HOME, SparkCluster, environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/spark.md")}
 
@@ -68,7 +68,7 @@ export PATH={HOME}/bin:$PATH MASTER={spark_cluster.url}
         env=environment() | {"SPARK_CONF_DIR": conf_dir(tmp_path, spark_cluster)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

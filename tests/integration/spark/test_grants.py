@@ -20,7 +20,7 @@ from tests.integration.spark.test_batch import orders
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture

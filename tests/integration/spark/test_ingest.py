@@ -15,7 +15,7 @@ from relay.spark.ingest import run
 from tests.fixtures.outbox import Outbox
 from tests.integration.cli.running import COMMAND, environment, run_cli
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 ROWS = [
     {"number": number, "customer": f"c{number % 3}", "region": "north" if number % 2 else None, "total": number / 4}
@@ -129,7 +129,7 @@ def test_relay_cli_runs_it_on_this_machine(outbox: Outbox, tmp_path: Path) -> No
         env=environment(STORAGE_URL=outbox.url, SPARK_LOCAL_IP="127.0.0.1"),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ from tests.integration.spark.faults import FaultySource
 from tests.integration.spark.ledger import runs, staging_tables
 from tests.integration.spark.test_batch import orders
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("commit", ["atomic", "partition"])
