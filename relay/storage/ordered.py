@@ -19,7 +19,9 @@ from relay.storage.options import KeyOrder, PostgresOptions
 _WINDOW: Final = 3  # due rows looked at for each one wanted: enough where several relays claim side by side
 _KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
 _WALKS: Final = 10  # such statements in one claim, while nothing is found
-_RUN: Final = 100  # most rows behind the first one of a key in one claim
+LONGEST_RUN: Final = 100
+"""Most rows behind the first one of a key in one claim."""
+
 _FIRST_HASH: Final = -(2**63)
 _LAST_HASH: Final = 2**63 - 1
 _FRONT: Final = 3  # columns before the event's: rows in the window, whether it is the last key, its hash
@@ -30,13 +32,13 @@ Row = tuple[Any, ...]
 class OrderedClaim:
     """The claim of one relay. Not to be called again before a call has ended."""
 
-    def __init__(self, options: PostgresOptions) -> None:
+    def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
         self._guard = statement("outbox/queries/claim_ordered_guard.sql")
         self._sql = statement("outbox/queries/claim_ordered.sql", options.table)
         self._fixed = {
             "relay_id": options.relay_id,
             "block": options.key_order is KeyOrder.BLOCK,
-            "run": _RUN,
+            "run": longest_run,
             "max_attempts": options.retry.max_attempts,
         }
         self._by_key = False
