@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import time
@@ -22,7 +23,8 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -209,11 +211,22 @@ class Cell:
     batch: int
 
 
+@dataclass(frozen=True)
+class Drained(Cell):
+    """Events per second of each round."""
+
+    keys: int
+    unordered: list[float]
+    ordered: list[float]
+
+
 def _drain(servers: Servers, cell: Cell, load: Load, ordering: str) -> float:
     target = f"bench{uuid.uuid4().hex[:10]}"
     # All rows fall due at one moment, when the relays are there.
     url = _prepared(servers, load, target, due_in=10.0 + 3.0 * cell.relays)
-    servers.prepare(cell.publisher, target)
+    broker = servers.brokers.get(cell.publisher)
+    if broker is not None:
+        broker.prepare(target)
     env = {
         "STORAGE_URL": url,
         "PUBLISHER_TYPE": cell.publisher,
@@ -231,6 +244,8 @@ def _drain(servers: Servers, cell: Cell, load: Load, ordering: str) -> float:
             time.sleep(0.2)
     pace = _pace(url)
     servers.drop_table(url)
+    if broker is not None:
+        broker.discard(target)
     print(f"  {cell}, {load.keys} keys, {ordering}: {pace:,.0f} events/s", file=sys.stderr)
     return pace
 
@@ -242,9 +257,9 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell]:
                 yield Cell(publisher, relays, batch)
 
 
-def drains(servers: Servers, options: argparse.Namespace) -> str:
-    """A table of the relay's own drains."""
-    lines = ["| publisher | relays | batch | keys | unordered | ordered | ratio |", "|---|---|---|---|---|---|---|"]
+def drains(servers: Servers, options: argparse.Namespace) -> list[Drained]:
+    """The relay's own drains, ordered and unordered in turn."""
+    found = []
     for keys in options.keys:
         load = Load(f"{keys} keys", options.events, keys)
         for cell in _cells(options):
@@ -252,16 +267,24 @@ def drains(servers: Servers, options: argparse.Namespace) -> str:
             for number in range(options.rounds):
                 for ordering in ("none", "key") if number % 2 == 0 else ("key", "none"):
                     paces[ordering].append(_drain(servers, cell, load, ordering))
-            ratios = [ordered / plain for plain, ordered in zip(paces["none"], paces["key"], strict=True)]
-            plain, ordered = (statistics.median(paces[name]) for name in ("none", "key"))
-            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-            columns = f"{cell.publisher} | {cell.relays} | {cell.batch} | {keys} | {plain:,.0f} | {ordered:,.0f}"
-            lines.append(f"| {columns} | {spread} |")
+            found.append(Drained(**asdict(cell), keys=keys, unordered=paces["none"], ordered=paces["key"]))
+    return found
+
+
+def table(found: list[Drained]) -> str:
+    """Medians, and the ratio of ordered to unordered of a round: median and range."""
+    lines = ["| publisher | relays | batch | keys | unordered | ordered | ratio |", "|---|---|---|---|---|---|---|"]
+    for one in found:
+        ratios = [ordered / plain for plain, ordered in zip(one.unordered, one.ordered, strict=True)]
+        plain, ordered = statistics.median(one.unordered), statistics.median(one.ordered)
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        columns = f"{one.publisher} | {one.relays} | {one.batch} | {one.keys} | {plain:,.0f} | {ordered:,.0f}"
+        lines.append(f"| {columns} | {spread} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure, and print the two tables."""
+    """Measure, print the two tables, and write the drains as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ordering", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="rows of each drain (default 100000)")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions (default 3)")
@@ -270,12 +293,16 @@ def main() -> None:
     parser.add_argument("--relays", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--publishers", nargs="+", default=["kafka"])
     parser.add_argument("--only", choices=["mechanisms", "drains"])
+    parser.add_argument("--json", type=Path, help="write the drains to this file")
     options = parser.parse_args()
     with Servers(options.publishers) as servers:
         if options.only != "drains":
             print(mechanisms(servers, options.rounds))
         if options.only != "mechanisms":
-            print(drains(servers, options))
+            found = drains(servers, options)
+            print(table(found))
+            if options.json:
+                options.json.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,13 +18,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 
 
-def run(module: str, found: Path, *arguments: str) -> dict[str, Any]:
+def run(module: str, found: Path, *arguments: str) -> Any:
     command = [sys.executable, "-m", f"benchmarks.{module}", "--json", str(found), *arguments]
     environment = os.environ | python_path()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
-    return result
+    return json.loads(found.read_text(encoding="utf-8"))
 
 
 def test_drain(tmp_path: Path) -> None:
@@ -57,3 +56,10 @@ def test_latency(tmp_path: Path) -> None:
     found = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
     assert [one["publisher"] for one in found["runs"]] == publishers
     assert all(one["missing"] == 0 and one["events"] > 0 for one in found["runs"])
+
+
+def test_ordering(tmp_path: Path) -> None:
+    arguments = ["--events=2000", "--rounds=1", "--relays=1", "--batches=100", "--publishers=null", "--only=drains"]
+    [drained] = run("ordering", tmp_path / "o.json", *arguments)
+    assert drained["unordered"][0] > 0
+    assert drained["ordered"][0] > 0
