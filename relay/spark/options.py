@@ -18,7 +18,7 @@ from relay.core.sqltext import DEFAULT_TABLE, TableName
 DEFAULT_SCHEMA: Final = "openoutbox_spark"
 DEFAULT_CONNECTIONS: Final = 8
 DEFAULT_BATCH_ROWS: Final = 50_000
-DEFAULT_MAX_AGE: Final = 3600.0
+DEFAULT_MAX_AGE: Final = 86_400.0
 """Seconds without a sign of life after which a run of another machine counts as dead."""
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from relay.core.errors import StorageError
 from relay.spark.columns import Columns
-from relay.spark.connecting import Connection, connect, translated
+from relay.spark.connecting import Connection, close, connect, translated
 from relay.spark.frames import Frame, Framer
 from relay.spark.identity import job_namespace
 from relay.spark.loading import DirectLoad, load_staging
@@ -83,8 +83,12 @@ class Task:
 
         def connected() -> Connection:
             connection = connect(self.options.url, APPLICATION)
-            if before is not None:
-                before(connection)
+            try:
+                if before is not None:
+                    before(connection)
+            except BaseException:
+                close(connection)
+                raise
             return connection
 
         doing = f"writing partition {self.partition} to {self.statements.outbox}"
