@@ -13,7 +13,7 @@ from relay.core.event import Claim, EventId, Fence
 from relay.core.ports import Backlog, OutboxStorage, Reaped, Settled, Settlement
 from relay.storage.options import KeyOrder
 from tests.conformance.harness.storage import LEASE, RETRY, MemoryHarness, PostgresHarness, StorageHarness
-from tests.fixtures.outbox import Outbox
+from tests.fixtures.outbox import Outbox, through
 
 ANY_BYTES = 1 << 40
 
@@ -24,6 +24,7 @@ ANY_BYTES = 1 << 40
         "memory in order",
         pytest.param("postgres", marks=pytest.mark.integration),
         pytest.param("postgres in order", marks=pytest.mark.integration),
+        pytest.param("postgres behind PgBouncer", marks=pytest.mark.integration),
     ]
 )
 async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:
@@ -33,6 +34,8 @@ async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]
         harness = MemoryHarness(key_order)
     else:
         outbox: Outbox = request.getfixturevalue("outbox")
+        if "PgBouncer" in request.param:
+            outbox = through(outbox, request.getfixturevalue("pgbouncer"))
         harness = PostgresHarness(outbox, key_order)
     yield harness
     await harness.close()

@@ -116,7 +116,7 @@ class PostgresHarness:
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
         options = PostgresOptions(
-            self._outbox.url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
+            self._outbox.relay_url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
         )
         self._relays.append(PostgresOutbox(options))
         return self._relays[-1]

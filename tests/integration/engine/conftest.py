@@ -16,7 +16,7 @@ from relay.storage.postgres import PostgresOutbox
 from relay.storage.wakeup import WakeUps
 from tests.doubles.memory_publisher import MemoryPublisher
 from tests.doubles.telemetry import MemoryTelemetry
-from tests.fixtures.outbox import Outbox
+from tests.fixtures.outbox import Outbox, through
 
 RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
 
@@ -39,6 +39,19 @@ class Running:
 StartRelay = Callable[..., Awaitable[Running]]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Everything runs twice: connected straight to the server, and through PgBouncer where no session is needed."""
+    if "way" in metafunc.fixturenames:
+        needs_session = metafunc.definition.get_closest_marker("session") is not None
+        metafunc.parametrize("way", ["direct"] if needs_session else ["direct", "pooled"])
+
+
+@pytest.fixture
+def outbox(outbox: Outbox, way: str, request: pytest.FixtureRequest) -> Outbox:
+    """The outbox, with the way in that the test is run with."""
+    return outbox if way == "direct" else through(outbox, request.getfixturevalue("pgbouncer"))
+
+
 @pytest.fixture
 async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
     """A function that runs a relay with the options given to it; all are stopped after the test."""
@@ -55,7 +68,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         engine = EngineOptions(**({"retry": RETRY, "in_order": key_order is not None} | values | options))  # type: ignore[arg-type]
         lease, retry = engine.lease_timeout, engine.retry
         storage = PostgresOutbox(
-            PostgresOptions(outbox.url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
+            PostgresOptions(outbox.relay_url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()

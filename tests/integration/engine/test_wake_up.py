@@ -13,7 +13,7 @@ from tests.fixtures.outbox import Outbox, Row
 from tests.integration.engine.conftest import StartRelay
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.session]
 
 NEVER = 300.0
 """A poll interval that no test waits for."""

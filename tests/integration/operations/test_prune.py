@@ -25,7 +25,7 @@ MILLION = pytest.param(1_000_000, marks=[pytest.mark.scale, pytest.mark.timeout(
 def test_only_delivered_and_dead_rows_of_that_age_go(outbox: Outbox) -> None:
     for status in ("PENDING", "DELIVERED", "DEAD"):
         fill_aged(outbox, status, 100)
-    done = prune(outbox.url, TABLE, PruneOptions(delivered_age=2 * DAY, dead_age=3 * DAY, batch_size=7))
+    done = prune(outbox.pruner_url, TABLE, PruneOptions(delivered_age=2 * DAY, dead_age=3 * DAY, batch_size=7))
     assert (done.delivered, done.dead, done.exact) == (53, 29, True)
     assert left(outbox, "DELIVERED") == list(range(1, 48))
     assert left(outbox, "DEAD") == list(range(1, 72))
@@ -35,14 +35,14 @@ def test_only_delivered_and_dead_rows_of_that_age_go(outbox: Outbox) -> None:
 def test_leased_rows_are_never_pruned(outbox: Outbox) -> None:
     fill_aged(outbox, "PENDING", 50)
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'r', locked_at = NOW()")
-    assert prune(outbox.url, TABLE, PruneOptions(60.0, 60.0)).total == 0
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0)).total == 0
 
 
 def test_an_age_of_zero_leaves_that_status_alone(outbox: Outbox) -> None:
     fill_aged(outbox, "DELIVERED", 5)
     fill_aged(outbox, "DEAD", 5)
-    assert prune(outbox.url, TABLE, PruneOptions(0.0, 0.0)) == Pruned()
-    done = prune(outbox.url, TABLE, PruneOptions(0.0, 60.0))
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(0.0, 0.0)) == Pruned()
+    done = prune(outbox.pruner_url, TABLE, PruneOptions(0.0, 60.0))
     assert (done.delivered, done.dead, done.delivered_before) == (0, 5, None)
 
 
@@ -50,16 +50,16 @@ def test_a_dry_run_counts_what_the_run_then_deletes(outbox: Outbox) -> None:
     fill_aged(outbox, "DELIVERED", 100)
     fill_aged(outbox, "DEAD", 50)
     options = PruneOptions(DAY, DAY, 10)
-    found = preview(outbox.url, TABLE, options)
+    found = preview(outbox.pruner_url, TABLE, options)
     assert sum(outbox.counts().values()) == 150
-    done = prune(outbox.url, TABLE, options)
+    done = prune(outbox.pruner_url, TABLE, options)
     assert (found.delivered, found.dead) == (done.delivered, done.dead) == (77, 27)
 
 
 def test_a_dry_run_that_stops_counting_says_so(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.storage.operations.prune.COUNT_MOST", 20)
     fill_aged(outbox, "DELIVERED", 100)
-    found = preview(outbox.url, TABLE, PruneOptions(60.0, 60.0))
+    found = preview(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0))
     assert (found.delivered, found.exact) == (20, False)
 
 
@@ -67,9 +67,9 @@ def test_a_row_that_somebody_holds_is_left_to_the_next_run(outbox: Outbox) -> No
     fill_aged(outbox, "DELIVERED", 30)
     with outbox.database.connect(autocommit=False) as other:
         other.execute("SELECT FROM openoutbox_events WHERE event_type = 'DELIVERED-10' FOR UPDATE")
-        assert prune(outbox.url, TABLE, PruneOptions(60.0, 60.0, 4)).delivered == 29
+        assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 4)).delivered == 29
         other.rollback()
-    assert prune(outbox.url, TABLE, PruneOptions(60.0, 60.0, 4)).delivered == 1
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 4)).delivered == 1
 
 
 def test_it_stands_back_behind_a_locked_table(outbox: Outbox) -> None:
@@ -77,7 +77,7 @@ def test_it_stands_back_behind_a_locked_table(outbox: Outbox) -> None:
     with outbox.database.connect(autocommit=False) as other:
         other.execute("LOCK TABLE openoutbox_events IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StorageBusy, match="lock timeout"):
-            prune(outbox.url, TABLE, PruneOptions(60.0, 60.0))
+            prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0))
         other.rollback()
 
 
@@ -86,7 +86,7 @@ def test_rows_of_any_time_do_not_end_it(outbox: Outbox) -> None:
     outbox.database.run("UPDATE openoutbox_events SET delivered_at = '-infinity' WHERE status = 'DELIVERED'")
     fill_old(outbox, "DEAD", 2)
     outbox.database.run("UPDATE openoutbox_events SET updated_at = '4000-01-01 BC' WHERE status = 'DEAD'")
-    done = prune(outbox.url, TABLE, PruneOptions(60.0, 60.0, 1))
+    done = prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 1))
     assert (done.delivered, done.dead) == (3, 2)
 
 
@@ -101,10 +101,10 @@ def test_what_was_reported_is_gone_when_it_is_interrupted(outbox: Outbox) -> Non
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(outbox.url, TABLE, PruneOptions(60.0, 60.0, 10), on_batch)
+        prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 10), on_batch)
     assert reported.delivered == 30
     assert outbox.counts() == {"DELIVERED": 70}
-    assert prune(outbox.url, TABLE, PruneOptions(60.0, 60.0, 10)).delivered == 70
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 10)).delivered == 70
 
 
 def test_without_the_rights_it_says_so(outbox: Outbox) -> None:
@@ -168,7 +168,7 @@ def test_a_relay_goes_on_claiming_beside_it(outbox: Outbox, count: int) -> None:
         thread.start()
     began = time.monotonic()
     try:
-        done = prune(outbox.url, TABLE, PruneOptions(60.0, 60.0))
+        done = prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0))
     finally:
         stop.set()
         for thread in beside:

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.integration
 
 TABLE = TableName()
 BOTH: tuple[Kind, ...] = ("dead", "delivered")
+GRANT = "GRANT INSERT ON openoutbox_replays TO openoutbox_relay"
 
 
 def fill(outbox: Outbox) -> None:
@@ -45,7 +46,7 @@ def test_a_replayed_event_is_as_if_never_tried_and_otherwise_unchanged(outbox: O
     fill(outbox)
     columns = "event_id, event_type, partition_key, payload, headers::text, created_at"
     before = sorted(outbox.rows(columns), key=lambda row: str(row[0]))
-    replay(outbox.url, TABLE, Selection(BOTH, since=timedelta(days=10)), ReplayOptions())
+    replay(outbox.relay_url, TABLE, Selection(BOTH, since=timedelta(days=10)), ReplayOptions())
     assert sorted(outbox.rows(columns), key=lambda row: str(row[0])) == before
     assert outbox.counts() == {"PENDING": 83}
     state = "status, attempts, last_error, delivered_at, locked_by, locked_at"
@@ -74,9 +75,9 @@ def test_only_what_meets_every_condition_is_taken(
 ) -> None:
     fill(outbox)
     expected = Replayed(dead=len(dead), delivered=len(delivered))
-    assert preview(outbox.url, TABLE, selection, ReplayOptions()) == expected
+    assert preview(outbox.relay_url, TABLE, selection, ReplayOptions()) == expected
     assert outbox.counts() == {"DEAD": 40, "DELIVERED": 40, "PENDING": 3}
-    assert replay(outbox.url, TABLE, selection, ReplayOptions(batch_size=3)) == expected
+    assert replay(outbox.relay_url, TABLE, selection, ReplayOptions(batch_size=3)) == expected
     assert set(range(1, 41)) - set(left(outbox, "DEAD")) == dead
     assert set(range(1, 41)) - set(left(outbox, "DELIVERED")) == delivered
 
@@ -84,15 +85,15 @@ def test_only_what_meets_every_condition_is_taken(
 def test_by_id(outbox: Outbox) -> None:
     fill(outbox)
     chosen = ids(outbox, "DEAD-3", "DELIVERED-4", "PENDING-1")
-    assert replay(outbox.url, TABLE, Selection(BOTH, ids=chosen), ReplayOptions()).total == 2
-    assert replay(outbox.url, TABLE, Selection(BOTH, ids=chosen), ReplayOptions()).total == 0
+    assert replay(outbox.relay_url, TABLE, Selection(BOTH, ids=chosen), ReplayOptions()).total == 2
+    assert replay(outbox.relay_url, TABLE, Selection(BOTH, ids=chosen), ReplayOptions()).total == 0
 
 
 def test_the_limit_takes_the_oldest_across_batches(outbox: Outbox) -> None:
     fill(outbox)
     options = ReplayOptions(limit=5, batch_size=2)
-    assert preview(outbox.url, TABLE, Selection(), options).dead == 5
-    assert replay(outbox.url, TABLE, Selection(), options).dead == 5
+    assert preview(outbox.relay_url, TABLE, Selection(), options).dead == 5
+    assert replay(outbox.relay_url, TABLE, Selection(), options).dead == 5
     assert left(outbox, "DEAD") == list(range(1, 36))
 
 
@@ -102,7 +103,7 @@ def test_an_event_that_dies_again_meanwhile_is_not_taken_twice(outbox: Outbox) -
     def dies_again(_: Replayed) -> None:
         outbox.database.run("UPDATE openoutbox_events SET status = 'DEAD', updated_at = NOW() WHERE status = 'PENDING'")
 
-    assert replay(outbox.url, TABLE, Selection(), ReplayOptions(batch_size=2), dies_again).dead == 10
+    assert replay(outbox.relay_url, TABLE, Selection(), ReplayOptions(batch_size=2), dies_again).dead == 10
 
 
 def test_leased_and_pending_events_are_left_alone(outbox: Outbox) -> None:
@@ -113,7 +114,7 @@ def test_leased_and_pending_events_are_left_alone(outbox: Outbox) -> None:
     )
     outbox.database.run(lease, ["PENDING-1"])
     before = outbox.rows("*")
-    assert replay(outbox.url, TABLE, Selection(BOTH), ReplayOptions()).total == 0
+    assert replay(outbox.relay_url, TABLE, Selection(BOTH), ReplayOptions()).total == 0
     assert outbox.rows("*") == before
 
 
@@ -122,7 +123,7 @@ def test_it_stands_back_behind_a_locked_table(outbox: Outbox) -> None:
     with outbox.database.connect(autocommit=False) as other:
         other.execute("LOCK TABLE openoutbox_events IN EXCLUSIVE MODE")
         with pytest.raises(StorageBusy, match="lock timeout"):
-            replay(outbox.url, TABLE, Selection(), ReplayOptions())
+            replay(outbox.relay_url, TABLE, Selection(), ReplayOptions())
         other.rollback()
 
 
@@ -130,9 +131,10 @@ def test_every_event_is_recorded_in_its_own_transaction(outbox: Outbox) -> None:
     fill(outbox)
     for _ in range(2):
         add_extension(outbox.url, TABLE, "replay-audit")
+    outbox.database.run(GRANT)
     options = ReplayOptions(batch_size=3, reason="the broker's disk", who="jo@host")
     selection = Selection(BOTH, since=timedelta(hours=4.5))
-    assert replay(outbox.url, TABLE, selection, options) == Replayed(delivered=4, dead=4, recorded=True)
+    assert replay(outbox.relay_url, TABLE, selection, options) == Replayed(delivered=4, dead=4, recorded=True)
     columns = "from_status, from_attempts, from_error, outbox, reason, replayed_by"
     rows: list[Any] = outbox.database.run(f"SELECT {columns} FROM openoutbox_replays ORDER BY from_status, from_since")
     common = ("openoutbox_events", "the broker's disk", "postgres (jo@host)")
@@ -150,9 +152,10 @@ def test_every_event_is_recorded_in_its_own_transaction(outbox: Outbox) -> None:
 def test_what_cannot_be_recorded_is_not_replayed(outbox: Outbox) -> None:
     fill_aged(outbox, "DEAD", 4)
     add_extension(outbox.url, TABLE, "replay-audit")
+    outbox.database.run(GRANT)
     outbox.database.run("ALTER TABLE openoutbox_replays ADD CHECK (reason <> '')")
     with pytest.raises(Exception, match="check constraint"):
-        replay(outbox.url, TABLE, Selection(), ReplayOptions())
+        replay(outbox.relay_url, TABLE, Selection(), ReplayOptions())
     assert outbox.counts() == {"DEAD": 4}
 
 
@@ -165,10 +168,10 @@ def test_what_the_broker_would_drop_is_refused_and_nothing_is_done(outbox: Outbo
     fill(outbox)
     options = ReplayOptions(duplicate_window=3600 * 2.5)
     with pytest.raises(ReplayRefused, match=r"2 of these events .* Run it again after \d{4}-.*--to 150m"):
-        replay(outbox.url, TABLE, Selection(BOTH), options)
+        replay(outbox.relay_url, TABLE, Selection(BOTH), options)
     with pytest.raises(ReplayRefused):
-        preview(outbox.url, TABLE, Selection(("delivered",), ids=ids(outbox, "DELIVERED-1")), options)
+        preview(outbox.relay_url, TABLE, Selection(("delivered",), ids=ids(outbox, "DELIVERED-1")), options)
     assert outbox.counts() == {"DEAD": 40, "DELIVERED": 40, "PENDING": 3}
-    assert replay(outbox.url, TABLE, Selection(), options).dead == 40
+    assert replay(outbox.relay_url, TABLE, Selection(), options).dead == 40
     older = Selection(("delivered",), until=timedelta(minutes=150))
-    assert replay(outbox.url, TABLE, older, options).delivered == 38
+    assert replay(outbox.relay_url, TABLE, older, options).delivered == 38
