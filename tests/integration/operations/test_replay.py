@@ -137,7 +137,7 @@ def test_every_event_is_recorded_in_its_own_transaction(outbox: Outbox) -> None:
     assert replay(outbox.relay_url, TABLE, selection, options) == Replayed(delivered=4, dead=4, recorded=True)
     columns = "from_status, from_attempts, from_error, outbox, reason, replayed_by"
     rows: list[Any] = outbox.database.run(f"SELECT {columns} FROM openoutbox_replays ORDER BY from_status, from_since")
-    common = ("openoutbox_events", "the broker's disk", "postgres (jo@host)")
+    common = ("openoutbox_events", "the broker's disk", "test_relay (jo@host)")
     assert rows == [
         *[("DEAD", 25, f"FATAL: no {n}", *common) for n in (4, 3, 2, 1)],
         *[("DELIVERED", 0, None, *common)] * 4,
