@@ -10,7 +10,8 @@ the contract's table with all its indexes, emptied before each turn:
 - ``foreachPartition`` with one INSERT a row (a fiftieth of the rows).
 
 Just before each turn of Spark's, a few rows are written untimed: Spark ends Python workers that were idle for a minute,
-and starting them takes seconds of which a job of minutes notices nothing. The turns are interleaved and repeated; the table shows medians, and the ratio to the bare COPY of the same round.
+and starting them takes seconds of which a job of minutes notices nothing. The turns are interleaved and
+repeated; the table shows medians, and the ratio to the bare COPY of the same round.
 """
 
 from __future__ import annotations
