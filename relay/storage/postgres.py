@@ -30,6 +30,8 @@ from relay.storage.tablecheck import check_table
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _LONGEST_CLOSE = 1.0  # seconds
+_DEEP = 500_000
+"""Rows that wait from which on the planner may take a claim for something to compile (measured: 2.5 million)."""
 
 
 class PostgresOutbox:
@@ -49,6 +51,9 @@ class PostgresOutbox:
         self._reap = self._sql("reap")
         self._backlog = self._sql("backlog")
         self._oldest_due_age = self._sql("oldest_due_age")
+        self._jit_off = self._sql("jit_off")
+        self._deep = False
+        """Whether the backlog was deep when it was last looked at."""
         self._ping = self._sql("ping")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
@@ -84,8 +89,13 @@ class PostgresOutbox:
             if self._ordered is not None:
                 return await self._ordered.rows(connection, limit, max_bytes)
             cursor = connection.cursor(binary=True)
-            await cursor.execute(self._claim, parameters)
-            return await cursor.fetchall()
+            if not self._deep:
+                await cursor.execute(self._claim, parameters)
+                return await cursor.fetchall()
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._jit_off)
+                await cursor.execute(self._claim, parameters)
+                return await cursor.fetchall()
 
         rows = await self._claiming.run("claiming", work)
         if not rows:
@@ -122,7 +132,9 @@ class PostgresOutbox:
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""
-        return Backlog(*await self._one_row("reading the backlog", self._backlog))
+        found = Backlog(*await self._one_row("reading the backlog", self._backlog))
+        self._deep = found.pending_new + found.pending_retrying >= _DEEP
+        return found
 
     async def oldest_due_age(self) -> float:
         """The lag alone; one index probe on any table."""
