@@ -27,6 +27,8 @@ pytestmark = pytest.mark.acceptance
 
 URL = "postgres://user:secret@localhost:5432/app"
 RUNNABLE = ("sh", "python", "sql")
+WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
+"""The PATH of a machine with PostgreSQL's tools: the server's wheel has psql, too."""
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 
 NOT_RUN = {
@@ -79,10 +81,9 @@ def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
     if block.text.startswith("relay-cli stats --watch"):
         runs_until(reader, block, "in_flight_count", STORAGE_URL=reader.outbox.url)
         return
-    module = __import__(DEFAULT_BUILD)  # its wheel has psql, too
     given = {
         "STORAGE_URL": reader.outbox.url,
-        "PATH": f"{module.__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": WITH_PSQL,
         "PGHOST": str(server.hostname),
         "PGPORT": str(server.port),
         "PGUSER": str(server.username),
@@ -106,10 +107,9 @@ def announcing(reader: Reader, block: Block) -> None:
     assert ("account.debited",) in reader.outbox.rows("event_type")
 
 
-def sqlalchemy_url(reader: Reader, driver: str, user: str | None = None) -> str:
-    """The database's URL with another driver or user in it."""
-    url = sqlalchemy.make_url(reader.outbox.url)
-    url = url.set(drivername=f"postgresql{driver}", username=user or url.username)
+def sqlalchemy_url(reader: Reader, driver: str) -> str:
+    """The database's URL with another driver in it."""
+    url = sqlalchemy.make_url(reader.outbox.url).set(drivername=f"postgresql{driver}")
     return url.render_as_string(hide_password=False)
 
 
@@ -181,27 +181,21 @@ def sending_again_what_is_dead(reader: Reader, block: Block) -> None:
 
 
 def the_roles(reader: Reader, block: Block) -> None:
-    database = reader.outbox.database
-    names = {role: f"{role}_{database.name}" for role in ("outbox_app", "outbox_relay", "outbox_prune")}
-    urls = {role: sqlalchemy_url(reader, "", name) for role, name in names.items()}
-    try:
-        database.run(block.adapted(names).text)
-        announce = "import psycopg; from relay.client import NewEvent, enqueue\n"
-        announce += f"with psycopg.connect({urls['outbox_app']!r}) as it: enqueue(it, NewEvent('a', {{}}))"
-        run_python(announce, reader.folder)
-        may = "ok       rights"
-        assert may in run_shell("relay-cli check", reader.folder, STORAGE_URL=urls["outbox_relay"])
-        relay = reader.daemon(PUBLISHER_TYPE="null", STORAGE_URL=urls["outbox_relay"]).wait_ready()
-        reader.outbox.wait_finished(30)
-        assert relay.stop() == 0
-        database.run("UPDATE openoutbox_events SET delivered_at = NOW() - INTERVAL '8 days'")
-        run_shell("relay-cli prune", reader.folder, STORAGE_URL=urls["outbox_prune"])
-        assert reader.outbox.counts() == {}
-        run_shell("! relay-cli list", reader.folder, STORAGE_URL=urls["outbox_app"])
-    finally:
-        for name in names.values():
-            database.run(f"DROP OWNED BY {name}")
-            database.run(f"DROP ROLE {name}")
+    outbox = reader.outbox
+    outbox.database.run("DROP OWNED BY openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader")
+    run_shell(block.text, ROOT, STORAGE_URL=outbox.url, PATH=WITH_PSQL)
+    announce = "import psycopg; from relay.client import NewEvent, enqueue\n"
+    announce += f"with psycopg.connect({outbox.writer_url!r}) as it: enqueue(it, NewEvent('a', {{}}))"
+    run_python(announce, reader.folder)
+    assert "ok       rights" in run_shell("relay-cli check", reader.folder, STORAGE_URL=outbox.relay_url)
+    relay = reader.daemon(PUBLISHER_TYPE="null", STORAGE_URL=outbox.relay_url).wait_ready()
+    outbox.wait_finished(30)
+    assert relay.stop() == 0
+    outbox.database.run("UPDATE openoutbox_events SET delivered_at = NOW() - INTERVAL '8 days'")
+    run_shell("relay-cli prune", reader.folder, STORAGE_URL=outbox.pruner_url)
+    assert outbox.counts() == {}
+    run_shell("relay-cli list", reader.folder, STORAGE_URL=outbox.reader_url)
+    run_shell("! relay-cli list", reader.folder, STORAGE_URL=outbox.writer_url)
 
 
 def a_relay_for_the_examples(reader: Reader, block: Block) -> None:
@@ -223,7 +217,7 @@ RUN: dict[str, Follow] = {
     "docs/delivery-log.md sh 1": the_delivery_log,
     "docs/operations.md sh 1": an_event_that_does_not_arrive,
     "docs/operations.md sh 2": sending_again_what_is_dead,
-    "docs/operations.md sql 1": the_roles,
+    "docs/operations.md sh 3": the_roles,
     "examples/README.md sh 1": a_relay_for_the_examples,
     "examples/bank/README.md sh 1": the_bank,
 }

@@ -50,6 +50,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+GRANT USAGE ON SEQUENCE troubles TO PUBLIC;
 """
 _STUCK = """
 UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'gone', locked_at = now() - interval '1 hour'
