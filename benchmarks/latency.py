@@ -4,6 +4,7 @@ A writer commits one event a transaction, at random moments, 200 a second on ave
 the time when it sees it. The time of an event runs from the return of its COMMIT to its arrival at the consumer, so it
 holds the consumer's own part too and is an upper bound of the time to the broker's acknowledgement. All settings of
 the relay are the defaults. Then the writer stops, and the relay's statements and CPU time are counted for a while.
+Each publisher is measured a second time with the wake-up extension, which is the only setting that differs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import statistics
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from confluent_kafka import Consumer
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
+from relay.core.sqltext import TableName
+from relay.storage.extensions import add_extension
 
 _INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
 _LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")
@@ -45,6 +48,7 @@ class Latency:
     """One run; times are milliseconds."""
 
     publisher: str
+    wake_up: bool
     events: int
     missing: int
     p50: float
@@ -135,13 +139,16 @@ def _idle(servers: Servers, relay: RelayProcess, seconds: float) -> tuple[float,
     return count / passed, cpu / passed * 60
 
 
-def measure(servers: Servers, publisher: str, options: argparse.Namespace) -> Latency:
+def measure(servers: Servers, publisher: str, options: argparse.Namespace, *, wake_up: bool) -> Latency:
     """One run on a fresh table and destination."""
     target = f"bench{uuid.uuid4().hex[:10]}"
     broker = servers.brokers[publisher]
     broker.prepare(target)
     url = servers.fresh_table()
     env = {"STORAGE_URL": url, "PUBLISHER_TYPE": publisher, "PUBLISHER_URL": broker.url, "RELAY_ID": "benchmark"}
+    if wake_up:
+        add_extension(url, TableName(), "wake-up")
+        env["WAKE_UP"] = "true"
     seen: Seen = {}
     stop = threading.Event()
     follower = threading.Thread(target=_FOLLOW[publisher], args=(broker.url, target, stop, seen))
@@ -160,7 +167,21 @@ def measure(servers: Servers, publisher: str, options: argparse.Namespace) -> La
     taken = sorted((seen[event_id] - at) * 1000 for event_id, at in committed.items() if event_id in seen)
     cuts = statistics.quantiles(taken, n=100)
     missing = len(committed) - len(taken)
-    return Latency(publisher, len(taken), missing, cuts[49], cuts[89], cuts[98], taken[-1], *idle)
+    return Latency(publisher, wake_up, len(taken), missing, cuts[49], cuts[89], cuts[98], taken[-1], *idle)
+
+
+def table(runs: Sequence[Latency]) -> str:
+    """The runs as Markdown."""
+    lines = [
+        "| publisher | by | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle statements/s | CPU s/min |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        found_by = "wake-up" if run.wake_up else "polling"
+        times = " | ".join(f"{value:.1f}" for value in (run.p50, run.p90, run.p99, run.longest))
+        idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
+        lines.append(f"| {run.publisher} | {found_by} | {run.events} | {run.missing} | {times} | {idle} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -174,13 +195,12 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers(options.publishers))
-        runs = [measure(servers, publisher, options) for publisher in options.publishers]
-    print("| publisher | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle: statements/s | CPU s/min |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for run in runs:
-        times = " | ".join(f"{value:.1f}" for value in (run.p50, run.p90, run.p99, run.longest))
-        idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
-        print(f"| {run.publisher} | {run.events} | {run.missing} | {times} | {idle} |")
+        runs = [
+            measure(servers, publisher, options, wake_up=wake_up)
+            for publisher in options.publishers
+            for wake_up in (False, True)
+        ]
+    print(table(runs))
     if options.json:
         machine = Machine.this(rate=options.rate, seconds=options.seconds)
         found = {"machine": asdict(machine), "runs": [asdict(run) for run in runs]}

@@ -1,7 +1,7 @@
 """Write docs/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
 
-It reads ``docs/performance/{drain,latency,scaling}.json``, as the benchmarks write them with ``--json``, and replaces
-what stands between the markers of ``docs/performance.md``. A file that is missing leaves its part as it is.
+It reads ``docs/performance/{drain,latency,wakeup,scaling}.json``, as the benchmarks write them with ``--json``, and
+replaces what stands between the markers of ``docs/performance.md``. A file that is missing leaves its part as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from benchmarks.drain_table import table
+from benchmarks.latency import Latency
+from benchmarks.latency import table as latency_table
 from benchmarks.measured import Cell, load
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -70,16 +72,16 @@ def _plot_drain(cells: list[Cell]) -> None:
 
 
 def _latency(found: dict[str, Any]) -> str:
-    lines = [
-        "| publisher | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle: statements/s | CPU s/min |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for run in found["runs"]:
-        times = " | ".join(f"{run[name]:.1f}" for name in ("p50", "p90", "p99", "longest"))
-        idle = f"{run['idle_statements_per_second']:.1f} | {run['idle_cpu_seconds_per_minute']:.2f}"
-        lines.append(f"| {run['publisher']} | {run['events']} | {run['missing']} | {times} | {idle} |")
-    table_text = "\n".join(lines)
-    return f"{_ran_on(found)}\n{table_text}\n"
+    return f"{_ran_on(found)}\n{latency_table([Latency(**run) for run in found['runs']])}\n"
+
+
+def _wakeup(found: dict[str, Any]) -> str:
+    pairs = found["pairs"]
+    lines = ["| writers beside a polling relay, tx/s | with the trigger, tx/s | ratio |", "|---|---|---|"]
+    lines += [f"| {pair['polling']:,.0f} | {pair['woken']:,.0f} | {pair['ratio']:.2f} |" for pair in pairs]
+    ratio = statistics.median(pair["ratio"] for pair in pairs)
+    rows = "\n".join(lines)
+    return f"{_ran_on(found)}\n{rows}\n\nThe median of the ratios is {ratio:.2f}.\n"
 
 
 def _scaling(found: dict[str, Any]) -> str:
@@ -120,7 +122,7 @@ def _save(figure: Any, name: str) -> None:  # noqa: ANN401  # matplotlib's figur
     plt.close(figure)
 
 
-_PARTS = {"drain": _drain, "latency": _latency, "scaling": _scaling}
+_PARTS = {"drain": _drain, "latency": _latency, "wakeup": _wakeup, "scaling": _scaling}
 
 
 def main() -> None:

@@ -54,7 +54,8 @@ def test_drain(tmp_path: Path) -> None:
 def test_latency(tmp_path: Path) -> None:
     publishers = ["nats", "redis"]
     found = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
-    assert [one["publisher"] for one in found["runs"]] == publishers
+    expected = [(publisher, wake_up) for publisher in publishers for wake_up in (False, True)]
+    assert [(one["publisher"], one["wake_up"]) for one in found["runs"]] == expected
     assert all(one["missing"] == 0 and one["events"] > 0 for one in found["runs"])
 
 
@@ -63,3 +64,10 @@ def test_ordering(tmp_path: Path) -> None:
     [drained] = run("ordering", tmp_path / "o.json", *arguments)
     assert drained["unordered"][0] > 0
     assert drained["ordered"][0] > 0
+
+
+def test_wakeup(tmp_path: Path) -> None:
+    found = run("wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
+    [pair] = found["pairs"]
+    assert pair["polling"] > 0
+    assert pair["woken"] > 0
