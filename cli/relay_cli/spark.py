@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,6 +20,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Prepare a database for Spark, and run Spark's jobs (docs/spark.md).",
 )
+
+_PASSED_ON: Final[dict[str, Any]] = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+"""A job reads its arguments itself."""
 
 
 @app.command("setup")
@@ -44,19 +51,21 @@ def setup(
         typer.echo(grant)
 
 
-@app.command(
-    "ingest",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)
+@app.command("ingest", add_help_option=False, context_settings=_PASSED_ON)
 def ingest(context: typer.Context) -> None:
     """Write files, a table or a stream into the outbox: relay-cli spark ingest --help."""
-    job = _needs_pyspark()
+    _run(context, "ingest")
+
+
+def _run(context: typer.Context, name: str) -> None:
+    """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
+    _needs_pyspark()
+    job = importlib.import_module(f"relay.spark.{name}")
     given = [*context.args]
     url, table = (None, None) if _asks_for_nothing(given) else _storage(context)
     # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    raise typer.Exit(job.run("relay-cli spark ingest", given, url=url, table=table))
+    raise typer.Exit(job.run(f"relay-cli spark {name}", given, url=url, table=table))
 
 
 def _asks_for_nothing(given: list[str]) -> bool:
@@ -69,9 +78,8 @@ def _storage(context: typer.Context) -> tuple[str, str]:
     return url, str(table)
 
 
-def _needs_pyspark() -> ModuleType:
+def _needs_pyspark() -> None:
     try:
-        from relay.spark import ingest as job  # noqa: PLC0415 - only the extra brings it
+        import pyspark  # noqa: F401, PLC0415 - only the extra brings it
     except ImportError as error:
         raise ConfigError(f"Spark is not installed ({error}); pip install 'openoutbox-relay[spark]'") from None
-    return job

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from relay.core.errors import ConfigError
+from relay.spark.running import secret
 from relay.spark.shaping import Shape
 
 _EXAMPLES: Final = """\
@@ -80,7 +80,7 @@ def read_arguments(program: str, given: Sequence[str], *, url: str | None = None
         schema=args.schema,
         where=args.where,
         partitions=args.partitions,
-        url=_url(args) or url,
+        url=secret("--url-file", args.url_file, args.url) or url,
         write_options=_write_options(args, table),
         stream=args.stream,
         checkpoint=args.checkpoint,
@@ -186,12 +186,3 @@ def _pairs(option: str, texts: Sequence[str] | None) -> tuple[tuple[str, str], .
             raise ConfigError(f"{option}: {text!r} is not NAME=VALUE")
         pairs.append((name, value))
     return tuple(pairs)
-
-
-def _url(args: argparse.Namespace) -> str | None:
-    if args.url_file is None:
-        return str(args.url) if args.url else None
-    try:
-        return Path(args.url_file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"--url-file: {args.url_file}: {error.strerror}") from None

@@ -9,30 +9,25 @@ codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream ends so in
 
 from __future__ import annotations
 
-import re
 import sys
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from relay.core.errors import ConfigError, OutboxError
+from relay.core.errors import ConfigError
 from relay.spark.arguments import Ingest, read_arguments
 from relay.spark.connecting import check_url
 from relay.spark.options import WriteOptions, read_options
 from relay.spark.preview import preview
+from relay.spark.running import guarded, reporting, tasks, tell
 from relay.spark.runs import run_summary, stream_summary
 from relay.spark.shaping import shape
 from relay.spark.source import OutboxDataSource
 
-_REPORT_EVERY: Final = 10.0  # seconds
-_OURS: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 _NO_URL: Final = "--url or --url-file: missing; where is the outbox's database?"
 
 
@@ -43,25 +38,22 @@ def main(program: str = "ingest.py", given: Sequence[str] | None = None) -> int:
 
 def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
     """Run the job; ``url`` and ``table`` are used where the arguments name none. The exit code."""
-    try:
+
+    def work() -> int:
         job = read_arguments(program, given, url=url, table=table)
         session = SparkSession.Builder().appName("openoutbox-ingest").getOrCreate()
         session.dataSource.register(OutboxDataSource)
         _work(session, job)
-    except OutboxError as error:
-        return _told(str(error), 2 if isinstance(error, ConfigError) else 1)
-    except PySparkException as error:
-        return _told(*_cause(error))
-    except KeyboardInterrupt:
-        return _told("interrupted", 130)
-    return 0
+        return 0
+
+    return guarded(work)
 
 
 def _work(session: SparkSession, job: Ingest) -> None:
     if job.dry_run:
         frame, keys = shape(_read(session, job), job.shape)
         for line in preview(frame, _options(job, keys, "postgresql://nowhere")):
-            _print(line)
+            tell(line)
     elif job.url is None:
         raise ConfigError(_NO_URL)
     elif job.stream:
@@ -115,7 +107,7 @@ def _batch(session: SparkSession, job: Ingest, url: str) -> None:
     run_id = uuid.uuid4()
     began = time.monotonic()
     writer = frame.write.format("openoutbox").mode("append").options(**_given(job, keys))
-    with _reporting(lambda: _tasks(session)):
+    with reporting("ingest", lambda: tasks(session)):
         writer.option("url", url).option("runId", str(run_id)).save()
     written, inserted = run_summary(options, run_id)
     _summarise(written, inserted, time.monotonic() - began, f"run {run_id}")
@@ -134,7 +126,7 @@ def _stream(session: SparkSession, job: Ingest, url: str) -> None:
     began = time.monotonic()
     query = writer.start()
     try:
-        with _reporting(lambda: _epochs(query)):
+        with reporting("ingest", lambda: _epochs(query)):
             query.awaitTermination()
     finally:
         query.stop()
@@ -142,61 +134,14 @@ def _stream(session: SparkSession, job: Ingest, url: str) -> None:
         _summarise(written, inserted, time.monotonic() - began, f"query {query.id}")
 
 
-def _tasks(session: SparkSession) -> str:
-    """How far the stages at work are."""
-    tracker = session.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return ", ".join(
-        f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks done" for stage in stages if stage
-    )
-
-
 def _epochs(query: StreamingQuery) -> str:
     last = query.lastProgress
     return f"micro-batch {last.batchId}: {last.numInputRows} rows" if last else "waiting for the first micro-batch"
 
 
-@contextmanager
-def _reporting(state: Callable[[], str]) -> Iterator[None]:
-    """A line of progress every ten seconds while the block runs."""
-    over = threading.Event()
-
-    def report() -> None:
-        while not over.wait(_REPORT_EVERY):
-            line = state()
-            if line:
-                sys.stderr.write(f"ingest: {line}\n")
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def _summarise(written: int, inserted: int, seconds: float, name: str) -> None:
     pace = f"{written / seconds:.0f} rows/s" if seconds else ""
-    _print(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def _told(message: str, code: int) -> int:
-    sys.stderr.write(f"error: {message}\n")
-    return code
-
-
-def _cause(error: PySparkException) -> tuple[str, int]:
-    """Our own error inside Spark's, where there is one: its text, without the tracebacks, and the exit code."""
-    ours = _OURS.search(str(error))
-    if ours is None:
-        return str(error).partition("\n")[0], 1
-    return ours[2], 2 if ours[1] == ConfigError.__name__ else 1
+    tell(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")
 
 
 if __name__ == "__main__":
