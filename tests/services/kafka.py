@@ -109,7 +109,12 @@ def format_tool() -> list[str]:
 
 def jars() -> Path:
     """The folder of Kafka's jars; fetched by Maven on the first call in a checkout."""
-    folder = _CACHE / f"kafka-{VERSION}"
+    return fetched(f"kafka-{VERSION}", "kafka-pom.xml")
+
+
+def fetched(name: str, pom: str) -> Path:
+    """The folder ``name`` of jars that a pom names; fetched by Maven on the first call in a checkout."""
+    folder = _CACHE / name
     if folder.is_dir():
         return folder
     for tool, package in (("java", "openjdk-17-jre-headless"), ("mvn", "maven")):
@@ -122,9 +127,9 @@ def jars() -> Path:
     with (_CACHE / "kafka.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            unfinished = _CACHE / "kafka.unfinished"
+            unfinished = _CACHE / f"{name}.unfinished"
             remove(unfinished)
-            command = ["mvn", "-q", "-B", "-f", str(_HERE / "kafka-pom.xml"), "dependency:copy-dependencies"]
+            command = ["mvn", "-q", "-B", "-f", str(_HERE / pom), "dependency:copy-dependencies"]
             # Maven's usual repository is below the account's home, which may not be there or not be writable.
             where = [f"-DoutputDirectory={unfinished}", f"-Dmaven.repo.local={_CACHE}/maven"]
             run_tool([*command, *where], _CACHE)

@@ -17,6 +17,7 @@ import pyspark
 
 from relay.demo.process import accepts, free_port
 from relay.demo.server import LocalServer
+from tests.services.kafka import fetched
 
 HOME = Path(pyspark.__file__).parent
 
@@ -57,6 +58,11 @@ SESSION: Mapping[str, str] = {
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
 """Settings of every test session."""
+
+
+def kafka_source() -> str:
+    """Spark's Kafka source, for ``spark.jars``; fetched by Maven on the first call in a checkout."""
+    return ",".join(str(jar) for jar in sorted(fetched("spark-kafka", "spark-kafka-pom.xml").glob("*.jar")))
 
 
 class _SparkServer(LocalServer):
