@@ -75,8 +75,10 @@ class KafkaPublisher:
         try:
             await asyncio.wait_for(asyncio.to_thread(lane.ask, timeout), timeout + 0.1)
         except TimeoutError:
+            lane.serve()  # the cause may wait to be reported
             raise BrokerUnreachable(self._reason(f"no answer within {timeout:g} s")) from None
         except KafkaException as error:
+            lane.serve()
             raise BrokerUnreachable(self._reason(error.args[0].str())) from None
         self._refusal = self._trouble = ""
 
@@ -108,13 +110,12 @@ class KafkaPublisher:
 
     def _make_lane(self, config: dict[str, Any]) -> Lane:
         lane: Lane
-        loop = asyncio.get_running_loop()
 
         def on_error(error: KafkaError) -> None:
-            # In the polling thread. Assigning an attribute is safe there; all else is left to the loop.
             self._note_error(error)
-            if error.fatal() and not loop.is_closed():
-                loop.call_soon_threadsafe(self._replace, lane, Failure(error.name(), error.str(), True))
+            if error.fatal():
+                # not within the poll that reports it
+                asyncio.get_running_loop().call_soon(self._replace, lane, Failure(error.name(), error.str(), True))
 
         events = LaneEvents(failed=lambda failures: self._on_failures(lane, failures), error=on_error)
         lane = Lane(config, events, receipts=self._options.receipts)

@@ -1,8 +1,10 @@
-"""One librdkafka producer and the thread that polls it; used by the Kafka publisher only.
+"""One librdkafka producer, polled by the event loop; used by the Kafka publisher only.
 
-The thread does nothing but poll: delivery reports are noted in two lists and handed to the event loop once per
-round, where everything else happens. ``pending`` is the truth about what is unanswered: an event is resolved by
-whoever takes its entry out, so once at most, and a report that comes too late finds nothing.
+librdkafka works in threads of its own, which need no interpreter; what it has to report waits until it is polled for.
+That is done by the event loop itself, every millisecond while answers come: a polling thread would take the
+interpreter's lock for each single report, and be given it late while the loop has work. ``pending`` is the truth about
+what is unanswered: an event is resolved by whoever takes its entry out, so once at most, and a report that comes too
+late finds nothing.
 
 A lane ends once and is not used again (``retire``): its queues are purged, in-flight requests included, and the
 producer is destroyed with its connections, so that a half-sent request cannot be finished later.
@@ -11,7 +13,6 @@ producer is destroyed with its connections, so that a half-sent request cannot b
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +30,9 @@ from relay.publishers.resolving import Entry, resolve
 EVENT_ID_HEADER = "X-Event-ID"
 USER_PREFIX = "X-User-"
 
-_POLL = 0.1  # seconds a poll waits; also how soon an idle thread notices that its lane has ended
+_POLL = 0.001  # seconds from one look for reports to the next while they come
+_LONGEST_POLL = 0.02  # seconds; as long as that while an answer is missing
+_IDLE_POLL = 0.1  # seconds; an idle client has only errors to report
 _PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; what is missing then goes with the producer
 _SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 21
@@ -46,7 +49,7 @@ class Failure(NamedTuple):
 
 
 class LaneEvents(NamedTuple):
-    """What a lane tells its publisher. ``failed`` is called in the event loop, ``error`` in the polling thread."""
+    """What a lane tells its publisher, from within ``serve``."""
 
     failed: Callable[[list[tuple[Entry, Failure]]], None]
     error: Callable[[KafkaError], None]
@@ -67,13 +70,12 @@ class Lane:
         self._pending: dict[int, Entry] = {}
         self._serial = 0
         self._room = asyncio.Event()
-        self._gone = asyncio.Event()
-        # Written by the delivery callbacks, emptied after each poll: both in the polling thread.
-        self._acked: list[tuple[int, Acknowledged]] = []
-        self._failed: list[tuple[int, Failure]] = []
+        self._acked: list[tuple[Entry, Outcome]] = []
+        self._failed: list[tuple[Entry, Failure]] = []
         self._on_delivery = self._note_with_receipt if receipts else self._note
-        self._thread = threading.Thread(target=self._poll, args=(producer,), name="kafka-poll", daemon=True)
-        self._thread.start()
+        self._delay = _IDLE_POLL
+        self._timer = self._loop.call_later(_IDLE_POLL, self._look)
+        self._ending: asyncio.Task[None] | None = None
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Hand every event to the producer, in order; waits while its queue is full."""
@@ -85,9 +87,10 @@ class Lane:
             self._room.clear()
             taken, full = self._offer_slice(events, at, sink)
             at += taken
+            self._look_soon()
             if full:
                 with suppress(TimeoutError):  # room may also come without a report: look again
-                    await asyncio.wait_for(self._room.wait(), _POLL)
+                    await asyncio.wait_for(self._room.wait(), _IDLE_POLL)
             elif at < len(events):
                 await asyncio.sleep(0)
 
@@ -96,15 +99,68 @@ class Lane:
         if (producer := self._producer) is not None:
             producer.list_topics(_PROBE_TOPIC, timeout=timeout)
 
+    def serve(self) -> None:
+        """Take what the client has to report. Its fatal error is raised by poll, instead of told to ``error_cb``."""
+        if (producer := self._producer) is None:
+            return
+        try:
+            producer.poll(0)
+        except KafkaException as error:
+            self._events.error(error.args[0])
+        if self._acked:
+            acked, self._acked = self._acked, []
+            resolve(acked)
+            self._room.set()
+        if self._failed:
+            failed, self._failed = self._failed, []
+            self._room.set()
+            if self.ended_as is None:
+                self._events.failed(failed)
+            else:
+                ended_as = self.ended_as
+                resolve([(entry, ended_as) for entry, _ in failed])
+
     async def retire(self, outcome: Outcome) -> None:
         """End the lane; on return everything is resolved (what was not answered as ``outcome``) and gone."""
-        if self.ended_as is None:
+        if self._ending is None:
             self.ended_as = outcome
             self._room.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._gone.wait(), 2 * (_POLL + _PURGE_WITHIN))
+            self._timer.cancel()
+            self._ending = self._loop.create_task(self._end())
+        await asyncio.wait({self._ending}, timeout=2 * _PURGE_WITHIN)
         lost, self._pending = self._pending, {}
-        resolve([(entry, self.ended_as) for entry in lost.values()])
+        resolve([(entry, self.ended_as or outcome) for entry in lost.values()])
+
+    async def _end(self) -> None:
+        """Purge, take the reports of that, and destroy the producer, which joins its threads: not in the loop's."""
+        held = [cast("Producer", self._producer)]
+        held[0].purge()
+        deadline = time.monotonic() + _PURGE_WITHIN
+        while len(held[0]) and time.monotonic() < deadline:
+            self.serve()
+            await asyncio.sleep(_POLL)
+        self.serve()
+        self._producer = None
+        await asyncio.to_thread(held.clear)
+
+    def _look(self) -> None:
+        """The timer's work: quick while answers come, slower while one is missing, slow when there is nothing."""
+        waiting = len(self._pending)
+        self.serve()
+        if self.ended_as is not None:
+            return
+        if len(self._pending) < waiting:
+            self._delay = _POLL
+        else:
+            self._delay = min(2 * self._delay, _LONGEST_POLL) if self._pending else _IDLE_POLL
+        self._timer = self._loop.call_later(self._delay, self._look)
+
+    def _look_soon(self) -> None:
+        """Something was offered."""
+        if self._delay > _POLL and self.ended_as is None:
+            self._delay = _POLL
+            self._timer.cancel()
+            self._timer = self._loop.call_later(_POLL, self._look)
 
     def _offer_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> tuple[int, bool]:
         """Offer some events from ``start`` on: how many were dealt with, and whether the queue is full now."""
@@ -142,57 +198,19 @@ class Lane:
         return at - start + (not full), full
 
     def _note(self, serial: int, error: KafkaError | None, _: Message) -> None:
+        if (entry := self._pending.pop(serial, None)) is None:
+            return
         if error is None:
-            self._acked.append((serial, ACKNOWLEDGED))
+            self._acked.append((entry, ACKNOWLEDGED))
         else:
-            self._failed.append((serial, Failure(error.name(), error.str(), error.fatal())))
+            self._failed.append((entry, Failure(error.name(), error.str(), error.fatal())))
 
     def _note_with_receipt(self, serial: int, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            receipt: dict[str, str | int] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
-            self._acked.append((serial, Acknowledged(receipt)))
-        else:
+        if error is not None:
             self._note(serial, error, message)
-
-    def _poll(self, producer: Producer) -> None:
-        """The polling thread's whole life."""
-        while self.ended_as is None:
-            self._serve(producer, _POLL)
-        producer.purge()
-        deadline = time.monotonic() + _PURGE_WITHIN
-        while len(producer) and time.monotonic() < deadline:
-            self._serve(producer, 0.02)
-        # Destroying a producer joins its threads: that is done here, not in the event loop.
-        self._producer = None
-        del producer
-        with suppress(RuntimeError):  # the loop may be closed already
-            self._loop.call_soon_threadsafe(self._gone.set)
-
-    def _serve(self, producer: Producer, timeout: float) -> None:
-        """One round of polling. A fatal error of the client is raised here, instead of told to its ``error_cb``."""
-        try:
-            producer.poll(timeout)
-        except KafkaException as error:
-            self._events.error(error.args[0])
-        self._report()
-
-    def _report(self) -> None:
-        if not self._acked and not self._failed:
-            return
-        acked, self._acked = self._acked, []
-        failed, self._failed = self._failed, []
-        with suppress(RuntimeError):  # the loop may be closed already
-            self._loop.call_soon_threadsafe(self._settle, acked, failed)
-
-    def _settle(self, acked: list[tuple[int, Acknowledged]], failed: list[tuple[int, Failure]]) -> None:
-        take = self._pending.pop
-        resolve([(entry, outcome) for serial, outcome in acked if (entry := take(serial, None)) is not None])
-        self._room.set()
-        failures = [(entry, failure) for serial, failure in failed if (entry := take(serial, None)) is not None]
-        if failures and self.ended_as is not None:
-            resolve([(entry, self.ended_as) for entry, _ in failures])
-        elif failures:
-            self._events.failed(failures)
+        elif (entry := self._pending.pop(serial, None)) is not None:
+            receipt: dict[str, str | int] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
+            self._acked.append((entry, Acknowledged(receipt)))
 
 
 def message_headers(event: OutboxEvent) -> list[tuple[str, str | bytes | None]]:
