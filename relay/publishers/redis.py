@@ -97,7 +97,7 @@ class RedisPublisher:
                 pool = ConnectionPool.from_url(options.url)
                 pool.connection_kwargs |= {
                     "socket_connect_timeout": options.connection_timeout,
-                    "socket_timeout": options.write_timeout,
+                    "socket_timeout": None,  # the wire watches for silence itself
                     "socket_keepalive": True,
                     "decode_responses": False,
                     "encoding": "utf-8",
@@ -117,6 +117,7 @@ class RedisPublisher:
             async with asyncio.timeout(options.connection_timeout):
                 return await Wire.connect(
                     self._made_pool(),
+                    silence=options.write_timeout,
                     max_pending=options.max_pending,
                     max_bulk=options.max_bulk,
                     receipts=options.receipts,

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio import Connection, ConnectionPool
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import wire_headers
@@ -31,13 +33,16 @@ _SLICE_BYTES = 1 << 20
 class Wire:
     """A connection in use; ``connect`` makes one."""
 
-    def __init__(self, connection: Connection, *, max_pending: int, max_bulk: int, receipts: bool) -> None:
+    def __init__(
+        self, connection: Connection, *, silence: float, max_pending: int, max_bulk: int, receipts: bool
+    ) -> None:
         self.ended_as: Outcome | None = None
         """Set from the end on: the outcome of everything that was still unanswered."""
         self._connection = connection
         # Kept from the start: when redis-py gives a connection up it forgets the writer, and what that still
         # holds could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+        self._silence = silence
         self._max_pending = max_pending
         self._max_bulk = max_bulk
         self._receipts = receipts
@@ -47,6 +52,10 @@ class Wire:
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._reader = self._loop.create_task(self._read())
+        self._heard_at = 0.0
+        """When a reply came last, or began to be due."""
+        self._watcher: asyncio.TimerHandle | None = None
+        """Set while replies are due. One timer, for a timeout a reply would cost more than the reply."""
 
     @classmethod
     async def connect(cls, pool: ConnectionPool, **limits: Any) -> Wire:  # noqa: ANN401  # as the constructor's
@@ -79,6 +88,8 @@ class Wire:
         self.ended_as = outcome
         if self._writer is not None:
             self._writer.transport.abort()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._reader is not asyncio.current_task():
             self._reader.cancel()
         self._tell()
@@ -93,7 +104,9 @@ class Wire:
 
     async def _write_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> int:
         """Write some events from ``start`` on; the index of the first that is left."""
-        commands: list[list[str | bytes]] = []
+        commands: list[bytes] = []
+        if not self._pending:
+            self._heard_at = self._loop.time()
         at, size = start, 0
         stop = min(start + _SLICE, start + self._max_pending - len(self._pending), len(events))
         while at < stop and size < _SLICE_BYTES:
@@ -103,19 +116,31 @@ class Wire:
                 reason = f"{len(event.payload)} bytes of payload, over Redis' {self._max_bulk} for one string"
                 sink([(event, Permanent("TOO_LARGE", reason))])
                 continue
-            commands.append(xadd(event))
+            commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
             size += len(event.payload)
             self._pending.append((event, sink))
         if commands:
             self._work.set()
+            if self._watcher is None:
+                self._watcher = self._loop.call_later(self._silence, self._watch)
             await self._write(commands)
         await asyncio.sleep(0)
         return at
 
-    async def _write(self, commands: list[list[str | bytes]]) -> None:
+    def _watch(self) -> None:
+        """End the wire when replies are due and none has come for too long."""
+        self._watcher = None
+        if self.ended_as is not None or not self._pending:
+            return
+        left = self._heard_at + self._silence - self._loop.time()
+        if left > 0:
+            self._watcher = self._loop.call_later(left, self._watch)
+        else:
+            self.end(classify(RedisTimeoutError(f"no reply within {self._silence:g} s")))
+
+    async def _write(self, commands: list[bytes]) -> None:
         try:
-            packed = self._connection.pack_commands(commands)
-            await self._connection.send_packed_command(packed, check_health=False)
+            await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
             self.end(classify(error))
 
@@ -149,12 +174,13 @@ class Wire:
         self._answered.append((self._pending.popleft(), outcome))
 
     def _tell(self) -> None:
+        self._heard_at = self._loop.time()
         answered, self._answered = self._answered, []
         resolve(answered)
         self._room.set()
 
 
-def xadd(event: OutboxEvent) -> list[str | bytes]:
+def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (CONTRACT section 3)."""
     command: list[str | bytes] = ["XADD", event.event_type, "*", "id", event.event_id, "payload", event.payload]
     if event.partition_key is not None:
@@ -162,7 +188,7 @@ def xadd(event: OutboxEvent) -> list[str | bytes]:
     if event.headers != "{}":
         for name, value in wire_headers(event.headers):
             command += (f"h:{name}", value)
-    return command
+    return tuple(command)
 
 
 async def ping(pool: ConnectionPool) -> None:
