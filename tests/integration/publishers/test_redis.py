@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from redis.asyncio import Redis
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, Transient, Unreachable
+from relay.core.outcome import Acknowledged, Outcome, TimedOut, Transient, Unreachable
 from relay.publishers.redis import RedisOptions, RedisPublisher
 from tests.conformance.harness.base import Collector, make_event
 from tests.services.tls import tls_in_front_of
@@ -82,6 +83,21 @@ async def test_few_may_be_pending_and_all_arrive(guarded: ValkeyServer, admin: R
     events = [make_event("few", str(n).encode()) for n in range(1000)]
     assert await outcomes(guarded.url, events, max_pending=10) == [Acknowledged()] * 1000
     assert await admin.xlen("few") == 1000
+
+
+async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: ValkeyServer, admin: Redis) -> None:
+    publisher, sink = RedisPublisher(RedisOptions(guarded.url, write_timeout=0.3)), Collector()
+    trickle = [make_event("s") for _ in range(8)]
+    for event in trickle:  # the pauses between them are longer than the timeout altogether
+        await publisher.publish([event], sink)
+        await asyncio.sleep(0.1)
+    assert await sink.outcomes(trickle) == [Acknowledged()] * len(trickle)
+    await admin.client_pause(60_000, all=False)  # writes only
+    late, last = [make_event("s"), make_event("s")], Collector()
+    await publisher.publish(late, last)
+    assert await last.outcomes(late) == [TimedOut("TIMEOUT", "no reply within 0.3 s")] * 2
+    await admin.client_unpause()
+    await publisher.close()
 
 
 async def test_any_name_is_a_stream(guarded: ValkeyServer) -> None:
