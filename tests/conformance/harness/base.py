@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Resolution
 from relay.core.ports import Publisher
+from relay.demo.server import LocalServer
 
 PATIENCE = 30.0
 """Seconds any wait of the suite lasts at most; on a busy machine everything takes its time."""
@@ -83,6 +86,33 @@ class Harness(ABC):
 
     def close(self) -> None:  # noqa: B027  # most brokers belong to the whole run and stay
         """Leave no process and no destination behind."""
+
+
+class ServerHarness(Harness):
+    """A broker of the whole run, which can be paused and stopped, and is left running."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self._broker = server
+        self._paused = False
+
+    def hang(self) -> None:
+        os.kill(self._broker.pid, signal.SIGSTOP)
+        self._paused = True
+
+    def resume(self) -> None:
+        os.kill(self._broker.pid, signal.SIGCONT)
+        self._paused = False
+
+    def stop(self) -> None:
+        self._broker.stop()
+
+    def start(self) -> None:
+        self._broker.start()
+
+    def close(self) -> None:
+        if self._paused:
+            self.resume()
+        self.start()
 
 
 class Collector:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import uuid
 from typing import Any, cast
 
@@ -13,13 +11,13 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
 from relay.publishers.kafka import KafkaOptions, KafkaPublisher
-from tests.conformance.harness.base import Features, Harness, Message
+from tests.conformance.harness.base import Features, Message, ServerHarness
 from tests.fixtures.kafka import create_topic
 from tests.services.kafka import KafkaServer
 from tests.waiting import wait_until
 
 
-class KafkaHarness(Harness):
+class KafkaHarness(ServerHarness):
     """Topics of one partition."""
 
     features = Features(
@@ -32,8 +30,8 @@ class KafkaHarness(Harness):
     )
 
     def __init__(self, server: KafkaServer) -> None:
+        super().__init__(server)
         self._server = server
-        self._paused = False
 
     def publisher(self, **options: Any) -> KafkaPublisher:
         return KafkaPublisher(KafkaOptions(**({"url": self._server.url} | options)))
@@ -47,25 +45,6 @@ class KafkaHarness(Harness):
 
     async def read(self, destination: str, count: int) -> list[Message]:
         return await asyncio.to_thread(self._read, destination, count)
-
-    def hang(self) -> None:
-        os.kill(self._server.pid, signal.SIGSTOP)
-        self._paused = True
-
-    def resume(self) -> None:
-        os.kill(self._server.pid, signal.SIGCONT)
-        self._paused = False
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        if self._paused:
-            self.resume()
-        self.start()
 
     def _read(self, destination: str, count: int) -> list[Message]:
         settings = {"bootstrap.servers": self._server.url, "group.id": "none", "enable.auto.commit": False}

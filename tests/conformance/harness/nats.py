@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import uuid
 from typing import Any
 from urllib.parse import unquote
@@ -11,12 +9,12 @@ from urllib.parse import unquote
 import nats
 
 from relay.publishers.nats import NatsOptions, NatsPublisher
-from tests.conformance.harness.base import Features, Harness, Message
+from tests.conformance.harness.base import Features, Message, ServerHarness
 from tests.fixtures.nats import Stream, read_stream
 from tests.services.nats import NatsServer
 
 
-class NatsHarness(Harness):
+class NatsHarness(ServerHarness):
     """One stream a destination, on disk."""
 
     features = Features(
@@ -29,8 +27,8 @@ class NatsHarness(Harness):
     )
 
     def __init__(self, server: NatsServer) -> None:
+        super().__init__(server)
         self._server = server
-        self._paused = False
 
     def publisher(self, **options: Any) -> NatsPublisher:
         return NatsPublisher(NatsOptions(**({"url": self._server.url} | options)))
@@ -48,25 +46,6 @@ class NatsHarness(Harness):
         found = await read_stream(client.jetstream(), Stream(name, name), count, 30.0)
         await client.close()
         return [_message(message) for message in found]
-
-    def hang(self) -> None:
-        os.kill(self._server.pid, signal.SIGSTOP)
-        self._paused = True
-
-    def resume(self) -> None:
-        os.kill(self._server.pid, signal.SIGCONT)
-        self._paused = False
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        if self._paused:
-            self.resume()
-        self.start()
 
 
 def _message(message: Any) -> Message:

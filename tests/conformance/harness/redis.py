@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import uuid
 from typing import Any
 
 from redis.asyncio import Redis
 
 from relay.publishers.redis import RedisOptions, RedisPublisher
-from tests.conformance.harness.base import Features, Harness, Message
+from tests.conformance.harness.base import Features, Message, ServerHarness
 from tests.services.valkey import ValkeyServer
 
 
-class RedisHarness(Harness):
+class RedisHarness(ServerHarness):
     """One stream a destination; a stream is made by the first entry, and any name is one."""
 
     features = Features(receipts=True, hangs=True, stops=True, too_large=2_000_000)
 
     def __init__(self, server: ValkeyServer) -> None:
+        super().__init__(server)
         self._server = server
-        self._paused = False
 
     def publisher(self, **options: Any) -> RedisPublisher:
         defaults: dict[str, Any] = {"url": self._server.url, "max_bulk": 1_000_000}
@@ -35,25 +33,6 @@ class RedisHarness(Harness):
             entries: Any = await client.xrange(destination, count=count)
         assert len(entries) == count
         return [_message(fields) for _, fields in entries]
-
-    def hang(self) -> None:
-        os.kill(self._server.pid, signal.SIGSTOP)
-        self._paused = True
-
-    def resume(self) -> None:
-        os.kill(self._server.pid, signal.SIGCONT)
-        self._paused = False
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        if self._paused:
-            self.resume()
-        self.start()
 
 
 def _message(fields: dict[bytes, bytes]) -> Message:
