@@ -30,17 +30,27 @@ _FIRST_WAIT: Final = 0.02  # seconds
 _LONGEST_WAIT: Final = 1.0
 
 
+def _nothing(_: Connection) -> None:
+    """At the beginning of a transaction."""
+
+
 @contextmanager
 def slot(
-    run_id: UUID, slots: int, statements: Statements, open_connection: Callable[[], Connection]
+    run_id: UUID,
+    slots: int,
+    statements: Statements,
+    open_connection: Callable[[], Connection],
+    begin: Callable[[Connection], None] = _nothing,
 ) -> Iterator[Connection]:
     """A connection inside a transaction of its own, which is committed at the end, or rolled back by an exception.
 
-    Waits as long as it takes: the tasks that hold the slots come to an end.
+    ``begin`` is the transaction's first work, before it asks for a slot. Waits as long as it takes: the tasks that hold
+    the slots come to an end.
     """
     wait = _FIRST_WAIT
     while True:
         with _local_slot(run_id, slots), _leaving(open_connection()) as connection, connection.transaction():
+            begin(connection)
             if _taken(connection, run_id, slots, statements):
                 yield connection
                 return

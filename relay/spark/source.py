@@ -1,10 +1,12 @@
-"""``format("openoutbox")``: what Spark finds and makes when a DataFrame is written to the outbox.
+"""``format("openoutbox")``: what Spark finds and makes when a DataFrame is written to the outbox, or read from it.
 
 Spark registers it by itself from the top-level module ``pyspark_openoutbox``; ``spark.dataSource.register`` does the
 same by hand. Options and columns are in docs/spark.md.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -13,16 +15,35 @@ from relay.core.errors import ConfigError
 from relay.spark.columns import read_columns
 from relay.spark.connecting import check_url
 from relay.spark.options import WriteOptions, read_options
+from relay.spark.reading.fields import OUTBOX, arrow_schema, asked_for, named, schema_of
+from relay.spark.reading.options import outbox_options
+from relay.spark.reading.reader import FilteringReader, Source, TableReader
 from relay.spark.writers import BatchWriter, StreamWriter
+
+_KEY: Final = "event_id"
 
 
 class OutboxDataSource(DataSource):
-    """Writes events into the outbox. All checks are made on the driver, before a row is written."""
+    """Writes events into the outbox and reads its rows. All checks are made on the driver, before a row moves."""
 
     @classmethod
     def name(cls) -> str:
         """As ``format(…)`` is given it."""
         return "openoutbox"
+
+    def schema(self) -> StructType:
+        """What is read where the user gives no schema. Raises ConfigError, naming option or column."""
+        return schema_of(named(outbox_options(self.options).columns, OUTBOX))
+
+    def reader(self, schema: StructType) -> TableReader:
+        """Of one query. Raises ConfigError, naming option or column."""
+        options = outbox_options(self.options)
+        chosen = asked_for(schema, OUTBOX)
+        if options.columns and chosen != named(options.columns, OUTBOX):
+            raise ConfigError("option columns: there is a schema of other columns too; give one of the two")
+        source = Source(options.table, OUTBOX, _KEY, "events", "sample_events")
+        kind = FilteringReader if options.pushdown else TableReader
+        return kind(options, source, chosen, arrow_schema(schema, chosen), options.snapshot)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Of one ``save()``. Raises ConfigError, EventError and SchemaError, naming option or column."""

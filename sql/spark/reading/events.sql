@@ -1,0 +1,31 @@
+-- Rows of the outbox for one of Spark's tasks: a range of the primary key, or of pages, and what its filters want.
+-- A parameter that is NULL asks for nothing: bound by the client, it is a constant, and the planner drops its condition.
+-- Index: the primary key for a range of ids, where the planner finds it cheaper than reading the table; the indexes of
+-- pruning for delivered_at and updated_at with a status. Locks: ACCESS SHARE, which hinders no statement of the relay's.
+SELECT chosen_columns
+FROM openoutbox_events
+WHERE
+    (%(range_from)s::uuid IS NULL OR event_id >= %(range_from)s::uuid)
+    AND (%(range_below)s::uuid IS NULL OR event_id < %(range_below)s::uuid)
+    AND (%(page_from)s::tid IS NULL OR ctid >= %(page_from)s::tid)
+    AND (%(page_below)s::tid IS NULL OR ctid < %(page_below)s::tid)
+    AND (%(event_id_in)s::uuid [] IS NULL OR event_id = ANY(%(event_id_in)s::uuid []))
+    AND (%(event_id_from)s::uuid IS NULL OR event_id >= %(event_id_from)s::uuid)
+    AND (%(event_id_below)s::uuid IS NULL OR event_id < %(event_id_below)s::uuid)
+    AND (%(status_in)s::text [] IS NULL OR status = ANY(%(status_in)s::text []))
+    AND (%(status_not)s::text [] IS NULL OR status <> ALL(%(status_not)s::text []))
+    AND (%(event_type_in)s::text [] IS NULL OR event_type = ANY(%(event_type_in)s::text []))
+    AND (%(event_type_not)s::text [] IS NULL OR event_type <> ALL(%(event_type_not)s::text []))
+    AND (%(event_type_prefix)s::text IS NULL OR STARTS_WITH(event_type, %(event_type_prefix)s::text))
+    AND (%(partition_key_in)s::text [] IS NULL OR partition_key = ANY(%(partition_key_in)s::text []))
+    AND (%(partition_key_not)s::text [] IS NULL OR partition_key <> ALL(%(partition_key_not)s::text []))
+    AND (%(partition_key_null)s::boolean IS NULL OR (partition_key IS NULL) = %(partition_key_null)s::boolean)
+    AND (%(created_at_from)s::timestamptz IS NULL OR created_at >= %(created_at_from)s::timestamptz)
+    AND (%(created_at_below)s::timestamptz IS NULL OR created_at < %(created_at_below)s::timestamptz)
+    AND (%(updated_at_from)s::timestamptz IS NULL OR updated_at >= %(updated_at_from)s::timestamptz)
+    AND (%(updated_at_below)s::timestamptz IS NULL OR updated_at < %(updated_at_below)s::timestamptz)
+    AND (%(available_at_from)s::timestamptz IS NULL OR available_at >= %(available_at_from)s::timestamptz)
+    AND (%(available_at_below)s::timestamptz IS NULL OR available_at < %(available_at_below)s::timestamptz)
+    AND (%(delivered_at_from)s::timestamptz IS NULL OR delivered_at >= %(delivered_at_from)s::timestamptz)
+    AND (%(delivered_at_below)s::timestamptz IS NULL OR delivered_at < %(delivered_at_below)s::timestamptz)
+    AND (%(delivered_at_null)s::boolean IS NULL OR (delivered_at IS NULL) = %(delivered_at_null)s::boolean)

@@ -1,0 +1,89 @@
+"""Rows of binary COPY, made by its documentation, come out of ``decode`` as the values that went in."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.core.errors import StorageError
+from relay.spark.reading.decode import decode
+from relay.spark.reading.fields import Field, Kind, arrow_schema, schema_of
+
+FIELDS = tuple(Field(kind.value, kind, nullable=True) for kind in Kind)
+SCHEMA = arrow_schema(schema_of(FIELDS), FIELDS)
+SINCE_2000 = 946_684_800_000_000
+
+
+ENCODERS: dict[Kind, Callable[[Any], bytes]] = {
+    Kind.uuid: lambda value: uuid.UUID(value).bytes,
+    Kind.text: str.encode,
+    Kind.jsonb: lambda value: b"\x01" + str(value).encode(),
+    Kind.bytea: bytes,
+    Kind.time: lambda value: struct.pack("!q", value - SINCE_2000),
+    Kind.integer: lambda value: struct.pack("!i", value),
+    Kind.bigint: lambda value: struct.pack("!q", value),
+    Kind.boolean: lambda value: struct.pack("!?", value),
+}
+
+
+def encoded(value: Any, kind: Kind) -> bytes | None:
+    return None if value is None else ENCODERS[kind](value)
+
+
+def row(*fields: bytes | None) -> bytes:
+    parts = [struct.pack("!i", -1) if each is None else struct.pack("!i", len(each)) + each for each in fields]
+    return struct.pack("!h", len(fields)) + b"".join(parts)
+
+
+VALUES = {
+    Kind.uuid: st.uuids().map(str),
+    Kind.text: st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
+    Kind.jsonb: st.sampled_from(["{}", '{"a": "é"}', "null"]),
+    Kind.bytea: st.binary(max_size=40),
+    Kind.time: st.integers(-(1 << 60), 1 << 60),
+    Kind.integer: st.integers(-(1 << 31), (1 << 31) - 1),
+    Kind.bigint: st.integers(-(1 << 63), (1 << 63) - 1),
+    Kind.boolean: st.booleans(),
+}
+ROWS = st.lists(st.tuples(*(st.none() | VALUES[field.kind] for field in FIELDS)), min_size=1, max_size=30)
+
+
+@given(ROWS)
+def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
+    sent = [row(*(encoded(value, field.kind) for value, field in zip(each, FIELDS, strict=True))) for each in rows]
+    batch = decode([memoryview(each) for each in sent], [field.kind for field in FIELDS], SCHEMA)
+    batch.validate(full=True)
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+    assert list(zip(*(column.to_pylist() for column in columns), strict=True)) == rows
+
+
+def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
+    schema = pa.schema([pa.field("t", pa.timestamp("us", tz="UTC"))])
+    batch = decode([row(struct.pack("!q", each)) for each in ((1 << 63) - 1, -(1 << 63))], [Kind.time], schema)
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [(1 << 63) - 1, -(1 << 63) + SINCE_2000]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (row(b"a", b"b"), "has not 1 fields"),
+        (row(b"a") + b"x", "not as long"),
+        (row(b"a")[:-1], "not as long"),
+        (struct.pack("!h", 1), "not as long"),
+    ],
+)
+def test_other_bytes_are_refused(sent: bytes, said: str) -> None:
+    with pytest.raises(StorageError, match=said):
+        decode([sent], [Kind.text], pa.schema([pa.field("t", pa.string())]))
+
+
+def test_a_fixed_value_of_another_length_is_refused() -> None:
+    with pytest.raises(StorageError, match="3 bytes where there must be 16"):
+        decode([row(b"abc")], [Kind.uuid], pa.schema([pa.field("t", pa.string())]))
