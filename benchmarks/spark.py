@@ -1,4 +1,6 @@
-"""How fast Spark writes into the outbox, beside everything else that could do it: ``python -m benchmarks.spark``.
+"""How fast Spark writes into the outbox, and reads it, beside all that could do it: ``python -m benchmarks.spark``.
+
+Reading is told about in ``benchmarks.sparkreads``; of writing:
 
 One PostgreSQL, one Spark on two cores, the same rows (by default 500,000 of 512 bytes) from the same Parquet file into
 the contract's table with all its indexes, emptied before each turn:
@@ -37,6 +39,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.measured import Machine
+from benchmarks.sparkreads import measure_reads, read_table
 from relay.core.sqltext import load_sql
 from relay.demo.postgres import PostgresServer
 from relay.spark.columns import read_columns
@@ -207,32 +210,53 @@ def table(paces: dict[str, list[float]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def fill(session: SparkSession, url: str, folder: Path, count: int) -> None:
+    """The rows that are read, where nothing was written before."""
+    turn(url, count, lambda: ours(url, make_rows(session, folder / "read", count), "partition"))
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=["writes", "reads"], help="leave the other half out")
     parser.add_argument("--json", type=Path, help="where to write all figures")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def make_session() -> SparkSession:
     os.environ.update(environment())
-    folder = Path(tempfile.mkdtemp(prefix="openoutbox-spark-"))
-    settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
     builder = SparkSession.Builder().master("local[2]").appName("benchmark")
     for name, value in {**SESSION, "spark.jars": str(jdbc_jar()), "spark.driver.memory": "2g"}.items():
         if "extraJavaOptions" not in name:
             builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    given = arguments()
+    folder = Path(tempfile.mkdtemp(prefix="openoutbox-spark-"))
+    settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
+    session = make_session()
+    writes: dict[str, list[float]] = {}
+    reads: dict[str, list[float]] = {}
     try:
         with PostgresServer(durable=True, settings=settings) as server:
             with psycopg.connect(server.url, autocommit=True) as connection:
                 connection.execute(load_sql("outbox/schema.sql").encode())
-            paces = measure(session, server.url, folder, given.rows, given.rounds)
+            if given.only != "reads":
+                writes = measure(session, server.url, folder, given.rows, given.rounds)
+            if given.only != "writes":
+                fill(session, server.url, folder, given.rows)
+                reads = measure_reads(session, server.url, server.bin / "psql", given.rounds)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    print(table(paces))
+    print("\n\n".join([*([table(writes)] if writes else []), *([read_table(reads)] if reads else [])]))
     if given.json:
         machine = Machine.this(rows=given.rows, rounds=given.rounds, settings=settings)
-        given.json.write_text(json.dumps({"machine": machine.__dict__, "rows_per_second": paces}, indent=2))
+        figures = {"machine": machine.__dict__, "rows_per_second": writes, "read_rows_per_second": reads}
+        given.json.write_text(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from relay.core.storesql import TENANTS_AT_ONCE
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.model import LARGEST_VERSION, StoredEvent
 from relay.eventstore.statements import Statements
 
-_TENANTS_AT_ONCE: Final = 20  # measured: planning a statement grows faster than the number of its partitions
 _TENANTS_BY_THEMSELVES: Final = 16  # up to so many are read from their partitions instead of through the feed
 
 Pool = AsyncConnection[TupleRow]
@@ -103,7 +103,7 @@ async def _fetch(
     statement = statements.text("queries/fetch.sql")
     tenants = list(dict.fromkeys(row[1] for row in page))
     rows: list[Row] = []
-    for start in range(0, len(tenants), _TENANTS_AT_ONCE):
-        portion = {"tenants": tenants[start : start + _TENANTS_AT_ONCE], "last": page[-1][0]}
+    for start in range(0, len(tenants), TENANTS_AT_ONCE):
+        portion = {"tenants": tenants[start : start + TENANTS_AT_ONCE], "last": page[-1][0]}
         rows += await execute(connection, statement, values | portion)
     return [StoredEvent(*row) for row in sorted(rows, key=lambda row: int(row[0]))]

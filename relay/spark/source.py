@@ -15,9 +15,9 @@ from relay.core.errors import ConfigError
 from relay.spark.columns import read_columns
 from relay.spark.connecting import check_url
 from relay.spark.options import WriteOptions, read_options
-from relay.spark.reading.fields import OUTBOX, arrow_schema, asked_for, named, schema_of
+from relay.spark.reading.fields import OUTBOX, named, schema_of
 from relay.spark.reading.options import outbox_options
-from relay.spark.reading.reader import FilteringReader, Source, TableReader
+from relay.spark.reading.reader import Source, TableReader, reader_of
 from relay.spark.writers import BatchWriter, StreamWriter
 
 _KEY: Final = "event_id"
@@ -38,12 +38,7 @@ class OutboxDataSource(DataSource):
     def reader(self, schema: StructType) -> TableReader:
         """Of one query. Raises ConfigError, naming option or column."""
         options = outbox_options(self.options)
-        chosen = asked_for(schema, OUTBOX)
-        if options.columns and chosen != named(options.columns, OUTBOX):
-            raise ConfigError("option columns: there is a schema of other columns too; give one of the two")
-        source = Source(options.table, OUTBOX, _KEY, "events", "sample_events")
-        kind = FilteringReader if options.pushdown else TableReader
-        return kind(options, source, chosen, arrow_schema(schema, chosen), options.snapshot)
+        return reader_of(options, Source(options.table, OUTBOX, _KEY, "events", "sample_events"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Of one ``save()``. Raises ConfigError, EventError and SchemaError, naming option or column."""

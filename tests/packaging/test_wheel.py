@@ -68,7 +68,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) -> None:
     names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
-    assert {name.split("/")[0] for name in names} >= {"relay", "relay_cli", "pyspark_openoutbox.py"}
+    assert {name.split("/")[0] for name in names} >= {
+        "relay",
+        "relay_cli",
+        "pyspark_openoutbox.py",
+        "pyspark_openoutbox_events.py",
+        "pyspark_openoutbox_deliveries.py",
+    }
     assert not [name for name in names if name.startswith(("tests/", "sql/", "cli/", "benchmarks/"))]
     assert "relay/py.typed" in names
     ours = {f"relay/sql/{path.relative_to(_CHECKOUT / 'sql')}" for path in (_CHECKOUT / "sql").rglob("*.sql")}

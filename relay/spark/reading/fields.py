@@ -88,6 +88,28 @@ OUTBOX: Final = (
 )
 """The contract's columns, in its order."""
 
+DELIVERIES: Final = (
+    Field("id", Kind.text),
+    Field("event_id", Kind.text),
+    Field("tenant_id", Kind.text),
+    Field("destination_id", Kind.text),
+    Field("destination_type", Kind.text),
+    Field("topic", Kind.text),
+    Field("status", Kind.text),
+    Field("time", Kind.time),
+    Field("attempt_number", Kind.integer),
+    Field("manual", Kind.boolean),
+    Field("code", Kind.text, nullable=True),
+    Field("response_data", Kind.text, nullable=True),
+    Field("event_time", Kind.time),
+    Field("eligible_for_retry", Kind.boolean),
+    Field("event_data", Kind.bytea),
+    Field("event_metadata", Kind.jsonb),
+    Field("event_topic", Kind.text),
+    Field("event_destination_id", Kind.text),
+)
+"""An attempt in the delivery log, with its event."""
+
 EVENTS: Final = (
     Field("sequence_num", Kind.bigint),
     Field("tenant_id", Kind.uuid),
@@ -115,9 +137,14 @@ def named(names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
     return tuple(known[name] for name in names) if names else tuple(fields)
 
 
-def asked_for(schema: StructType, fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The columns of a schema that the user may have given. Raises ConfigError for another name or type."""
+def asked_for(schema: StructType, names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The columns of a schema that the user may have given, and by name, too.
+
+    Raises ConfigError for another name or type, and where the two differ.
+    """
     chosen = named([name.lower() for name in schema.fieldNames()], fields)
+    if names and chosen != named(names, fields):
+        raise ConfigError("option columns: there is a schema of other columns too; give one of the two")
     for field, given in zip(chosen, schema.fields, strict=True):
         wanted = _SPARK[field.kind]
         if given.dataType != wanted:

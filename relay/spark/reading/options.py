@@ -19,7 +19,8 @@ from relay.spark.options import DEFAULT_CONNECTIONS
 DEFAULT_PARTITIONS: Final = 8
 
 _COMMON: Final = ("url", "columns", "numPartitions", "maxConnections")
-_OUTBOX: Final = (*_COMMON, "table", "pushdown", "snapshot")
+_TABLE: Final = (*_COMMON, "pushdown", "snapshot")
+_LOG_SCHEMA: Final = "openoutbox_log"
 _EVENTS: Final = (*_COMMON, "storeSchema", "tenants", "types", "start", "end", "maxEventsPerTrigger")
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 _LARGEST: Final = (1 << 63) - 1
@@ -36,8 +37,8 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxReadOptions(ReadOptions):
-    """The options of ``spark.read.format("openoutbox")``."""
+class TableOptions(ReadOptions):
+    """The options of ``format("openoutbox")``, where it reads, and ``format("openoutbox_deliveries")``."""
 
     table: TableName = field(default_factory=TableName)
     pushdown: bool = True
@@ -116,13 +117,23 @@ class Given:
         }
 
 
-def outbox_options(given: Mapping[str, str]) -> OutboxReadOptions:
-    """The options of one read. Raises ConfigError, naming the option."""
-    options = Given("openoutbox", given, _OUTBOX)
+def outbox_options(given: Mapping[str, str]) -> TableOptions:
+    """The options of one read of the outbox. Raises ConfigError, naming the option."""
+    options = Given("openoutbox", given, (*_TABLE, "table"))
+    return _table_options(options, TableName.parse(options.text("table") or DEFAULT_TABLE))
+
+
+def delivery_options(given: Mapping[str, str]) -> TableOptions:
+    """The options of one read of the delivery log. Raises ConfigError, naming the option."""
+    options = Given("openoutbox_deliveries", given, (*_TABLE, "logSchema"))
+    return _table_options(options, TableName("attempts", checked_schema(options.text("logSchema") or _LOG_SCHEMA)))
+
+
+def _table_options(options: Given, table: TableName) -> TableOptions:
     common: dict[str, object] = options.common()
-    return OutboxReadOptions(
+    return TableOptions(
         **common,  # type: ignore[arg-type]
-        table=TableName.parse(options.text("table") or DEFAULT_TABLE),
+        table=table,
         pushdown=options.flag("pushdown", default=True),
         snapshot=options.text("snapshot"),
     )

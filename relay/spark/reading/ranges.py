@@ -17,7 +17,7 @@ from relay.spark.connecting import Connection
 
 _SAMPLED_PAGES: Final = 1000
 _ROWS_WORTH_A_TASK: Final = 2000
-_PAGES_WORTH_A_TASK: Final = 128
+_PAGES_WORTH_A_TASK: Final = 32
 
 
 @dataclass

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
 
 from relay.core.errors import SchemaError, StorageError
 from relay.core.sqltext import TableName
@@ -20,9 +21,9 @@ from relay.spark.connecting import Connection, connect, translated
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
 from relay.spark.reading.decode import decode
-from relay.spark.reading.fields import Field
+from relay.spark.reading.fields import Field, arrow_schema, asked_for
 from relay.spark.reading.filters import Conditions, Table, Values
-from relay.spark.reading.options import ReadOptions
+from relay.spark.reading.options import TableOptions
 from relay.spark.reading.ranges import Range, by_key, by_page
 from relay.spark.reading.snapshots import adopt_snapshot, share_snapshots
 from relay.spark.reading.statements import parameters_of, reading
@@ -53,16 +54,13 @@ class Source:
 class TableReader(DataSourceReader):
     """Reads all rows. ``FilteringReader`` lets Spark push conditions down, which Spark wants to be allowed first."""
 
-    def __init__(
-        self, options: ReadOptions, source: Source, chosen: tuple[Field, ...], schema: pa.Schema,
-        snapshot: str | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, options: TableOptions, source: Source, chosen: tuple[Field, ...], schema: pa.Schema) -> None:
         """On the driver, without a look at the database."""
         self._options = options
         self._source = source
         self._chosen = chosen
         self._schema = schema
-        self._snapshot = snapshot
+        self._snapshot = options.snapshot
         self._values = source.table().nothing()
         self._run_id: UUID = uuid4()
 
@@ -72,7 +70,7 @@ class TableReader(DataSourceReader):
         with translated(doing), connect(self._options.url, APPLICATION) as connection:
             pages = check_readable(connection, self._source, self._chosen)
             most = self._options.partitions
-            if self._snapshot is not None:
+            if self._snapshot is not None and "page_from" in self._values:
                 return list(by_page(pages, most))
             sample = reading(self._source.sample, self._source.relation)
             return list(by_key(connection, sample, self._values, pages, most))
@@ -84,7 +82,7 @@ class TableReader(DataSourceReader):
         relation = self._source.relation
         select = reading(self._source.select, relation, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
-        values = {**self._values, **{name: value for name, value in partition.values().items() if name in self._values}}
+        values = {**self._values, **partition.values()}
         statements = Statements(relation, DEFAULT_SCHEMA)
         with (
             translated(f"reading {relation}"),
@@ -115,12 +113,19 @@ class FilteringReader(TableReader):
         return rest
 
 
+def reader_of(options: TableOptions, source: Source, schema: StructType) -> TableReader:
+    """The reader of one query. Raises ConfigError for columns that there are not."""
+    chosen = asked_for(schema, options.columns, source.fields)
+    kind = FilteringReader if options.pushdown else TableReader
+    return kind(options, source, chosen, arrow_schema(schema, chosen))
+
+
 def check_readable(connection: Connection, source: Source, chosen: tuple[Field, ...]) -> int:
     """The table's size in pages. Raises SchemaError naming what is missing or not granted."""
     columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
     asked: Values = {"relation": source.relation.quoted, "columns": columns}
     row = connection.execute(reading("describe"), asked).fetchone()
-    kind, missing, denied, pages = row or (None, [], [], 0)
+    kind, missing, granted, pages = row or (None, [], False, 0)
     relation = source.relation
     if kind is None:
         raise SchemaError(f"option table: there is no table {relation}, or this role may not see its schema")
@@ -128,9 +133,6 @@ def check_readable(connection: Connection, source: Source, chosen: tuple[Field, 
         raise SchemaError(f"option table: {relation} is not a table")
     if missing:
         raise SchemaError(f"option table: {relation} has no column {', '.join(missing)}")
-    if denied:
-        raise SchemaError(
-            f"this role may not read {', '.join(denied)} of {relation}; GRANT SELECT, or leave columns out with the "
-            "option columns"
-        )
+    if not granted:
+        raise SchemaError(f"this role may not read {relation}; GRANT SELECT ON {relation.quoted} TO it")
     return int(pages)

@@ -13,6 +13,7 @@ from relay.core.sqltext import TableName, load_sql, quote_identifier, statement
 
 _COLUMNS: Final = re.compile(r"\bchosen_columns\b")
 _ROWS: Final = "SELECT chosen_rows"
+_ATTEMPTS: Final = "openoutbox_log.attempts"
 _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
 
 
@@ -21,8 +22,9 @@ def reading(name: str, table: TableName | None = None, columns: Sequence[str] = 
 
     It may pass for a literal: the text comes from a file of this project, and the inserted names are quoted.
     """
-    listed = ", ".join(map(quote_identifier, columns)) or "NULL"
-    return _COLUMNS.sub(lambda _: listed, statement(f"spark/reading/{name}.sql", table))
+    others = {} if table is None else {_ATTEMPTS: table}
+    listed = ", ".join(map(quote_identifier, columns))
+    return _COLUMNS.sub(lambda _: listed, statement(f"spark/reading/{name}.sql", table, others))
 
 
 def copying(select: LiteralString) -> LiteralString:

@@ -1,5 +1,5 @@
 -- A table as a reader needs it: its kind (relkind, NULL when there is no such table), which of the wanted columns it
--- lacks, which of them this role may not read, and its size in pages. Parameters: relation, its quoted name; columns.
+-- lacks, whether this role may read it, and its size in pages. Parameters: relation, its quoted name; columns.
 -- Catalog only, locks nothing.
 SELECT
     relation.relkind::text,
@@ -12,14 +12,7 @@ SELECT
             WHERE attribute.attrelid = relation.oid AND attribute.attname = wanted.name AND NOT attribute.attisdropped
         )
     ),
-    ARRAY(
-        SELECT attribute.attname::text
-        FROM pg_catalog.pg_attribute AS attribute
-        WHERE
-            attribute.attrelid = relation.oid
-            AND attribute.attname = ANY(%(columns)s::text [])
-            AND NOT HAS_COLUMN_PRIVILEGE(relation.oid, attribute.attnum, 'SELECT')
-    ),
+    COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'), FALSE),
     COALESCE(
         (
             PG_RELATION_SIZE(relation.oid)

@@ -130,10 +130,8 @@ def test_what_is_missing_or_not_granted_is_named(spark: SparkSession, filled: Ou
     with pytest.raises(PySparkException, match="there is no table orders"):
         read(spark, filled, table="orders").count()
     filled.database.run("REVOKE SELECT ON openoutbox_events FROM openoutbox_reader")
-    filled.database.run("GRANT SELECT (event_id, status) ON openoutbox_events TO openoutbox_reader")
-    with pytest.raises(PySparkException, match="this role may not read payload of openoutbox_events"):
-        read(spark, filled, columns="event_id,payload").count()
-    assert read(spark, filled, columns="event_id").where("status = 'DEAD'").count() == 2000
+    with pytest.raises(PySparkException, match="this role may not read openoutbox_events"):
+        read(spark, filled).count()
 
 
 def reader_of(outbox: Outbox, **options: str) -> TableReader:

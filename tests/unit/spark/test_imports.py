@@ -7,6 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from relay.core.sqltext import sql_root
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +27,8 @@ FOREIGN = [
     "relay.storage",
     "relay.engine",
     "relay.publishers",
+    "relay.eventstore",
+    "relay.logstore",
 ]
 
 
@@ -34,9 +38,11 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
         for folder, inside in ((ROOT / "relay", "relay"), (sql_root(), "relay/sql")):
             for path in [*folder.rglob("*.py"), *folder.rglob("*.sql")]:
                 archive.write(path, f"{inside}/{path.relative_to(folder)}")
-        archive.write(ROOT / "pyspark_openoutbox.py", "pyspark_openoutbox.py")
+        for module in ROOT.glob("pyspark_openoutbox*.py"):
+            archive.write(module, module.name)
     program = (
-        "import pyspark_openoutbox; from relay.core.sqltext import TableName; "
+        "import pyspark_openoutbox, pyspark_openoutbox_events, pyspark_openoutbox_deliveries; "
+        "from relay.core.sqltext import TableName; "
         "from relay.spark.statements import Statements as S; print(S(TableName('t'), 's').query('copy_events'))"
     )
     done = subprocess.run(
@@ -51,7 +57,8 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
     assert 'COPY "t" (event_id' in done.stdout, done.stderr
 
 
-def test_sparks_own_module_imports_core_client_and_psycopg_only() -> None:
-    program = f"import sys, pyspark_openoutbox as m; print(m.DefaultSource.name(), set({FOREIGN}) & set(sys.modules))"
+@pytest.mark.parametrize("name", ["openoutbox", "openoutbox_events", "openoutbox_deliveries"])
+def test_sparks_own_modules_import_core_client_and_psycopg_only(name: str) -> None:
+    program = f"import sys, pyspark_{name} as m; print(m.DefaultSource.name(), set({FOREIGN}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "openoutbox set()"
+    assert done.stdout.strip() == f"{name} set()"

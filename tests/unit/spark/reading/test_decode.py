@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.errors import StorageError
@@ -55,6 +55,7 @@ VALUES = {
 ROWS = st.lists(st.tuples(*(st.none() | VALUES[field.kind] for field in FIELDS)), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
     sent = [row(*(encoded(value, field.kind) for value, field in zip(each, FIELDS, strict=True))) for each in rows]

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql import datasource as d
 
+from relay.core.sqltext import load_sql
 from relay.spark.reading.fields import OUTBOX
 from relay.spark.reading.filters import Conditions, Table
 from relay.spark.reading.statements import parameters_of
@@ -131,6 +132,11 @@ def test_every_parameter_has_a_value() -> None:
     assert {name for name, value in values.items() if value is not None} == {"status_in"}
 
 
-def test_the_sample_is_of_the_rows_that_are_read() -> None:
+@pytest.mark.parametrize("name", ["events", "deliveries"])
+def test_the_sample_is_of_the_rows_that_are_read(name: str) -> None:
     ranges = {"range_from", "range_below", "page_from", "page_below"}
-    assert parameters_of("events") - ranges == parameters_of("sample_events") - {"percent"}
+    assert parameters_of(name) - ranges == parameters_of(f"sample_{name}") - {"percent"}
+    conditions = load_sql(f"spark/reading/{name}.sql").rpartition("WHERE")[2].splitlines()
+    sampled = load_sql(f"spark/reading/sample_{name}.sql")
+    left = [line for line in conditions if line.strip().removeprefix("AND ") not in sampled]
+    assert [line for line in left if not any(each in line for each in ranges)] == []

@@ -1,0 +1,149 @@
+"""How fast Spark reads the outbox, beside everything else that could do it; a part of ``python -m benchmarks.spark``.
+
+The contract's table with all its columns, a tenth of its rows dead; without a filter, and with one for the dead:
+
+- a bare binary COPY by two ``psql``, each half of the pages, thrown away: what the database gives at most;
+- ours, in two tasks, by ranges of the key (the default) and, with a snapshot, by ranges of pages;
+- Spark's JDBC reader with its best partitioning, which is ours by pages: a predicate on ``ctid`` for each of two tasks,
+  10,000 rows a fetch (a numeric or time column, which it can divide by itself, the table's key is not);
+- the filter pushed down, and left to Spark.
+
+Spark writes what it reads to ``noop``. As many rows of the result a second are counted as there are.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from relay.spark.reading.snapshots import exported_snapshot
+
+_DEAD = "status = 'DEAD'"
+_SETTLE = """
+UPDATE openoutbox_events
+SET status = CASE WHEN hashtext(event_id::text) % 10 = 0 THEN 'DEAD' ELSE 'DELIVERED' END,
+    delivered_at = CASE WHEN hashtext(event_id::text) % 10 <> 0 THEN now() END
+"""
+_COPY = "COPY (SELECT * FROM openoutbox_events WHERE {}) TO STDOUT WITH (FORMAT binary)"
+
+Turn = tuple[int, Callable[[], None]]
+
+
+def prepare(url: str) -> tuple[int, int]:
+    """Settle what the writers have left; how many rows there are, and how many of them are dead."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_SETTLE.encode())
+        connection.execute("VACUUM FULL ANALYZE openoutbox_events")
+        connection.execute("CHECKPOINT")
+        statement = f"SELECT count(*), count(*) FILTER (WHERE {_DEAD}) FROM openoutbox_events"
+        found = connection.execute(statement.encode()).fetchone()
+    assert found is not None
+    return int(found[0]), int(found[1])
+
+
+def halves(url: str) -> list[str]:
+    """Conditions for either half of the table's pages."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT pg_relation_size('openoutbox_events') / 8192 / 2").fetchone()
+    middle = f"'({found[0] if found else 0},0)'::tid"
+    return [f"ctid < {middle}", f"ctid >= {middle}"]
+
+
+def bare_copy(psql: Path, url: str, parts: list[str], condition: str) -> None:
+    copies = [
+        subprocess.Popen(
+            [psql, "-qX", "-d", url, "-c", _COPY.format(f"{part} AND {condition}")], stdout=subprocess.DEVNULL
+        )
+        for part in parts
+    ]
+    if any(copy.wait() for copy in copies):
+        raise SystemExit("a bare COPY failed")
+
+
+def ours(session: SparkSession, url: str, **options: str) -> DataFrame:
+    reader = session.read.format("openoutbox").option("url", url).option("numPartitions", "2")
+    return reader.options(**options).load()
+
+
+def by_pages(session: SparkSession, url: str, condition: str) -> None:
+    with exported_snapshot(url) as snapshot:
+        swallow(ours(session, url, snapshot=snapshot).where(condition))
+
+
+def jdbc(session: SparkSession, url: str, parts: list[str], *, pushdown: bool = True) -> DataFrame:
+    properties = {
+        "user": "postgres",
+        "driver": "org.postgresql.Driver",
+        "fetchsize": "10000",
+        "pushDownPredicate": str(pushdown),
+    }
+    place = f"jdbc:postgresql://{url.partition('@')[2]}"
+    return session.read.jdbc(place, "openoutbox_events", predicates=parts, properties=properties)
+
+
+def swallow(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def turns(session: SparkSession, url: str, psql: Path, rows: int, dead: int) -> dict[str, Turn]:
+    """Who reads, how many rows that gives, and how."""
+    parts = halves(url)
+    return {
+        "bare COPY, two connections": (rows, lambda: bare_copy(psql, url, parts, "true")),
+        "ours, by key": (rows, lambda: swallow(ours(session, url))),
+        "ours, by page in a snapshot": (rows, lambda: by_pages(session, url, "true")),
+        "Spark JDBC, by page": (rows, lambda: swallow(jdbc(session, url, parts))),
+        "bare COPY, the tenth": (dead, lambda: bare_copy(psql, url, parts, _DEAD)),
+        "ours, the tenth": (dead, lambda: swallow(ours(session, url).where(_DEAD))),
+        "ours, the tenth, by page in a snapshot": (dead, lambda: by_pages(session, url, _DEAD)),
+        "Spark JDBC, the tenth": (dead, lambda: swallow(jdbc(session, url, parts).where(_DEAD))),
+        "ours, the tenth, filtered by Spark": (
+            dead,
+            lambda: swallow(ours(session, url, pushdown="false").where(_DEAD)),
+        ),
+        "Spark JDBC, the tenth, filtered by Spark": (
+            dead,
+            lambda: swallow(jdbc(session, url, parts, pushdown=False).where(_DEAD)),
+        ),
+    }
+
+
+def measure_reads(session: SparkSession, url: str, psql: Path, rounds: int) -> dict[str, list[float]]:
+    """Rows per second of everybody, in each round; the table must be filled. Each has read once before."""
+    rows, dead = prepare(url)
+    everybody = turns(session, url, psql, rows, dead)
+    for _, work in everybody.values():
+        work()
+    check(session, url, rows, dead)
+    paces: dict[str, list[float]] = {name: [] for name in everybody}
+    for number in range(rounds):
+        for name, (count, work) in everybody.items():
+            began = time.perf_counter()
+            work()
+            paces[name].append(count / (time.perf_counter() - began))
+            print(f"round {number + 1}: {name}: {paces[name][-1]:,.0f} rows/s", flush=True)
+    return paces
+
+
+def check(session: SparkSession, url: str, rows: int, dead: int) -> None:
+    """What is measured reads what is there."""
+    frame = ours(session, url, columns="event_id,status")
+    if (frame.count(), frame.where(_DEAD).count()) != (rows, dead):
+        raise SystemExit("the reader does not find the rows that are there")
+
+
+def read_table(paces: dict[str, list[float]]) -> str:
+    """The medians, as Markdown; each beside the bare COPY of the same rows in the same round."""
+    lines = ["| reader | rows/s, median (lowest-highest) | ratio to the bare COPY |", "|---|---|---|"]
+    bare: list[float] = []
+    for name, each in paces.items():
+        bare = each if name.startswith("bare") else bare
+        ratio = median(pace / other for pace, other in zip(each, bare, strict=True))
+        lines.append(f"| {name} | {median(each):,.0f} ({min(each):,.0f}-{max(each):,.0f}) | {ratio:.2f} |")
+    return "\n".join(lines)
