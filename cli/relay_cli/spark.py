@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from relay.core.errors import ConfigError
+from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
 
 app = typer.Typer(
@@ -57,20 +58,45 @@ def ingest(context: typer.Context) -> None:
     _run(context, "ingest")
 
 
+@app.command("reconcile", add_help_option=False, context_settings=_PASSED_ON)
+def reconcile(context: typer.Context) -> None:
+    """Compare the outbox or its archive with what has arrived: relay-cli spark reconcile --help."""
+    _run(context, "reconcile")
+
+
+@app.command("report", add_help_option=False, context_settings=_PASSED_ON)
+def report(context: typer.Context) -> None:
+    """Deliveries, failures, retries, latency by type and hour: relay-cli spark report --help."""
+    _run(context, "report")
+
+
 def _run(context: typer.Context, name: str) -> None:
     """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
-    _needs_pyspark()
-    job = importlib.import_module(f"relay.spark.{name}")
+    try:
+        job = importlib.import_module(f"relay.spark.{name}")
+    except ImportError as error:
+        raise _not_installed(error) from None
     given = [*context.args]
-    url, table = (None, None) if _asks_for_nothing(given) else _storage(context)
+    url, table = None, None
+    if not _asks_for_nothing(name, given):
+        url, table = (log_url(None), None) if name == "report" else _storage(context)
     # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(job.run(f"relay-cli spark {name}", given, url=url, table=table))
 
 
-def _asks_for_nothing(given: list[str]) -> bool:
+_INSTEAD: Final = {
+    "ingest": ("--dry-run",),
+    "reconcile": ("--archive",),
+    "report": ("--archive", "--log-url", "--log-url-file"),
+}
+"""Options with which a job needs no database of the environment's."""
+
+
+def _asks_for_nothing(name: str, given: list[str]) -> bool:
     """Whether no database is needed, or another one is named."""
-    return any(each.partition("=")[0] in ("-h", "--help", "--dry-run", "--url", "--url-file") for each in given)
+    nothing = ("-h", "--help", "--url", "--url-file", *_INSTEAD.get(name, ()))
+    return any(each.partition("=")[0] in nothing for each in given)
 
 
 def _storage(context: typer.Context) -> tuple[str, str]:
@@ -82,4 +108,8 @@ def _needs_pyspark() -> None:
     try:
         import pyspark  # noqa: F401, PLC0415 - only the extra brings it
     except ImportError as error:
-        raise ConfigError(f"Spark is not installed ({error}); pip install 'openoutbox-relay[spark]'") from None
+        raise _not_installed(error) from None
+
+
+def _not_installed(error: ImportError) -> ConfigError:
+    return ConfigError(f"Spark is not installed ({error}); pip install 'openoutbox-relay[spark]'")

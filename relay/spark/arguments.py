@@ -76,7 +76,7 @@ def read_arguments(program: str, given: Sequence[str], *, url: str | None = None
         inputs=tuple(args.input),
         format=args.format,
         source_table=args.source_table,
-        source_options=_pairs("--option", args.option),
+        source_options=pairs("--option", args.option),
         schema=args.schema,
         where=args.where,
         partitions=args.partitions,
@@ -156,7 +156,7 @@ def _shape(args: argparse.Namespace) -> Shape:
         payload_columns=_names(args.payload_columns),
         raw_payload=args.raw_payload,
         key=_names(args.key),
-        headers=_pairs("--headers", _names(args.headers)),
+        headers=pairs("--headers", _names(args.headers)),
         event_id=args.event_id,
         id_columns=_names(args.id_columns),
         available_at=args.available_at,
@@ -178,11 +178,12 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
-def _pairs(option: str, texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    pairs = []
+def pairs(option: str, texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """Texts ``NAME=VALUE`` in parts. Raises ConfigError naming the option."""
+    found = []
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not (name and sign):
             raise ConfigError(f"{option}: {text!r} is not NAME=VALUE")
-        pairs.append((name, value))
-    return tuple(pairs)
+        found.append((name, value))
+    return tuple(found)

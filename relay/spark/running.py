@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -31,8 +32,20 @@ def guarded(work: Callable[[], int]) -> int:
         return _told(str(error), 2 if isinstance(error, ConfigError) else 1)
     except PySparkException as error:
         return _told(*_cause(error))
+    except Py4JJavaError as error:  # what PySpark has no class of its own for, such as a broker that does not answer
+        return _told(str(error.java_exception.toString()).partition("\n")[0], 1)
     except KeyboardInterrupt:
         return _told("interrupted", 130)
+
+
+def started(name: str, settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
+    """The session, made with these settings where there is none yet; conditions may go down to PostgreSQL."""
+    builder = SparkSession.Builder().appName(f"openoutbox-{name}")
+    for setting, value in settings:
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    return session
 
 
 @contextmanager

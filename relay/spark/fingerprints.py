@@ -1,0 +1,154 @@
+"""What one side of a reconciliation says about an event, brought to one form: fingerprints in place of contents.
+
+``expected`` makes it of outbox rows, as the relay would send them to Kafka; ``from_kafka`` of what Spark's Kafka source
+reads; ``from_table`` of what a consumer wrote. Bodies are compared by SHA-256, keys as bytes, headers by the SHA-256 of
+their names and values in the order of the names. Pure functions of DataFrames: nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType
+
+from relay.core.errors import ConfigError
+from relay.core.headers import wire_headers
+
+EVENT_ID_HEADER: Final = "X-Event-ID"
+REPLAY_HEADER: Final = "replay_id"
+FIELDS: Final = ("event_id", "topic", "key", "payload", "headers", "partition", "offset", "time")
+"""What a consumer's table may tell about an event; only the first is needed."""
+ORDER_COLUMN: Final = "insertion_order"
+
+_UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+
+
+def expected(rows: DataFrame, ignored: Sequence[str]) -> DataFrame:
+    """Outbox rows, with the columns of the contract; headers named in ``ignored``, in any case, are left out.
+
+    ``place`` is the order of insertion: the column ``insertion_order`` where there is one, else ``created_at``, which
+    events of one transaction share.
+    """
+    place = f.col(ORDER_COLUMN).cast("long") if ORDER_COLUMN in rows.columns else f.unix_micros("created_at")
+    names = tuple(sorted(name.lower() for name in ignored))
+    header_sum = f.udf(lambda text: expected_headers(text, names), BinaryType(), useArrow=True)
+    return rows.select(
+        f.lower("event_id").alias("event_id"),
+        f.col("event_type").alias("topic"),
+        "status",
+        f.col("partition_key").cast("binary").alias("key"),
+        _sum(f.col("payload").cast("binary")).alias("payload_sum"),
+        header_sum(f.col("headers").cast("string")).alias("headers_sum"),
+        "created_at",
+        "delivered_at",
+        place.alias("place"),
+    )
+
+
+def from_kafka(messages: DataFrame, ignored: Sequence[str]) -> DataFrame:
+    """Messages of Spark's Kafka source, read with ``includeHeaders``. ``event_id`` is null where none is a UUID."""
+    return messages.select(
+        _event_id(_header(EVENT_ID_HEADER)).alias("event_id"),
+        f.col("topic"),
+        f.col("key"),
+        _sum(f.col("value")).alias("payload_sum"),
+        _headers_sum(f.col("headers"), ignored).alias("headers_sum"),
+        f.coalesce(_header(REPLAY_HEADER).cast("string"), f.lit("")).alias("replay_id"),
+        f.col("partition").cast("long").alias("partition"),
+        f.col("offset").cast("long").alias("offset"),
+        f.col("timestamp").alias("time"),
+    )
+
+
+def from_table(frame: DataFrame, columns: Mapping[str, str], ignored: Sequence[str]) -> DataFrame:
+    """A consumer's table; ``columns`` says by which name it has a field. What it does not have is null.
+
+    Headers are a map of text, or their JSON text. Raises ConfigError for a column that is not there.
+    """
+    missing = [f"{field}={name}" for field, name in columns.items() if name not in frame.columns]
+    if missing:
+        there = ", ".join(frame.columns[:50])
+        raise ConfigError(f"--consumer-columns: {', '.join(missing)}: the consumer's table has no such column: {there}")
+    headers = _table_headers(frame, columns.get("headers"), ignored)
+    place = columns.get("offset")
+    return frame.select(
+        _event_id(f.col(columns["event_id"])).alias("event_id"),
+        _or_null(columns, "topic", "string").alias("topic"),
+        _or_null(columns, "key", "binary").alias("key"),
+        _sum(f.col(columns["payload"]).cast("binary")).alias("payload_sum")
+        if "payload" in columns
+        else f.lit(None).cast("binary").alias("payload_sum"),
+        headers.alias("headers_sum"),
+        f.lit("").alias("replay_id"),
+        f.coalesce(_or_null(columns, "partition", "long"), f.lit(0)).alias("partition"),
+        (_orderable(frame, place) if place else f.lit(0).cast("long")).alias("offset"),
+        _or_null(columns, "time", "timestamp").alias("time"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def expected_headers(text: str, ignored: tuple[str, ...]) -> bytes:
+    """The sum of the headers of a message that the relay makes of this ``headers`` column."""
+    ours = EVENT_ID_HEADER.lower()
+    named = [(f"X-User-{name}" if name.lower() == ours else name, value) for name, value in wire_headers(text)]
+    texts = sorted(
+        f"{name.encode().hex()}={value.encode().hex()}".upper() for name, value in named if name.lower() not in ignored
+    )
+    return hashlib.sha256(",".join(texts).encode()).digest()
+
+
+def _header(name: str) -> Column:
+    """The value of the first header of this name."""
+    return f.get(f.filter("headers", lambda header: header["key"] == name), 0)["value"]
+
+
+def _headers_sum(headers: Column, ignored: Sequence[str]) -> Column:
+    names = [name.lower() for name in ignored]
+    kept = f.filter(
+        f.coalesce(headers, f.array().cast("array<struct<key:string,value:binary>>")),
+        lambda header: (header["key"] != EVENT_ID_HEADER) & ~f.lower(header["key"]).isin(names),
+    )
+    texts = f.transform(
+        kept,
+        lambda header: f.concat(
+            f.hex(header["key"].cast("binary")), f.lit("="), f.coalesce(f.hex(header["value"]), f.lit("-"))
+        ),
+    )
+    return _sum(f.array_join(f.array_sort(texts), ",").cast("binary"))
+
+
+def _table_headers(frame: DataFrame, name: str | None, ignored: Sequence[str]) -> Column:
+    if name is None:
+        return f.lit(None).cast("binary")
+    if frame.schema[name].dataType.typeName() == "map":
+        pairs = f.transform(
+            f.map_entries(f.col(name).cast("map<string,string>")),
+            lambda entry: f.struct(entry["key"].alias("key"), entry["value"].cast("binary").alias("value")),
+        )
+        return _headers_sum(pairs, ignored)
+    names = tuple(sorted(each.lower() for each in ignored))
+    return f.udf(lambda text: expected_headers(text or "{}", names), BinaryType(), useArrow=True)(f.col(name))
+
+
+def _event_id(text: Column) -> Column:
+    lowered = f.lower(text.cast("string"))
+    return f.when(lowered.rlike(_UUID), lowered)
+
+
+def _or_null(columns: Mapping[str, str], field: str, kind: str) -> Column:
+    return f.col(columns[field]).cast(kind) if field in columns else f.lit(None).cast(kind)
+
+
+def _orderable(frame: DataFrame, name: str) -> Column:
+    kind = frame.schema[name].dataType.typeName()
+    return f.unix_micros(name) if kind == "timestamp" else f.col(name).cast("long")
+
+
+def _sum(binary: Column) -> Column:
+    """SHA-256; no body at all has none."""
+    return f.unhex(f.sha2(binary, 256))
