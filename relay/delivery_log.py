@@ -7,9 +7,10 @@ library of it imported. A log that does not work is degraded, never a reason not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily
@@ -23,6 +24,7 @@ from relay.logstore import LogStore, open_logstore
 from relay.logstore.mapping import Naming
 from relay.logstore.recorder import Recorder, RecorderOptions
 from relay.settings import Settings
+from relay.storage.replays import OutboxReplays
 
 _CLOSE_SHARE = 0.1  # of SHUTDOWN_TIMEOUT, for writing what is queued when the relay itself has ended
 
@@ -40,9 +42,9 @@ class LogState(Protocol):
 
 def build_recorder(settings: Settings) -> Recorder | None:
     """The recorder that LOG_STORE_* describes; None without LOG_STORE_URL."""
-    if settings.log_store_url is None:
+    open_store = _opener(settings)
+    if open_store is None:
         return None
-    url = settings.log_store_url.get_secret_value()
     options = RecorderOptions(
         batch_size=settings.log_store_batch_size,
         flush_interval=settings.log_store_flush_interval,
@@ -55,7 +57,27 @@ def build_recorder(settings: Settings) -> Recorder | None:
             destination_type=settings.publisher_type,
         ),
     )
-    return Recorder(lambda: open_logstore(url), options)
+    return Recorder(open_store, options, replays=_replays(settings))
+
+
+def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[LogStore]] | None:
+    """What opens the log that LOG_STORE_* names; None without LOG_STORE_URL."""
+    if settings.log_store_url is None:
+        return None
+    return partial(
+        open_logstore,
+        settings.log_store_url.get_secret_value(),
+        schema=settings.log_store_schema,
+        prefix=settings.log_store_prefix,
+        retention_days=settings.log_store_retention_days,
+        connections=connections,
+    )
+
+
+def _replays(settings: Settings) -> OutboxReplays | None:
+    if settings.storage_url is None:
+        return None
+    return OutboxReplays(settings.storage_url.get_secret_value(), settings.relay_id, settings.storage_table_name)
 
 
 class LogCollector(Collector):
@@ -132,8 +154,9 @@ class LogApi:
 
     async def _opened(self) -> LogStore:
         async with self._opening:
-            if self._store is None and self._settings.log_store_url is not None:
-                self._store = await open_logstore(self._settings.log_store_url.get_secret_value(), connections=2)
+            open_store = _opener(self._settings, connections=2)
+            if self._store is None and open_store is not None:
+                self._store = await open_store()
         if self._store is None:
             raise ConfigError("LOG_STORE_URL is not set")
         return self._store

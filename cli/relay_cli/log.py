@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from relay.logstore import ListAttempts, ListEvents, MetricsQuery
-from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.text import parse_filters, parse_granularity, parse_time
 from relay_cli import log_options as given
 from relay_cli import log_print as show
@@ -42,8 +41,8 @@ def events(
     prev_page: given.Prev = None,
     as_json: Json = False,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """List events. The cursors printed below a page lead to its neighbours.
 
@@ -83,8 +82,8 @@ def attempts(
     prev_page: given.Prev = None,
     as_json: Json = False,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """List attempts. The cursors printed below a page lead to its neighbours.
 
@@ -115,8 +114,8 @@ def event(
     destination: Annotated[str | None, typer.Option("--destination", help="Only if it was sent there.")] = None,
     as_json: Json = False,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """Show one event."""
     found = with_store(
@@ -133,8 +132,8 @@ def attempt(
     tenant: given.Tenant = None,
     as_json: Json = False,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """Show one attempt."""
     found = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
@@ -154,8 +153,8 @@ def metrics(
     granularity: Annotated[str | None, typer.Option("--granularity", help="For example 5m, 1h, 1d, 1w, 1M.")] = None,
     as_json: Json = False,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """Count events or attempts.
 

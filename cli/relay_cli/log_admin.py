@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay.logstore import LogStore, open_logstore
+from relay.logstore import LogStore
 from relay.logstore.copy import copy_log
-from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.postgres import PostgresLogStore
 from relay_cli import log_options as given
-from relay_cli.log_options import with_store
+from relay_cli.log_options import opened, with_store
 
 Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
 
@@ -31,7 +30,7 @@ def add_commands(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def migrate(url: given.LogStoreUrl = None, schema: given.Schema = DEFAULT_SCHEMA, prefix: given.Prefix = "") -> None:
+def migrate(url: given.LogStoreUrl = None, schema: given.Schema = None, prefix: given.Prefix = None) -> None:
     """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
@@ -40,8 +39,8 @@ def migrate(url: given.LogStoreUrl = None, schema: given.Schema = DEFAULT_SCHEMA
 def retention(
     days: Days,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """Forget what is older.
 
@@ -56,7 +55,7 @@ def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
     days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
     url: given.LogStoreUrl = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
+    schema: given.Schema = None,
 ) -> None:
     """Look after the monthly partitions of a PostgreSQL log.
 
@@ -65,10 +64,10 @@ def partitions(
     """
     match action:
         case "ensure":
-            with_store(url, schema, "", lambda store: _postgres(store).prepare_ahead())
+            with_store(url, schema, None, lambda store: _postgres(store).prepare_ahead())
             typer.echo("this month and the next three are ready")
         case "check":
-            missing = with_store(url, schema, "", lambda store: _postgres(store).missing_months())
+            missing = with_store(url, schema, None, lambda store: _postgres(store).missing_months())
             for month in missing:
                 typer.echo(f"missing {month:%Y-%m}")
             if missing:
@@ -78,7 +77,7 @@ def partitions(
             if days is None:
                 raise typer.BadParameter("drop needs --days")
             oldest = datetime.now(UTC) - timedelta(days=days)
-            for name in with_store(url, schema, "", lambda store: _postgres(store).drop_months(oldest)):
+            for name in with_store(url, schema, None, lambda store: _postgres(store).drop_months(oldest)):
                 typer.echo(f"dropped {name}")
         case _:
             raise typer.BadParameter(f"{action!r} is none of ensure, drop, check")
@@ -89,8 +88,8 @@ def copy(
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must be there.")],
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
     state: Annotated[Path | None, typer.Option("--state", help="File that remembers the cursor.")] = None,
-    schema: given.Schema = DEFAULT_SCHEMA,
-    prefix: given.Prefix = "",
+    schema: given.Schema = None,
+    prefix: given.Prefix = None,
 ) -> None:
     """Copy a log to another store, also of the other kind.
 
@@ -102,9 +101,9 @@ def copy(
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
 
     async def run() -> int:
-        reading = await open_logstore(source, schema=schema, prefix=prefix)
+        reading = await opened(source, schema, prefix)
         try:
-            writing = await open_logstore(target, schema=schema, prefix=prefix)
+            writing = await opened(target, schema, prefix)
             try:
                 return await _copy(reading, writing, start or None, state)
             finally:

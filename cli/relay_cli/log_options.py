@@ -19,8 +19,14 @@ LogStoreUrl = Annotated[
     str | None,
     typer.Option("--log-store-url", metavar="URL", help="The log, instead of LOG_STORE_URL.", show_default=False),
 ]
-Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL: the schema of the tables.")]
-Prefix = Annotated[str, typer.Option("--prefix", help="ClickHouse: what every table's name begins with.")]
+Schema = Annotated[
+    str | None,
+    typer.Option("--schema", help="PostgreSQL: the schema of the tables, instead of LOG_STORE_SCHEMA."),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", help="ClickHouse: what every table's name begins with, instead of LOG_STORE_PREFIX."),
+]
 Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
 Events = Annotated[list[str] | None, typer.Option("--event", help="Only this event; repeatable.")]
@@ -53,12 +59,24 @@ def log_url(given: str | None) -> str:
     return settings.log_store_url.get_secret_value()
 
 
-def with_store(url: str | None, schema: str, prefix: str, work: Callable[[LogStore], Awaitable[Result]]) -> Result:
+async def opened(url: str, schema: str | None, prefix: str | None) -> LogStore:
+    """The log at an address, laid out as the options say, else LOG_STORE_SCHEMA and LOG_STORE_PREFIX."""
+    settings = Settings.from_process(only={"LOG_STORE_SCHEMA", "LOG_STORE_PREFIX"})
+    return await open_logstore(
+        url,
+        schema=settings.log_store_schema if schema is None else schema,
+        prefix=settings.log_store_prefix if prefix is None else prefix,
+    )
+
+
+def with_store(
+    url: str | None, schema: str | None, prefix: str | None, work: Callable[[LogStore], Awaitable[Result]]
+) -> Result:
     """Open the log, do the work, close the log."""
     address = log_url(url)
 
     async def run() -> Result:
-        store = await open_logstore(address, schema=schema, prefix=prefix)
+        store = await opened(address, schema, prefix)
         try:
             return await work(store)
         finally:

@@ -35,7 +35,8 @@ GRANT SELECT ON openoutbox_events TO openoutbox_relay;
 GRANT UPDATE (status, attempts, last_error, available_at, locked_by, locked_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_relay;
 
--- With the extension replay-audit also: GRANT INSERT ON openoutbox_replays TO openoutbox_relay.
+-- With the extension replay-audit also: GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay (SELECT is for
+-- the delivery log, which tells attempts that follow a replay from others).
 
 -- The pruner. FOR UPDATE SKIP LOCKED wants the right to update some column, and it never does.
 GRANT SELECT, DELETE ON openoutbox_events TO openoutbox_pruner;

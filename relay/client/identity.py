@@ -1,6 +1,7 @@
-"""Event ids: UUID version 7 (RFC 9562), which Python's library does not make before 3.14.
+"""Time-ordered ids: UUID version 7 (RFC 9562), which Python's library does not make before 3.14.
 
 Ids begin with the time, so that new rows land at the right edge of the primary key's index instead of all over it.
+Events get theirs here, and so do the attempts of the delivery log.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ import time
 from uuid import UUID
 
 _NS_PER_MS = 1_000_000
+_LOW_62 = 2**62 - 1
 
 
-def uuid7() -> UUID:
-    """A new id: milliseconds since 1970, their fraction in 4096ths (RFC 9562 method 3), and 62 random bits.
+def uuid7(milliseconds: int | None = None) -> UUID:
+    """A new id of now, or of another time since 1970: milliseconds, their fraction in 4096ths, 62 random bits.
 
-    Safe in threads and after a fork. Ids of one process ascend as far as its clock does.
+    That is method 3 of RFC 9562; for a given time the fraction is random, too. Safe in threads and after a fork. Ids
+    of now, made by one process, ascend as far as its clock does.
     """
-    milliseconds, nanoseconds = divmod(time.time_ns(), _NS_PER_MS)
-    fraction = nanoseconds * 4096 // _NS_PER_MS
-    chance = int.from_bytes(os.urandom(8), "big") >> 2
-    return UUID(int=milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | chance)
+    chance = int.from_bytes(os.urandom(10), "big")
+    if milliseconds is None:
+        milliseconds, nanoseconds = divmod(time.time_ns(), _NS_PER_MS)
+        fraction = nanoseconds * 4096 // _NS_PER_MS
+    else:
+        fraction = chance >> 68
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | chance & _LOW_62)
+
+
+def uuid7_milliseconds(id_: UUID) -> int | None:
+    """The time that a UUIDv7 holds, in milliseconds since 1970; None for an id of another kind."""
+    return id_.int >> 80 if id_.version == 7 else None

@@ -6,13 +6,16 @@ otherwise. An adapter raises errors of ``relay.core.errors`` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink
 from relay.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @dataclass(slots=True)
@@ -175,15 +178,34 @@ class SettledAttempt(NamedTuple):
     """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
     seconds: float
     """From the claim to the outcome, by the relay's monotonic clock."""
-    replayed: bool = False
-    """Whether an operator's replay, not a first insert or a retry, brought the event here; False if unknown."""
 
 
 class AttemptRecorder(Protocol):
     """Where settled attempts go to be remembered: the delivery log's entry.
 
-    The engine calls it once for each batch of attempts whose settlement is committed.
+    The engine calls it once for each batch of attempts whose settlement is committed: ``refuses`` first, so that no
+    attempt is made to be thrown away, then ``record``. Neither blocks, waits or raises.
     """
 
+    @property
+    def wants_successes(self) -> bool:
+        """Whether deliveries are recorded, too, or failures only. Never changes."""
+
+    def refuses(self, count: int) -> bool:
+        """Whether there is no room for more attempts; these ``count`` are then counted as dropped."""
+
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
-        """Take note of attempts. Never blocks, never waits, never raises; on overflow it drops and counts."""
+        """Take note of attempts; on overflow it drops and counts."""
+
+
+class ReplayRecord(Protocol):
+    """What is known of the events that operators took back to be sent again."""
+
+    async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
+        """When each of these events was replayed for the first time, by the database's clock.
+
+        What was never replayed is left out, and so is all of which nothing can be learned. Never raises.
+        """
+
+    async def close(self) -> None:
+        """Let go of what was opened; never raises."""

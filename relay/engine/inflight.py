@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Resolution, TimedOut, Transient, Unreachable
-from relay.core.ports import AttemptRecorder, SettledAttempt, Settlement
+from relay.core.ports import AttemptRecorder, Settlement
 from relay.core.telemetry import Telemetry
-from relay.core.verdict import DELIVER, Bury, Deliver, Release, Retry, Verdict, decide
+from relay.core.verdict import Bury, Deliver, Release, Retry, decide
+from relay.engine.attempts import Attempts
 from relay.engine.runs import Runs
 
 logger = logging.getLogger(__name__)
@@ -65,8 +66,8 @@ class Batch:
         offered = self.runs.hold_back(events) if in_order else events
         self.unresolved: dict[EventId, OutboxEvent] = {event.event_id: event for event in offered}
         self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
-        self.attempts: dict[EventId, SettledAttempt] = {}
-        """What the recorder will be told once it is settled; empty when there is no recorder."""
+        self.attempts: Attempts | None = None
+        """What the recorder will be told once it is settled; None when there is no recorder."""
         self.claimed_at = fence
         self.settlement = Settlement(fence)
         self.payload_bytes = sum(len(event.payload) for event in events)
@@ -180,6 +181,8 @@ class InFlight:
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
+        if self._recorder is not None:
+            batch.attempts = Attempts(self._recorder)
         self.batches[batch] = None
         self.events += len(batch.unresolved) + len(batch.runs)
         self.payload_bytes += batch.payload_bytes
@@ -212,8 +215,6 @@ class InFlight:
                 continue
             if type(outcome) is Acknowledged:
                 acked.append(event)
-                if self._recorder is not None:
-                    self._remember(batch, event, outcome, DELIVER)
             else:
                 others.append(resolution)
         if acked and batch.runs:
@@ -222,6 +223,8 @@ class InFlight:
             batch.settlement.delivered.extend([event.event_id for event in acked])
             self.acknowledged += len(acked)
             since_claim = now - batch.sent_at
+            if batch.attempts is not None:
+                batch.attempts.acknowledged(resolutions, since_claim)
             self._telemetry.acknowledged(
                 [now - batch.offered_at] * len(acked), [event.age + since_claim for event in acked]
             )
@@ -266,8 +269,8 @@ class InFlight:
         """Turn a decided outcome into the verdict that will be written."""
         event_id = event.event_id
         verdict = decide(outcome, event.attempts, self._retry, random.random())
-        if self._recorder is not None and not isinstance(verdict, Release):
-            self._remember(batch, event, outcome, verdict)
+        if batch.attempts is not None and not isinstance(verdict, Release):
+            batch.attempts.failed(event, outcome, verdict, self._clock() - batch.sent_at)
         if batch.runs and not isinstance(verdict, Deliver):
             batch.settlement.released.extend(batch.runs.end(event))
         match verdict:
@@ -326,14 +329,9 @@ class InFlight:
 
     def settled(self, batch: Batch, settlement: Settlement) -> None:
         """The verdicts of ``settlement`` are written, or given up."""
-        if self._recorder is not None:
-            attempts = [batch.attempts.pop(event_id, None) for event_id in settlement.event_ids()]
-            self._recorder.record([attempt for attempt in attempts if attempt is not None])
+        if batch.attempts is not None:
+            batch.attempts.hand_over(settlement, batch.claimed_at)
         self._gone(batch, len(settlement))
-
-    def _remember(self, batch: Batch, event: OutboxEvent, outcome: Outcome, verdict: Verdict) -> None:
-        seconds = self._clock() - batch.sent_at
-        batch.attempts[event.event_id] = SettledAttempt(event, outcome, verdict, batch.claimed_at, seconds)
 
     def take_settleable(self) -> list[tuple[Batch, Settlement]]:
         """Every batch with verdicts to write that nobody writes to; they are marked as being written."""

@@ -2,20 +2,26 @@
 
 All times are the outbox database's: the event's ``created_at`` is its claim's time less its age, the attempt's time
 is the claim's plus what went by until the outcome.
+
+An attempt is *manual* when an operator's replay brought it about: the first one after a replay, not the retries that
+may follow it. A replay sets ``attempts`` back to 0 and leaves no other trace in the row, so the record of replays (the
+extension ``replay-audit``) is asked for it; without that record every attempt counts as not manual.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from relay.client.identity import uuid7
+from relay.core.event import EventId
 from relay.core.headers import wire_headers
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
 from relay.core.ports import SettledAttempt
 from relay.logstore.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
-from relay.logstore.times import floored
-from relay.logstore.uuid7 import uuid7
+from relay.logstore.times import floored, to_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,17 @@ class Naming:
     """PUBLISHER_TYPE."""
 
 
-def log_entry(settled: SettledAttempt, naming: Naming) -> LogEntry:
+def is_manual(settled: SettledAttempt, first_replays: Mapping[EventId, datetime]) -> bool:
+    """Whether an attempt is the first one after a replay, given when its event was replayed for the first time.
+
+    A claim later than that one with no failed attempt follows one replay or another: what was delivered before it
+    is not claimed again without.
+    """
+    replayed_at = first_replays.get(settled.event.event_id)
+    return replayed_at is not None and settled.event.attempts == 0 and replayed_at <= settled.claimed_at
+
+
+def log_entry(settled: SettledAttempt, naming: Naming, *, manual: bool = False) -> LogEntry:
     """The entry of one attempt. The id of the attempt is made here, from its time."""
     event, claimed_at = settled.event, settled.claimed_at
     metadata = dict(wire_headers(event.headers))
@@ -48,7 +64,7 @@ def log_entry(settled: SettledAttempt, naming: Naming) -> LogEntry:
         metadata=metadata,
     )
     attempt = LoggedAttempt(
-        id=uuid7(time),
+        id=str(uuid7(to_ms(time))),
         event_id=event.event_id,
         tenant_id=tenant_id,
         destination_id=naming.destination_id,
@@ -57,7 +73,7 @@ def log_entry(settled: SettledAttempt, naming: Naming) -> LogEntry:
         status=SUCCESS if succeeded else FAILED,
         time=time,
         attempt_number=event.attempts + 1,
-        manual=settled.replayed,
+        manual=manual,
         code=code,
         response_data=response,
     )

@@ -24,8 +24,7 @@ from relay.logstore.paging import Scan
 from relay.logstore.postgres_partitions import Connection, Partitions, missing_ahead, month_after, month_of, oldest_kept
 from relay.logstore.postgres_sql import Statements
 from relay.logstore.store import EVENTS, LogStore
-from relay.logstore.times import to_ms
-from relay.logstore.uuid7 import time_near
+from relay.logstore.times import time_near, to_ms
 
 Item = TypeVar("Item")
 

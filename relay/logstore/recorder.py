@@ -2,8 +2,10 @@
 
 ``record`` only appends to a bounded queue. A thread with an event loop of its own makes entries and writes them, so
 neither a log that hangs nor the making of entries holds up the engine's loop. While the log does not take a batch,
-that batch is kept and tried again; the queue fills up behind it, and what does not fit is dropped and counted. Lost
-on the way are at most the queue and one batch, at a crash; the outbox itself is never touched.
+that batch is kept and tried again; the queue fills up behind it, and what does not fit is dropped and counted. Once
+something had to be dropped ``refuses`` says so until the writer has made room, and the engine makes no attempts to be
+thrown away. Lost on the way are at most the queue and one batch, at a crash; the outbox itself is never touched, but
+that the record of its replays is read, if there is one.
 
 Life: ``start`` once, ``record`` from any thread, ``close`` once: it flushes for ``close_timeout`` and drops the rest.
 """
@@ -12,19 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from relay.core.errors import OutboxError
+from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
-from relay.core.ports import SettledAttempt
+from relay.core.ports import ReplayRecord, SettledAttempt
 from relay.core.verdict import Release
 from relay.logstore.errors import LogStoreError, LogStoreUnavailable
-from relay.logstore.mapping import Naming, log_entry
+from relay.logstore.mapping import Naming, is_manual, log_entry
+from relay.logstore.model import LogEntry
 from relay.logstore.store import LogStore
 
 _log = logging.getLogger("relay.logstore")
@@ -61,10 +67,15 @@ def _uncounted(_dropped: int) -> None:
     """The default of ``on_dropped``."""
 
 
+def _payload_bytes(attempts: Sequence[SettledAttempt]) -> int:
+    return sum([len(one.event.payload) for one in attempts])
+
+
 class Recorder:
     """An ``AttemptRecorder`` that writes to a log store.
 
-    ``on_dropped`` is called with the number of attempts each time some are dropped, from any thread.
+    ``on_dropped`` is called with the number of attempts each time some are dropped, from any thread. ``replays`` is
+    asked, in the writing thread, which attempts follow a replay; it is closed with the store.
     """
 
     def __init__(
@@ -72,12 +83,15 @@ class Recorder:
         open_store: Callable[[], Awaitable[LogStore]],
         options: RecorderOptions | None = None,
         on_dropped: Callable[[int], None] = _uncounted,
+        replays: ReplayRecord | None = None,
     ) -> None:
         self._open_store = open_store
+        self._replays = replays
         self._options = options or RecorderOptions()
         self._on_dropped = on_dropped
         self._queue: deque[SettledAttempt] = deque()
         self._queued_bytes = 0
+        self._full = False
         self._lock = threading.Lock()
         self._wake: Callable[[], object] | None = None
         self._limit: asyncio.Timeout | None = None
@@ -95,22 +109,43 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="delivery-log", daemon=True)
         self._thread.start()
 
+    @property
+    def wants_successes(self) -> bool:
+        """Whether LOG_STORE_RECORD is ``all``."""
+        return not self._options.failed_only
+
+    def refuses(self, count: int) -> bool:
+        """Whether there is no room; ``count`` attempts that nobody need make are then counted as dropped."""
+        if not self._full and self._closing is None:
+            return False
+        self._drop(count)
+        return True
+
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
         """Take note of attempts; drops and counts what the queue has no room for."""
         if self._options.failed_only:
             attempts = [one for one in attempts if type(one.outcome) is not Acknowledged]
-        sizes = sum(len(one.event.payload) for one in attempts)
         with self._lock:
-            room = self._options.queue_size - len(self._queue)
-            full = self._closing is not None or self._queued_bytes + sizes > self._options.queue_bytes
-            taken = [] if full else attempts[: max(room, 0)]
+            taken = [] if self._closing is not None else self._fitting(attempts)
+            dropped = len(attempts) - len(taken)
             self._queue.extend(taken)
-            self._queued_bytes += sizes if len(taken) == len(attempts) else sum(len(one.event.payload) for one in taken)
+            self._queued_bytes += _payload_bytes(taken)
+            self._full = dropped > 0 and len(self._queue) > 0  # the writer makes room when it takes some
             due = self._writing_since is None and len(self._queue) >= self._options.batch_size
-        if len(taken) < len(attempts):
-            self._drop(len(attempts) - len(taken))
+        if dropped:
+            self._drop(dropped)
         if due and self._wake is not None:
             self._wake()
+
+    def _fitting(self, attempts: Sequence[SettledAttempt]) -> Sequence[SettledAttempt]:
+        """The first of these that the queue has room for, by number and by bytes."""
+        count = max(self._options.queue_size - len(self._queue), 0)
+        room = self._options.queue_bytes - self._queued_bytes
+        taken = attempts[:count]
+        if _payload_bytes(taken) <= room:
+            return taken
+        sizes = itertools.accumulate(len(one.event.payload) for one in taken)
+        return [one for one, until in zip(taken, sizes, strict=True) if until <= room]
 
     @property
     def trouble(self) -> str:
@@ -134,7 +169,8 @@ class Recorder:
             self._drop(left)
 
     def _drop(self, count: int) -> None:
-        self.dropped += count
+        with self._lock:
+            self.dropped += count
         self._on_dropped(count)
 
     def _run(self) -> None:
@@ -162,6 +198,9 @@ class Recorder:
         finally:
             with contextlib.suppress(TimeoutError, OutboxError):
                 await asyncio.wait_for(store.close(), 1)
+            if self._replays is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._replays.close(), 1)
 
     async def _opened(self, due: asyncio.Event) -> LogStore | None:
         """The store, with its tables; None if the end came first."""
@@ -213,12 +252,7 @@ class Recorder:
 
     async def _write(self, store: LogStore, batch: list[SettledAttempt], due: asyncio.Event) -> bool:
         """Write one batch, however often it takes; False if the end came first."""
-        entries = []
-        for number, settled in enumerate(batch):
-            if not isinstance(settled.verdict, Release):
-                entries.append(log_entry(settled, self._options.naming))
-            if number % _YIELD_EVERY == 0:
-                await asyncio.sleep(0)
+        entries = await self._entries(batch)
         while True:
             last = self._closing is not None
             self._writing_since = time.monotonic()
@@ -237,6 +271,25 @@ class Recorder:
                 return False
             await self._pause(due, self._options.retry_interval)
 
+    async def _entries(self, batch: list[SettledAttempt]) -> list[LogEntry]:
+        first_replays = await self._first_replays(batch)
+        entries = []
+        for number, settled in enumerate(batch):
+            if not isinstance(settled.verdict, Release):
+                manual = is_manual(settled, first_replays)
+                entries.append(log_entry(settled, self._options.naming, manual=manual))
+            if number % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        return entries
+
+    async def _first_replays(self, batch: list[SettledAttempt]) -> Mapping[EventId, datetime]:
+        asked = {one.event.event_id for one in batch if one.event.attempts == 0}
+        if self._replays is not None and asked:
+            with contextlib.suppress(TimeoutError):
+                async with self._limited():
+                    return await self._replays.first_replays(list(asked))
+        return {}
+
     @contextlib.asynccontextmanager
     async def _limited(self) -> AsyncIterator[None]:
         """At most ``write_timeout``, and once the end is asked for no longer than ``close`` waits."""
@@ -253,7 +306,8 @@ class Recorder:
     def _take(self) -> list[SettledAttempt]:
         with self._lock:
             batch = [self._queue.popleft() for _ in range(min(self._options.batch_size, len(self._queue)))]
-            self._queued_bytes -= sum(len(one.event.payload) for one in batch)
+            self._queued_bytes -= _payload_bytes(batch)
+            self._full = False
         return batch
 
     def _time_left(self, most: float) -> float:

@@ -8,11 +8,14 @@ only: going through a float is wrong for about one instant in a hundred.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
+from relay.client.identity import uuid7_milliseconds
 from relay.logstore.errors import InvalidTimeRange
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_NEAR = timedelta(days=1)
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2261, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
@@ -50,3 +53,15 @@ def from_ms(milliseconds: int) -> datetime:
 def clamped(time: datetime) -> datetime:
     """A bound drawn in to just outside the range of rows: every comparison with a row stays as it was."""
     return min(max(time, BEFORE_ALL), AFTER_ALL)
+
+
+def time_near(text: str) -> tuple[datetime, datetime] | None:
+    """A window of two days around the time that a time-ordered id (UUIDv7) holds; None for any other id."""
+    try:
+        milliseconds = uuid7_milliseconds(UUID(text))
+        if milliseconds is None:
+            return None
+        time = from_ms(milliseconds)
+        return time - _NEAR, time + _NEAR
+    except (ValueError, OverflowError):
+        return None

@@ -111,6 +111,17 @@ def _table(text: str) -> TableName:
         raise ValueError(str(error)) from None
 
 
+def _name(most: int) -> Callable[[str], str]:
+    """A reader of names that need no quotes, with at most ``most`` letters; empty is allowed."""
+
+    def read(text: str) -> str:
+        if not re.fullmatch(rf"([A-Za-z_][A-Za-z0-9_]{{0,{most - 1}}})?", text):
+            raise ValueError(f"{text!r} is not a name; use letters, digits and _, a letter first, at most {most}")
+        return text
+
+    return read
+
+
 def _postgres_url(text: str) -> SecretStr:
     """Read as the storage reads it; then what libpq would find out only when it connects."""
     shown = mask_url(text)
@@ -133,6 +144,8 @@ Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]
+Schema = Annotated[str, *kind("name", _name(63))]
+Prefix = Annotated[str, *kind("name", _name(40))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 Listen = Annotated[Address, *kind("address", _address)]
 Table = Annotated[TableName, *kind("table", _table)]

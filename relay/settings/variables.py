@@ -19,6 +19,8 @@ from relay.settings.kinds import (
     Flag,
     Listen,
     PostgresUrl,
+    Prefix,
+    Schema,
     Secret,
     SecretUrl,
     Share,
@@ -212,6 +214,16 @@ class Logging(_Group):
         "all", "Which attempts are recorded."
     )
     log_store_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
+    log_store_schema: Schema = _variable("openoutbox_log", "PostgreSQL: the schema that the log's tables are in.")
+    log_store_prefix: Prefix = _variable(
+        "", "ClickHouse: what the names of the log's tables begin with, for several logs in one database.", shown="none"
+    )
+    log_store_retention_days: Count | None = _variable(
+        None,
+        "PostgreSQL: no partition is made for a month that ended longer ago; what belongs there is set aside. "
+        "`relay-cli log retention` drops what grows older.",
+        shown="unset",
+    )
 
 
 GROUPS: tuple[type[_Group], ...] = (Storage, Publishing, Relaying, Retrying, Kafka, Nats, Redis, Serving, Logging)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.logstore import QUESTIONS
 from relay.demo.daemon import python_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -18,11 +19,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 
 
-def run(module: str, found: Path, *arguments: str) -> Any:
-    command = [sys.executable, "-m", f"benchmarks.{module}", "--json", str(found), *arguments]
+def printed(module: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     environment = os.environ | python_path()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(module: str, found: Path, *arguments: str) -> Any:
+    printed(module, "--json", str(found), *arguments)
     return json.loads(found.read_text(encoding="utf-8"))
 
 
@@ -71,3 +77,20 @@ def test_wakeup(tmp_path: Path) -> None:
     [pair] = found["pairs"]
     assert pair["polling"] > 0
     assert pair["woken"] > 0
+
+
+@pytest.mark.parametrize("driver", ["postgres", "clickhouse"])
+def test_logstore(driver: str) -> None:
+    lines = printed("logstore", "--rows=3000", "--seconds=0", "--drivers", driver).splitlines()
+    assert all(line.startswith(driver) for line in lines)
+    assert "bytes an attempt" in lines[0]
+    assert "insert_many" in lines[1]
+    told = lines[2:]
+    assert len({line[12:60] for line in told}) == len(told) == 2 * len(QUESTIONS) + 3
+    assert all(" p99 " in line and " ratio " in line for line in told)
+
+
+def test_logstore_cost() -> None:
+    lines = printed("logstore_cost", "--events=3000", "--rounds=1").splitlines()
+    assert [line.split()[0] for line in lines] == ["healthy", "hanging", "hanging:", "healthy:"]
+    assert all("throughput" in line for line in lines[2:])

@@ -128,6 +128,8 @@ def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPa
     assert "relay-cli log migrate" in str(early.exception)
     assert CliRunner().invoke(app, ["log", "migrate", *given]).exit_code == 0
     assert CliRunner().invoke(app, ["log", "events", *given]).exit_code == 0
+    monkeypatch.setenv("LOG_STORE_SCHEMA", "other")
+    assert CliRunner().invoke(app, ["log", "events", "--log-store-url", database.url]).exit_code == 0
     missing = CliRunner().invoke(app, ["log", "events"])
     assert "LOG_STORE_URL" in str(missing.exception)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.logstore import (
+    Granularity,
     ListAttempts,
     ListEvents,
     LogStoreError,
     LogStoreUnavailable,
     MetricsQuery,
+    TimeWindow,
     open_logstore,
 )
 from relay.logstore.clickhouse import ClickHouseLogStore
@@ -113,6 +116,29 @@ async def test_bounds_below_a_second_are_exact(clickhouse: ClickHouseLogStore) -
     window = MetricsQuery(start=BASE + ms(500), end=BASE + ms(1500), measures=["count"])
     assert (await clickhouse.attempt_metrics(window)).rows == [{"count": 10}]
     assert (await clickhouse.event_metrics(window)).rows == [{"count": 10}]
+
+
+async def test_the_zone_of_session_and_process_changes_nothing(
+    clickhouse: ClickHouseLogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = datetime(2026, 3, 1, tzinfo=UTC)
+    await clickhouse._client.command("SET session_timezone = 'America/St_Johns'")
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        await clickhouse.insert_many([entry("before", edge - ms(1)), entry("at", edge)])
+        records = (await clickhouse.list_attempts(ListAttempts(order="asc", time=TimeWindow(gte=edge - ms(1))))).items
+        assert [record.attempt.time for record in records] == [edge - ms(1), edge]
+        assert records[0].attempt.time.utcoffset() == timedelta(0)
+        for unit, begin in (("d", edge - timedelta(days=1)), ("M", datetime(2026, 2, 1, tzinfo=UTC))):
+            counted = await clickhouse.attempt_metrics(
+                MetricsQuery(start=begin, end=edge + ms(1), measures=["count"], granularity=Granularity(1, unit))
+            )
+            assert [(row["time"], row["count"]) for row in counted.rows] == [(begin, 1), (edge, 1)]
+    finally:
+        await clickhouse._client.command("SET session_timezone = ''")
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_a_far_past_and_many_days_in_one_batch(clickhouse: ClickHouseLogStore) -> None:

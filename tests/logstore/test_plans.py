@@ -134,6 +134,26 @@ def test_a_window_spares_the_other_months_on_postgres(full_postgres: str) -> Non
         assert plan.count("attempts_20") <= 4, plan
 
 
+def test_an_events_rows_are_found_at_once_on_postgres(full_postgres: str) -> None:
+    """The filters with few rows: they are not looked for in what else is there, whatever the page."""
+    sql = Statements(DEFAULT_SCHEMA)
+    with psycopg.connect(full_postgres, autocommit=True) as connection:
+        for tenant in TENANTS:
+            only: dict[str, Any] = {"event_ids": ["evt_000000007"], **tenant}
+            for place in _places("att"):
+                touched, _, plan = buffers(connection, sql.list_attempts(scan_attempts(ListAttempts(**only, **place))))
+                assert touched <= 24 * 4 + 2, plan
+            for place in _places("evt"):
+                touched, _, plan = buffers(connection, sql.list_events(scan_events(ListEvents(**only, **place))))
+                assert touched <= 24 * 4 + 2, plan
+
+
+def _places(resource: str) -> list[dict[str, Any]]:
+    """The first page, and one behind and one before the middle of everything."""
+    middle = encode(resource, deep(SPAN_MS))
+    return [{}, {"next": middle}, {"prev": middle}]
+
+
 def test_several_values_are_merged_and_not_filtered_on_postgres(full_postgres: str) -> None:
     sql = Statements(DEFAULT_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
@@ -182,5 +202,9 @@ async def test_a_deep_page_costs_a_page_on_clickhouse(
     before = await read_rows()
     assert await store._scan_attempts(scan_attempts(ListAttempts(tenant_ids=["nobody"]))) == []
     assert await read_rows() - before <= 20 * 256
+    for of_one in (ListAttempts(event_ids=["evt_000000007"]), ListAttempts(event_ids=["evt_000000007"], **TENANTS[1])):
+        before = await read_rows()
+        assert len(await store._scan_attempts(scan_attempts(of_one))) == 1
+        assert await read_rows() - before <= 20 * 256
     await drop_tables(store, prefix)
     await store.close()

@@ -21,7 +21,7 @@ from relay.logstore import (
 from relay.logstore.postgres import PostgresLogStore
 from relay.logstore.postgres_partitions import month_after, month_of
 from tests.fixtures.postgres import Database
-from tests.logstore.making import BASE, all_items, attempt_ids, entry, ms
+from tests.logstore.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.integration
@@ -145,6 +145,24 @@ async def test_ten_processes_may_make_the_same_month(log_database: Database) -> 
     assert len(await all_items(stores[0], ListAttempts())) == 10
     for store in stores:
         await store.close()
+
+
+async def test_batches_in_opposite_order_do_not_deadlock(log_database: Database) -> None:
+    """Not even so that trying again would hide it: the server counts deadlocks when a session ends."""
+    stores = [await opened(log_database) for _ in range(4)]
+    batch = [entry(f"a{n:03d}", BASE + ms(n), event(f"e{n:03d}", BASE)) for n in range(300)]
+    for _ in range(5):
+        await asyncio.gather(*(s.insert_many(batch[::-1] if n % 2 else batch) for n, s in enumerate(stores)))
+    assert len(await all_items(stores[0], ListAttempts(limit=1000))) == len(batch)
+    for store in stores:
+        await store.close()
+
+    async def gone() -> bool:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        return log_database.run(query) == [(0,)]
+
+    await wait_until_async(gone, 30, "every session has ended")
+    assert log_database.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 
 
 async def test_the_servers_zone_changes_nothing(log_database: Database) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -18,8 +18,7 @@ from relay.logstore import ListAttempts, LogEntry, LogStore, LogStoreUnavailable
 from relay.logstore.mapping import Naming, log_entry
 from relay.logstore.memory import MemoryLogStore
 from relay.logstore.recorder import Recorder, RecorderOptions
-from relay.logstore.times import floored
-from relay.logstore.uuid7 import time_near
+from relay.logstore.times import floored, time_near
 from tests.fixtures.postgres import Database
 from tests.logstore.making import all_items
 from tests.waiting import eventually
@@ -28,10 +27,10 @@ CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, 0, 250_500, tzinfo=UTC))
 
 
 def settled(
-    number: int, outcome: Outcome = ACKNOWLEDGED, verdict: Verdict = DELIVER, headers: str = "{}", **fields: object
+    number: int, outcome: Outcome = ACKNOWLEDGED, verdict: Verdict = DELIVER, headers: str = "{}", attempts: int = 2
 ) -> SettledAttempt:
-    event = OutboxEvent(EventId(f"e{number:05d}"), "orders", None, b"payload", headers, 2, 1.5)
-    return SettledAttempt(event, outcome, verdict, CLAIMED, 0.25, **fields)  # type: ignore[arg-type]
+    event = OutboxEvent(EventId(f"e{number:05d}"), "orders", None, b"payload", headers, attempts, 1.5)
+    return SettledAttempt(event, outcome, verdict, CLAIMED, 0.25)
 
 
 @asynccontextmanager
@@ -121,12 +120,79 @@ async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
 
 
 async def test_the_queue_is_bounded_in_bytes_too() -> None:
+    recorder = Recorder(opener(MemoryLogStore()), RecorderOptions(queue_bytes=70))
+    recorder.record([settled(n) for n in range(9)])
+    recorder.record([settled(n) for n in range(9, 20)])
+    assert recorder.dropped == 10
+
+
+async def test_a_full_recorder_refuses_until_there_is_room_again() -> None:
     store = StubbornStore(hanging=True)
-    options = RecorderOptions(batch_size=10, queue_bytes=70, close_timeout=0.1)
-    async with recording(opener(store), options) as (recorder, _):
-        for n in range(20):
-            recorder.record([settled(n)])
-        assert recorder.dropped == 10
+    options = RecorderOptions(
+        batch_size=10, flush_interval=0.01, queue_size=10, write_timeout=0.05, retry_interval=0.01
+    )
+    async with recording(opener(store), options) as (recorder, drops):
+        assert not recorder.refuses(5)
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: store.asked >= 1)
+        recorder.record([settled(n) for n in range(10, 21)])
+        assert (recorder.refuses(5), recorder.refuses(7)) == (True, True)
+        assert (recorder.dropped, drops) == (13, [1, 5, 7])
+        store.hanging = False
+        await eventually(lambda: recorder.written == 20)
+        assert not recorder.refuses(5)
+    assert recorder.refuses(3)
+    assert recorder.dropped == 16
+
+
+async def test_what_can_never_fit_does_not_shut_the_recorder() -> None:
+    recorder = Recorder(opener(MemoryLogStore()), RecorderOptions(queue_bytes=6))
+    recorder.record([settled(1)])
+    assert recorder.dropped == 1
+    assert not recorder.refuses(1)
+
+
+class Replays:
+    """A record of replays that knows when one event was replayed."""
+
+    def __init__(self, at: datetime | None) -> None:
+        self.at = at
+        self.asked: list[EventId] = []
+        self.closed = False
+
+    async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
+        self.asked += event_ids
+        if self.at is None:
+            await asyncio.Event().wait()
+        return {EventId("e00001"): self.at} if self.at else {}
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(("seconds", "manual"), [(-1, {1}), (0, {1}), (1, set())])
+async def test_the_first_attempt_after_a_replay_is_manual(seconds: int, manual: set[int]) -> None:
+    store, replays = MemoryLogStore(), Replays(CLAIMED + timedelta(seconds=seconds))
+    recorder = Recorder(opener(store), QUICK, replays=replays)
+    recorder.start()
+    recorder.record([settled(1, attempts=0), settled(1, attempts=1), settled(2, attempts=0)])
+    await eventually(lambda: recorder.written == 3)
+    await recorder.close()
+    records = await all_items(store, ListAttempts())
+    assert {record.attempt.attempt_number for record in records if record.attempt.manual} == manual
+    assert all(record.attempt.event_id == "e00001" for record in records if record.attempt.manual)
+    assert (set(replays.asked), replays.closed) == ({"e00001", "e00002"}, True)
+
+
+async def test_a_record_of_replays_that_hangs_holds_nothing_up() -> None:
+    store, replays = MemoryLogStore(), Replays(None)
+    options = RecorderOptions(batch_size=10, flush_interval=0.01, write_timeout=0.05)
+    recorder = Recorder(opener(store), options, replays=replays)
+    recorder.start()
+    recorder.record([settled(1, attempts=0)])
+    await eventually(lambda: recorder.written == 1)
+    await recorder.close()
+    assert recorder.dropped == 0
 
 
 async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch() -> None:
@@ -225,7 +291,7 @@ def test_the_mapping_of_a_delivery() -> None:
     ],
 )
 def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
-    made = log_entry(settled(1, outcome, verdict, replayed=True), NAMING)
+    made = log_entry(settled(1, outcome, verdict), NAMING, manual=True)
     assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
     assert made.attempt.response_data == {"reason": "moved"}
     assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")

@@ -1,6 +1,7 @@
 -- Optional: remembers every event that an operator has replayed: which, what it was, when, by whom and why.
--- Without it relay-cli replay works and says that nothing is recorded. Safe to run again.
--- Locks: none; the table is new. One table serves every outbox of its schema.
+-- Without it relay-cli replay works and says that nothing is recorded, and the delivery log does not know which
+-- attempts follow a replay. Safe to run again. Locks: none, the table is new; on an older one SHARE for the index.
+-- One table serves every outbox of its schema.
 CREATE TABLE IF NOT EXISTS openoutbox_replays (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     replay_id UUID NOT NULL,
@@ -14,3 +15,6 @@ CREATE TABLE IF NOT EXISTS openoutbox_replays (
     reason TEXT NOT NULL DEFAULT '',
     replayed_at TIMESTAMPTZ NOT NULL DEFAULT NOW()
 );
+
+-- The delivery log looks events up as it writes their attempts.
+CREATE INDEX IF NOT EXISTS openoutbox_replays_event_id ON openoutbox_replays (event_id);

@@ -8,13 +8,14 @@ import sys
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.client import EventError, NewEvent, insert_rows, insert_statement, uuid7
+from relay.client.identity import uuid7_milliseconds
 from relay.core.sqltext import TableName
 
 ID = UUID("0190b0a0-0000-7000-8000-000000000001")
@@ -132,6 +133,15 @@ def test_ids_are_version_7_and_ascend() -> None:
     assert stamps == sorted(stamps)
     milliseconds = ids[0].int >> 80
     assert abs(datetime.now(UTC).timestamp() - milliseconds / 1000) < 60
+
+
+def test_an_id_of_another_time_holds_it() -> None:
+    at = 1_773_144_000_123
+    ids = [uuid7(at) for _ in range(200)]
+    assert {(id_.version, id_.variant, uuid7_milliseconds(id_)) for id_ in ids} == {(7, "specified in RFC 4122", at)}
+    assert len({id_.int >> 64 & 0xFFF for id_ in ids}) > 20
+    assert len(set(ids)) == len(ids)
+    assert uuid7_milliseconds(uuid4()) is None
 
 
 def test_rows_are_parallel_lists_in_the_order_given() -> None:

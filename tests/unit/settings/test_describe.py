@@ -19,7 +19,8 @@ def contract_defaults() -> dict[str, str]:
 
 
 FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "LOG_STORE_URL_FILE"), "unset")
-BEYOND = {"WAKE_UP": "false", **FILES}
+LOG = {"LOG_STORE_SCHEMA": "openoutbox_log", "LOG_STORE_PREFIX": "none", "LOG_STORE_RETENTION_DAYS": "unset"}
+BEYOND = {"WAKE_UP": "false", **FILES, **LOG}
 """What the contract does not know; by its default nothing is different."""
 
 
