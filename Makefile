@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 WORKERS ?= auto
 
-.PHONY: help demo run check test container-test bench bench-log bench-order scale soak fmt
+.PHONY: help demo run check test container-test bench bench-log bench-store bench-order scale soak fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -60,6 +60,9 @@ bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BE
 bench-log: $(STAMP) ## the delivery log's drivers side by side, and what the log costs; BENCH="--rows 10000000" for more
 	$(BIN)/python -m benchmarks.logstore $(BENCH)
 	$(BIN)/python -m benchmarks.logstore_cost
+
+bench-store: $(STAMP) ## appends to the event store beside bare INSERTs, its reads and latency; BENCH="--rounds 5" for more
+	$(BIN)/python -m benchmarks.eventstore $(BENCH)
 
 bench-order: $(STAMP) ## what order per key costs, and by which mechanism; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.ordering $(BENCH)
