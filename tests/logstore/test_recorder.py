@@ -260,6 +260,17 @@ async def test_a_log_without_tables_gets_them(database: Database) -> None:
         assert months[0][0] >= 1
 
 
+@pytest.mark.integration
+async def test_the_recorder_makes_the_months_to_come(database: Database) -> None:
+    store = await open_logstore(database.url, months_ahead=0)
+    await store.migrate()
+    await store.close()
+    months = "SELECT count(*) FROM pg_class WHERE relname ~ '^(attempts|events|event_destinations)_[0-9]{4}_[0-9]{2}$'"
+    assert database.run(months) == [(3,)]
+    async with recording(lambda: open_logstore(database.url, months_ahead=2), QUICK):
+        await eventually(lambda: database.run(months) == [(9,)], 60)
+
+
 NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_type="kafka")
 
 
