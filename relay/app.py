@@ -100,7 +100,7 @@ def _kafka(settings: Settings) -> Publisher:
 
     return KafkaPublisher(
         KafkaOptions(
-            receipts=settings.log_store_url is not None,
+            receipts=_wants_receipts(settings),
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             batch_size=settings.kafka_batch_size,
             batch_bytes=settings.kafka_batch_bytes,
@@ -121,7 +121,7 @@ def _nats(settings: Settings) -> Publisher:
 
     return NatsPublisher(
         NatsOptions(
-            receipts=settings.log_store_url is not None,
+            receipts=_wants_receipts(settings),
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             publish_timeout=settings.nats_publish_timeout,
             connection_timeout=settings.nats_connection_timeout,
@@ -134,7 +134,7 @@ def _redis(settings: Settings) -> Publisher:
 
     return RedisPublisher(
         RedisOptions(
-            receipts=settings.log_store_url is not None,
+            receipts=_wants_receipts(settings),
             url=_required(settings.publisher_url, "PUBLISHER_URL"),
             connection_timeout=settings.redis_connection_timeout,
             write_timeout=settings.redis_write_timeout,
@@ -146,6 +146,11 @@ def _stdout(_settings: Settings) -> Publisher:
     from relay.publishers.stdout import StdoutPublisher
 
     return StdoutPublisher()
+
+
+def _wants_receipts(settings: Settings) -> bool:
+    """Whether where the broker put a message is recorded: of deliveries, and so not where only failures are."""
+    return settings.log_store_url is not None and settings.log_store_record == "all"
 
 
 def _null(_settings: Settings) -> Publisher:
