@@ -37,8 +37,9 @@ def command(
     """Delete events that were delivered, or have been dead, for long enough.
 
     An age is a number and d, h or m; 0 or nothing leaves that status alone. Works beside a running relay: small
-    batches, each a short transaction that waits for no lock. Interrupted by Ctrl-C it says what is done (exit code
-    130) and may be run again. A dry run counts from the indexes, up to 5000000 of each status.
+    batches, each a short transaction that waits for no lock, with rests while events wait to be sent. Interrupted by
+    Ctrl-C it says what is done (exit code 130) and may be run again. A dry run counts from the indexes, up to 5000000
+    of each status.
 
     Needs SELECT, DELETE and UPDATE on the table.
 

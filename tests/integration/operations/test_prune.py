@@ -81,6 +81,20 @@ def test_it_stands_back_behind_a_locked_table(outbox: Outbox) -> None:
         other.rollback()
 
 
+@pytest.mark.parametrize("due", [True, False])
+def test_it_stands_back_while_events_wait(outbox: Outbox, due: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_aged(outbox, "DELIVERED", 30)
+    outbox.fill("scheduled", 1)
+    outbox.database.run("UPDATE openoutbox_events SET available_at = now() + interval '1 h' WHERE status = 'PENDING'")
+    if due:
+        outbox.fill("waiting", 1)
+    rests: list[float] = []
+    monkeypatch.setattr(time, "sleep", rests.append)
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 10)).delivered == 30
+    assert len(rests) == (3 if due else 0)
+    assert all(rest > 0 for rest in rests)
+
+
 def test_rows_of_any_time_do_not_end_it(outbox: Outbox) -> None:
     fill_old(outbox, "DELIVERED", 3)
     outbox.database.run("UPDATE openoutbox_events SET delivered_at = '-infinity' WHERE status = 'DELIVERED'")
