@@ -29,6 +29,7 @@ from relay.logstore.times import time_near, to_ms
 Item = TypeVar("Item")
 
 _CONNECT_TIMEOUT = 10  # seconds until a database that does not answer counts as unavailable
+_NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL gives another
 _TRIES = 5  # of a batch that lost a race or met a month that was dropped
 _BAD_CONTENT = ("22", "23", "54")  # SQLSTATE classes: data exception, constraint violation, program limit exceeded
 _LOST_RACE = "40"
@@ -56,7 +57,7 @@ class PostgresLogStore(LogStore):
             max_size=max(options.connections, 1),
             timeout=_CONNECT_TIMEOUT,
             open=False,
-            kwargs={"autocommit": True, "prepare_threshold": None},
+            kwargs={"autocommit": True, "prepare_threshold": None, "fallback_application_name": _NAME},
         )
         store = cls(pool, url, options)
         try:
@@ -106,7 +107,7 @@ class PostgresLogStore(LogStore):
         """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
         with _translated():
             async with await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT
+                self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT, fallback_application_name=_NAME
             ) as connection:
                 dropped = await self.partitions.drop_before(connection, oldest)
         self._months.clear()

@@ -40,6 +40,13 @@ def tables(database: Database, parent: str = "attempts") -> list[str]:
     return [str(name) for (name,) in rows]
 
 
+async def test_its_connections_have_a_name(database: Database) -> None:
+    store = await opened(database)
+    named = "SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
+    assert database.run(named, [database.name]) == [("openoutbox-relay-log",)]
+    await store.close()
+
+
 async def test_months_are_made_ahead_and_there_is_no_default_partition(database: Database) -> None:
     store = await opened(database, months_ahead=3)
     await store.migrate()
