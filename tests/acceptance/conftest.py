@@ -17,4 +17,4 @@ StartDaemon = Callable[..., Daemon]
 def daemon(outbox: Outbox) -> Iterator[StartDaemon]:
     """``daemon(PUBLISHER_TYPE="null", …)`` starts a relay on the outbox; all are killed after the test."""
     with ExitStack() as stack:
-        yield lambda **env: stack.enter_context(Daemon(outbox.url, env))
+        yield lambda **env: stack.enter_context(Daemon(outbox.relay_url, env))

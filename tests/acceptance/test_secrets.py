@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from tests.acceptance.daemon import Daemon
 from tests.fixtures.outbox import Outbox, as_user
 from tests.services.nats import NatsServer
+from tests.services.postgres_secured import PASSWORD, SecuredPostgres
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -24,10 +26,10 @@ def guarded() -> Iterator[NatsServer]:
 
 
 def mounted(folder: Path, outbox: Outbox, server: NatsServer, password: str) -> dict[str, str]:
-    storage, publisher = folder / "storage-url", folder / "publisher-url"
-    storage.write_text(as_user(outbox.url, f"test_relay:{STORAGE}") + "\n", encoding="utf-8")
+    database, publisher = folder / "storage-url", folder / "publisher-url"
+    database.write_text(as_user(outbox.url, f"test_relay:{STORAGE}") + "\n", encoding="utf-8")
     publisher.write_text(f"nats://relay:{password}@127.0.0.1:{server.port}\n", encoding="utf-8")
-    files = {"STORAGE_URL_FILE": str(storage), "PUBLISHER_URL_FILE": str(publisher)}
+    files = {"STORAGE_URL_FILE": str(database), "PUBLISHER_URL_FILE": str(publisher)}
     return {"STORAGE_URL": "", "PUBLISHER_TYPE": "nats", **files}
 
 
@@ -58,3 +60,37 @@ def test_a_bad_secret_is_told_everywhere_without_itself(outbox: Outbox, guarded:
 def relay_reasons(told: str) -> str:
     """The lines that speak of the broker."""
     return "\n".join(line for line in told.splitlines() if "broker" in line)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPostgres]:
+    with SecuredPostgres(tmp_path_factory.mktemp("secured")) as server:
+        yield server
+
+
+def storage(place: str, folder: Path, url: str) -> dict[str, str]:
+    """The URL of the database where a secret may stand."""
+    if place == "environment":
+        return {"STORAGE_URL": url}
+    (folder / "storage-url").write_text(url, encoding="utf-8")
+    return {"STORAGE_URL": "", "STORAGE_URL_FILE": str(folder / "storage-url")}
+
+
+@pytest.mark.parametrize("place", ["environment", "mounted file"])
+def test_the_databases_good_and_bad_secret(secured: SecuredPostgres, place: str, tmp_path: Path) -> None:
+    told = ""
+    with Daemon("", {"PUBLISHER_TYPE": "null", **storage(place, tmp_path, secured.url(WRONG))}) as refused:
+        reason = "password authentication failed"
+        wait_until(lambda: refused.running and reason in refused.get("/readyz")[1], 30, "the reason in /readyz")
+        assert refused.get("/readyz")[0] == 503
+        wait_until(lambda: refused.metric("openoutbox_relay_state") == 3, 10, "the state to say so")
+        told += refused.get("/readyz")[1] + refused.get("/metrics")[1]
+        assert refused.stop() == 0
+        assert reason in refused.log()
+        told += refused.log() + refused.output()
+    with Daemon("", {"PUBLISHER_TYPE": "null", **storage(place, tmp_path, secured.url())}) as let_in:
+        let_in.wait_ready()
+        assert let_in.stop() == 0
+        told += let_in.log() + let_in.output()
+    for secret in (WRONG, PASSWORD, quote(PASSWORD, safe="")):
+        assert secret not in told

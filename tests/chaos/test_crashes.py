@@ -60,12 +60,12 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
             return len(writers.committed) >= events // 2
 
         while not enough():
-            relay = stack.enter_context(Daemon(outbox.url, {**env, "RELAY_ID": f"relay-{len(held)}"}))
+            relay = stack.enter_context(Daemon(outbox.relay_url, {**env, "RELAY_ID": f"relay-{len(held)}"}))
             work_for(outbox, every, enough)
             relay.kill()
             held.append(outbox.counts().get("DELIVERING", 0))
     broker.proxy.delay = 0.0
-    with Daemon(outbox.url, {**env, "RELAY_ID": "last"}) as relay:
+    with Daemon(outbox.relay_url, {**env, "RELAY_ID": "last"}) as relay:
         outbox.wait_finished(120)
         took = time.monotonic() - started
         assert relay.stop() == 0
@@ -120,7 +120,9 @@ def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: M
     with ExitStack() as stack, Writers(outbox.url, broker.destination, per_second=100) as writers:
 
         def start() -> Daemon:
-            return stack.enter_context(Daemon(outbox.url, env | {"RELAY_ID": f"relay-{deaths}"}, "tests.chaos.rigged"))
+            return stack.enter_context(
+                Daemon(outbox.relay_url, env | {"RELAY_ID": f"relay-{deaths}"}, "tests.chaos.rigged")
+            )
 
         relay = start()
 

@@ -127,7 +127,7 @@ class Relays:
 
     def _start(self, place: int) -> Daemon:
         env = self._env | {"RELAY_ID": f"relay-{place}"}
-        return self._stack.enter_context(Daemon(self._outbox.url, env, "tests.chaos.failing"))
+        return self._stack.enter_context(Daemon(self._outbox.relay_url, env, "tests.chaos.failing"))
 
     def kill_one(self) -> None:
         """Kill -9, and another one in its place."""
@@ -147,7 +147,7 @@ def drain_in_order(
     outbox: Outbox, address: str, topic: str, each: int, seconds: float, every: float
 ) -> dict[str, object]:
     """``each`` events of every key, half of them there before; one relay after another is killed meanwhile."""
-    add_extension(outbox.url, TableName(), "key-order")
+    add_extension(outbox.owner_url, TableName(), "key-order")
     watch_setbacks(outbox)
     for writer in range(WRITERS):
         outbox.database.run(_INSERT, numbered(topic, writer, 0, each // 2 - 1))

@@ -42,9 +42,9 @@ def test_ages_in_days_hours_and_minutes(
         for status in ("DELIVERED", "DEAD"):
             fill(outbox, status, minutes)
     ages = ("--delivered-age", delivered_age, f"--dead-age={dead_age}")
-    dry = answer(tmp_path, "prune", *ages, "--dry-run", STORAGE_URL=outbox.url)
+    dry = answer(tmp_path, "prune", *ages, "--dry-run", STORAGE_URL=outbox.pruner_url)
     assert outbox.counts() == {"DELIVERED": 5, "DEAD": 5}
-    done = answer(tmp_path, "prune", *ages, STORAGE_URL=outbox.url)
+    done = answer(tmp_path, "prune", *ages, STORAGE_URL=outbox.pruner_url)
     assert (dry["delivered"], dry["dead"]) == (done["delivered"], done["dead"]) == gone
     assert outbox.counts() == {"DELIVERED": 5 - gone[0], "DEAD": 5 - gone[1]}
 

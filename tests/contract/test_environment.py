@@ -105,7 +105,7 @@ def test_a_shell_variable_wins_over_the_file_and_an_empty_one_counts_as_unset(ou
         connection.execute("CREATE TRIGGER see BEFORE UPDATE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION see()")
     relay = Daemon("", {"RELAY_ID": "from the shell", "PUBLISHER_TYPE": ""})
     (relay.folder / ".env").write_text(
-        f"STORAGE_URL='{outbox.url}'\nRELAY_ID=from-the-file\nexport PUBLISHER_TYPE=\"null\" # a comment\n"
+        f"STORAGE_URL='{outbox.relay_url}'\nRELAY_ID=from-the-file\nexport PUBLISHER_TYPE=\"null\" # a comment\n"
     )
     outbox.insert([Row("some.type")])
     with relay:

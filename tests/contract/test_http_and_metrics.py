@@ -100,7 +100,7 @@ def not_ready(relay: Daemon) -> bool:
 
 def test_a_database_that_goes_and_comes_back(own_postgres: PostgresServer) -> None:
     outbox = Outbox.create(create_database(own_postgres.url))
-    with Daemon(outbox.url, {"PUBLISHER_TYPE": "null", "HEALTH_CHECK_INTERVAL": "500ms"}) as relay:
+    with Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "HEALTH_CHECK_INTERVAL": "500ms"}) as relay:
         relay.wait_ready()
         own_postgres.stop()
         wait_until(lambda: relay.running and not_ready(relay), 30, "the loss to show")

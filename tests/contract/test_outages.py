@@ -144,7 +144,7 @@ def test_a_database_that_is_not_there_yet_is_waited_for(own_postgres: PostgresSe
     outbox = Outbox.create(create_database(own_postgres.url))
     outbox.fill("some.type", 10)
     own_postgres.stop()
-    with Daemon(outbox.url, {"PUBLISHER_TYPE": "null"}) as relay:
+    with Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null"}) as relay:
         wait_until(lambda: relay.running and relay.get("/readyz")[0] == 503, 30, "the relay to say that it waits")
         assert relay.get("/healthz")[0] == 200
         assert relay.metric("openoutbox_relay_state") == 3

@@ -34,7 +34,7 @@ def revenue(outbox: Outbox) -> dict[str, int]:
 def replay(outbox: Outbox, folder: Path, **env: str) -> None:
     """Have every delivered event sent a second time."""
     outbox.wait_finished(10)
-    done = answer(folder, "replay", "--status", "delivered", "--yes", STORAGE_URL=outbox.url, **env)
+    done = answer(folder, "replay", "--status", "delivered", "--yes", STORAGE_URL=outbox.relay_url, **env)
     assert done["delivered"] == len(outbox.rows("event_id"))
 
 
@@ -49,7 +49,7 @@ def test_fastapi_and_kafka(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_pat
     application = ("-m", "uvicorn", "--app-dir", str(FOLDER), "app_fastapi:app", "--port", str(port))
     with (
         running(*application, **own) as log,
-        Daemon(outbox.url, {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}),
+        Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}),
         running(KAFKA_CONSUMER, **own) as consumed,
         httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
     ):
@@ -87,7 +87,7 @@ async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStrea
     refused = finished(IMPORT, given="customer,amount\nada,1000\nbob,-1\n", **own)
     assert refused.returncode == 1
     assert "CheckViolation" in refused.stderr
-    with Daemon(outbox.url, broker), running(NATS_CONSUMER, **own) as consumed:
+    with Daemon(outbox.relay_url, broker), running(NATS_CONSUMER, **own) as consumed:
         counted(outbox, consumed, {"ada": 35, "bob": 20})
         replay(outbox, tmp_path, **broker)
         wait_until(lambda: consumed().count("seen before") == 3, 30, "the repeats")

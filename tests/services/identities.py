@@ -29,7 +29,8 @@ class Identities:
 
     def issue(self, name: str, *hosts: str) -> KeyPair:
         """A certificate for hosts (by default 127.0.0.1 and localhost); its common name is the first of them."""
-        leaf = self._authority.issue_cert(*(hosts or ("127.0.0.1", "localhost")))
+        hosts = hosts or ("127.0.0.1", "localhost")
+        leaf = self._authority.issue_cert(*hosts, common_name=hosts[0])
         pair = KeyPair(self.folder / f"{name}.crt", self.folder / f"{name}.key")
         key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
         # Java takes PKCS 8 alone.

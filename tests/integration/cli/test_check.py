@@ -36,7 +36,7 @@ def check(folder: Path, given: dict[str, str], *arguments: str, status: int = 0)
 
 def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     outbox.insert([Row(topic())])
-    given = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
     assert check(tmp_path, given, "--strict") == {}
     lines = run_cli(tmp_path, "check", **given).stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines)
@@ -48,7 +48,7 @@ def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeT
 def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     there, missing = topic(), f"missing.{uuid.uuid4().hex}"
     outbox.insert([Row(there), Row(missing)])
-    given = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
     [(level, message, _)] = check(tmp_path, given)["topics"]
     assert (level, message) == ("warning", f"there is no topic {missing!r}")
     check(tmp_path, given, "--strict", status=1)
@@ -56,22 +56,22 @@ def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: Mak
 
 def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path) -> None:
     outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
-    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.url})["indexes"]
+    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.relay_url})["indexes"]
     assert (level, message) == ("warning", "index idx_openoutbox_prune_dead is missing")
     outbox.database.run(advice.partition(", or: ")[2])
-    assert "indexes" not in check(tmp_path, {"STORAGE_URL": outbox.url})
+    assert "indexes" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
 
 
 def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.url, "ORDERING": "key"}
+    given = {"STORAGE_URL": outbox.relay_url, "ORDERING": "key"}
     [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
     assert (level, message) == ("error", "there is no column insertion_order, and ORDERING=key needs it")
-    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.url).returncode == 0
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
     assert "order" not in check(tmp_path, given)
     outbox.database.run("DROP INDEX idx_openoutbox_order_waiting")
     [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
     assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
-    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.url).returncode == 0
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
     assert "order" not in check(tmp_path, given)
 
 
@@ -117,7 +117,7 @@ def test_missing_rights_come_with_their_grants(outbox: Outbox, tmp_path: Path) -
 
 @pytest.mark.parametrize(("kind", "broker"), [("kafka", "127.0.0.1:1"), ("nats", "nats://u:geheim@127.0.0.1:1")])
 def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Path, kind: str, broker: str) -> None:
-    given = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": broker}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": broker}
     given |= {"NATS_CONNECTION_TIMEOUT": "1s"}
     [(level, message, _)] = check(tmp_path, given, status=1)["broker"]
     assert level == "error"
@@ -138,7 +138,7 @@ async def test_streams_and_their_memory_of_ids(
     config = StreamConfig(name=name, subjects=[f"{name}.*"], duplicate_window=120)
     await jetstream.add_stream(config)
     outbox.insert([Row(f"{name}.a"), Row(f"{name}.a.b")])
-    given = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
     found = check(tmp_path, given, status=1)
     assert [one[:2] for one in found["streams"]] == [("error", f"no stream takes the subject '{name}.a.b'")]
     [(level, message, advice)] = found["duplicates"]
@@ -151,12 +151,12 @@ async def test_streams_and_their_memory_of_ids(
 
 
 def test_a_lease_that_is_too_short_is_warned_about(outbox: Outbox, tmp_path: Path, kafka: str) -> None:
-    given = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka, "LEASE_TIMEOUT": "15s"}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka, "LEASE_TIMEOUT": "15s"}
     assert check(tmp_path, given)["lease"][0][0] == "warning"
 
 
 def test_settings_that_cannot_be_read_fail_with_two(outbox: Outbox, tmp_path: Path) -> None:
-    failed = run_cli(tmp_path, "check", STORAGE_URL=outbox.url, LEASE_TIMEOUT="soon", PUBLISHER_TYPE="pigeon")
+    failed = run_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, LEASE_TIMEOUT="soon", PUBLISHER_TYPE="pigeon")
     assert failed.returncode == 2
     assert "LEASE_TIMEOUT" in failed.stderr
     assert "PUBLISHER_TYPE" in failed.stderr

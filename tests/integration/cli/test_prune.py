@@ -27,13 +27,13 @@ CREATE TRIGGER slow AFTER DELETE ON openoutbox_events FOR EACH STATEMENT EXECUTE
 def test_it_says_what_it_deleted_in_plain_lines(outbox: Outbox, tmp_path: Path) -> None:
     fill_old(outbox, "DELIVERED", 1234)
     fill_old(outbox, "DEAD", 1)
-    dry = run_cli(tmp_path, "prune", "--dry-run", STORAGE_URL=outbox.url)
+    dry = run_cli(tmp_path, "prune", "--dry-run", STORAGE_URL=outbox.pruner_url)
     assert (dry.returncode, dry.stderr) == (0, "")
     assert re.fullmatch(
         r"delivered: would delete 1234 events from before \S+Z\ndead: would delete 1 event from before \S+Z\n",
         dry.stdout,
     )
-    done = run_cli(tmp_path, "prune", STORAGE_URL=outbox.url)
+    done = run_cli(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("delivered: deleted 1234 events from before ")
     assert outbox.counts() == {}
@@ -42,7 +42,7 @@ def test_it_says_what_it_deleted_in_plain_lines(outbox: Outbox, tmp_path: Path) 
 def test_defaults_are_7_and_30_days(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DELIVERED", 10 * 24)
     fill_aged(outbox, "DEAD", 31 * 24)
-    found = answer(tmp_path, "prune", "--storage-url", outbox.url)
+    found = answer(tmp_path, "prune", "--storage-url", outbox.pruner_url)
     assert (found["delivered"], found["dead"]) == (3 * 24 + 1, 24 + 1)
     assert found["complete"] is True
     assert found["dry_run"] is False
@@ -51,7 +51,9 @@ def test_defaults_are_7_and_30_days(outbox: Outbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize("nothing", ["0", ""])
 def test_nothing_to_do_is_done(outbox: Outbox, tmp_path: Path, nothing: str) -> None:
     fill_old(outbox, "DELIVERED", 1)
-    done = run_cli(tmp_path, "--storage-url", outbox.url, "prune", "--delivered-age", nothing, "--dead-age", nothing)
+    done = run_cli(
+        tmp_path, "--storage-url", outbox.pruner_url, "prune", "--delivered-age", nothing, "--dead-age", nothing
+    )
     assert (done.returncode, done.stdout) == (0, "delivered: left alone\ndead: left alone\n")
     assert outbox.counts() == {"DELIVERED": 1}
 
@@ -86,7 +88,7 @@ def test_interrupted_it_says_what_is_done_and_may_be_run_again(outbox: Outbox, t
     with subprocess.Popen(
         command,
         cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.url),
+        env=environment(STORAGE_URL=outbox.pruner_url),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,7 +101,7 @@ def test_interrupted_it_says_what_is_done_and_may_be_run_again(outbox: Outbox, t
     assert found is not None, stdout
     assert outbox.counts() == {"DELIVERED": 2000 - int(found[1])}
     outbox.database.run("DROP TRIGGER slow ON openoutbox_events")
-    assert answer(tmp_path, "prune", STORAGE_URL=outbox.url)["delivered"] == 2000 - int(found[1])
+    assert answer(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)["delivered"] == 2000 - int(found[1])
 
 
 def test_a_terminal_shows_progress_once_it_takes_long(outbox: Outbox, tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_terminal_shows_progress_once_it_takes_long(outbox: Outbox, tmp_path: 
     with subprocess.Popen(
         [*COMMAND, "prune", "--batch-size", "10"],
         cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.url, TERM="xterm"),
+        env=environment(STORAGE_URL=outbox.pruner_url, TERM="xterm"),
         stdout=subprocess.PIPE,
         stderr=theirs,
         text=True,

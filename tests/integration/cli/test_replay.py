@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 def test_a_selector_is_needed(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DEAD", 3)
-    failed = run_cli(tmp_path, "replay", "--limit", "1", STORAGE_URL=outbox.url)
+    failed = run_cli(tmp_path, "replay", "--limit", "1", STORAGE_URL=outbox.relay_url)
     assert failed.returncode == 2
     assert "say which events" in failed.stderr
     assert outbox.counts() == {"DEAD": 3}
@@ -46,19 +46,20 @@ def test_wrong_usage_fails_with_two(tmp_path: Path, arguments: list[str], said: 
 def test_it_counts_then_replays_and_says_whether_it_is_recorded(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DEAD", 3)
     fill_aged(outbox, "DELIVERED", 3)
-    dry = run_cli(tmp_path, "replay", "--status", "dead", "--dry-run", STORAGE_URL=outbox.url)
+    dry = run_cli(tmp_path, "replay", "--status", "dead", "--dry-run", STORAGE_URL=outbox.relay_url)
     note = "not recorded: relay-cli migrate --with replay-audit adds the record\n"
     assert (dry.returncode, dry.stdout) == (0, f"would replay 3 dead events and 0 delivered events\n{note}")
-    migrated = run_cli(tmp_path, "migrate", "--with", "replay-audit", STORAGE_URL=outbox.url)
+    migrated = run_cli(tmp_path, "migrate", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
     assert migrated.stdout == "table openoutbox_events is up to date\nextension replay-audit is there\n"
-    done = run_cli(tmp_path, "replay", "--status", "dead", "--reason", "why not", STORAGE_URL=outbox.url)
+    outbox.database.run("GRANT INSERT ON openoutbox_replays TO openoutbox_relay")
+    done = run_cli(tmp_path, "replay", "--status", "dead", "--reason", "why not", STORAGE_URL=outbox.relay_url)
     assert (done.returncode, done.stdout) == (0, "replayed 3 dead events and 0 delivered events\n")
     assert outbox.database.run("SELECT DISTINCT reason FROM openoutbox_replays") == [("why not",)]
     assert outbox.counts() == {"PENDING": 3, "DELIVERED": 3}
 
 
 def test_what_migrate_would_do_for_an_extension_runs_in_psql(outbox: Outbox, tmp_path: Path) -> None:
-    shown = run_cli(tmp_path, "migrate", "--dry-run", "--with", "replay-audit", STORAGE_URL=outbox.url)
+    shown = run_cli(tmp_path, "migrate", "--dry-run", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
     outbox.database.run(shown.stdout)
     assert outbox.database.run("SELECT count(*) FROM openoutbox_replays") == [(0,)]
 
@@ -68,7 +69,7 @@ def test_an_id_is_taken_back_from_either_status(outbox: Outbox, tmp_path: Path) 
     fill_aged(outbox, "DELIVERED", 2)
     wanted = "SELECT event_id FROM openoutbox_events WHERE event_type IN ('DEAD-1', 'DELIVERED-2')"
     options = [part for (id_,) in outbox.database.run(wanted) for part in ("--id", str(id_))]
-    found = answer(tmp_path, "replay", *options, "--rate", "1000", STORAGE_URL=outbox.url)
+    found = answer(tmp_path, "replay", *options, "--rate", "1000", STORAGE_URL=outbox.relay_url)
     assert (found["dead"], found["delivered"], found["complete"]) == (1, 1, True)
 
 
@@ -81,7 +82,7 @@ def test_a_terminal_is_asked_first(
     with subprocess.Popen(
         [*COMMAND, "replay", "--status", "dead"],
         cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.url),
+        env=environment(STORAGE_URL=outbox.relay_url),
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -107,7 +108,7 @@ def test_within_the_duplicate_window_of_nats_it_is_refused(
 
     asyncio.run(add_stream())
     fill_aged(outbox, "DELIVERED", 3)
-    broker = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": own_nats.url}
+    broker = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": own_nats.url}
     refused = run_cli(tmp_path, "replay", "--status", "delivered", **broker)
     assert refused.returncode == 1
     assert "1 of these events were delivered less than 5400 s ago" in refused.stderr
@@ -120,7 +121,7 @@ def test_within_the_duplicate_window_of_nats_it_is_refused(
 
 def test_an_unreachable_nats_is_said_and_the_window_may_be_given(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DELIVERED", 1)
-    broker = {"STORAGE_URL": outbox.url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://127.0.0.1:1"}
+    broker = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://127.0.0.1:1"}
     broker["NATS_CONNECTION_TIMEOUT"] = "1s"
     failed = run_cli(tmp_path, "replay", "--status", "delivered", **broker)
     assert failed.returncode == 1

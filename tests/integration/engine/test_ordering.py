@@ -26,7 +26,7 @@ QUICK = RetryPolicy(max_attempts=10, base_delay=0.05, max_delay=0.2, jitter=0.5)
 @pytest.fixture
 def ordered(outbox: Outbox) -> Outbox:
     """The outbox with the column that order per key needs."""
-    add_extension(outbox.url, TableName(), "key-order")
+    add_extension(outbox.owner_url, TableName(), "key-order")
     return outbox
 
 

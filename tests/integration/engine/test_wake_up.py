@@ -25,12 +25,12 @@ _LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN \"
 def waking(outbox: Outbox) -> Outbox:
     """The outbox with the trigger, added twice."""
     for _ in range(2):
-        add_extension(outbox.url, TableName(), "wake-up")
+        add_extension(outbox.owner_url, TableName(), "wake-up")
     return outbox
 
 
 def wake_ups(outbox: Outbox) -> WakeUps:
-    return WakeUps(outbox.url, "relay", TableName())
+    return WakeUps(outbox.relay_url, "relay", TableName())
 
 
 async def listening(outbox: Outbox) -> None:
@@ -90,4 +90,4 @@ def test_inserts_go_on_when_the_table_was_renamed(waking: Outbox) -> None:
 
 def test_a_name_that_leaves_no_room_for_the_sequence_is_refused(outbox: Outbox) -> None:
     with pytest.raises(ConfigError, match="63 bytes"):
-        add_extension(outbox.url, TableName("t" * 60), "wake-up")
+        add_extension(outbox.owner_url, TableName("t" * 60), "wake-up")

@@ -130,7 +130,7 @@ def test_it_stands_back_behind_a_locked_table(outbox: Outbox) -> None:
 def test_every_event_is_recorded_in_its_own_transaction(outbox: Outbox) -> None:
     fill(outbox)
     for _ in range(2):
-        add_extension(outbox.url, TABLE, "replay-audit")
+        add_extension(outbox.owner_url, TABLE, "replay-audit")
     outbox.database.run(GRANT)
     options = ReplayOptions(batch_size=3, reason="the broker's disk", who="jo@host")
     selection = Selection(BOTH, since=timedelta(hours=4.5))
@@ -151,7 +151,7 @@ def test_every_event_is_recorded_in_its_own_transaction(outbox: Outbox) -> None:
 
 def test_what_cannot_be_recorded_is_not_replayed(outbox: Outbox) -> None:
     fill_aged(outbox, "DEAD", 4)
-    add_extension(outbox.url, TABLE, "replay-audit")
+    add_extension(outbox.owner_url, TABLE, "replay-audit")
     outbox.database.run(GRANT)
     outbox.database.run("ALTER TABLE openoutbox_replays ADD CHECK (reason <> '')")
     with pytest.raises(Exception, match="check constraint"):
@@ -161,7 +161,7 @@ def test_what_cannot_be_recorded_is_not_replayed(outbox: Outbox) -> None:
 
 def test_an_unknown_extension_is_refused(outbox: Outbox) -> None:
     with pytest.raises(ConfigError, match=r"there is no extension 'nonsense'; there is .*replay-audit"):
-        add_extension(outbox.url, TABLE, "nonsense")
+        add_extension(outbox.owner_url, TABLE, "nonsense")
 
 
 def test_what_the_broker_would_drop_is_refused_and_nothing_is_done(outbox: Outbox) -> None:

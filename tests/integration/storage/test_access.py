@@ -4,75 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 import pytest
 
 from relay.core.errors import StorageUnavailable
-from relay.core.sqltext import sql_root
-from relay.demo.postgres import PostgresServer
-from relay.demo.process import make_folder, unprivileged
 from relay.storage.options import PostgresOptions
 from relay.storage.postgres import PostgresOutbox
-from tests.services.identities import Identities, KeyPair
+from tests.services.postgres_secured import CERTIFIED, PASSWORD, SecuredPostgres
 
 pytestmark = pytest.mark.integration
 
-PASSWORD, WRONG = "s3cret/of:ours", "wr0ng/one:really"
-_HBA = "host all postgres 127.0.0.1/32 trust\nhostssl all relay 127.0.0.1/32 scram-sha-256\n"
-
-
-class Secured:
-    """A server that lets ``relay`` in by password and over TLS alone."""
-
-    def __init__(self, server: PostgresServer, identities: Identities, strangers: Identities) -> None:
-        self.server = server
-        self.identities = identities
-        self.strangers = strangers
-
-    def url(self, password: str = PASSWORD, **parameters: object) -> str:
-        known: dict[str, object] = {"sslmode": "verify-full", "sslrootcert": self.identities.ca_file}
-        query = "&".join(f"{name}={value}" for name, value in (known | parameters).items())
-        return f"postgres://relay:{quote(password, safe='')}@127.0.0.1:{self.server.port}/postgres?{query}"
+WRONG = "wr0ng/one:really"
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    ours, strangers = (Identities(tmp_path_factory.mktemp(name)) for name in ("ours", "strangers"))
-    account = unprivileged()
-    folder = make_folder("identity", account)
-    try:
-        pair = _readable(ours.issue("server"), folder)
-        (folder / "hba").write_text(_HBA, encoding="utf-8")
-        (folder / "hba").chmod(0o644)
-        settings = {"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key}
-        texts = {name: str(value) for name, value in settings.items()} | {"hba_file": str(folder / "hba")}
-        with PostgresServer(settings=texts) as server:
-            with psycopg.connect(server.url, autocommit=True) as admin:
-                for migration in sorted((sql_root() / "outbox/migrations").glob("*.sql")):
-                    admin.execute(migration.read_bytes())
-                admin.execute(f"CREATE ROLE relay LOGIN PASSWORD '{PASSWORD}'".encode())
-                admin.execute("GRANT SELECT, UPDATE ON openoutbox_events TO relay")
-            yield Secured(server, ours, strangers)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _readable(pair: KeyPair, folder: Path) -> KeyPair:
-    """A copy for the account that the server runs as; it takes no key that others may read."""
-    copy = KeyPair(folder / "server.crt", folder / "server.key")
-    account = unprivileged()
-    for source, target in ((pair.certificate, copy.certificate), (pair.key, copy.key)):
-        shutil.copyfile(source, target)
-        target.chmod(0o600)
-        if account is not None:
-            os.chown(target, account.uid, account.gid)
-    return copy
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPostgres]:
+    with SecuredPostgres(tmp_path_factory.mktemp("secured")) as server:
+        yield server
 
 
 async def ping(url: str) -> None:
@@ -84,7 +35,7 @@ async def ping(url: str) -> None:
         await storage.close()
 
 
-async def test_a_verified_server_and_the_right_password(secured: Secured) -> None:
+async def test_a_verified_server_and_the_right_password(secured: SecuredPostgres) -> None:
     storage = PostgresOutbox(PostgresOptions(secured.url(), "relay"))
     await storage.open()
     await storage.ping()
@@ -114,7 +65,7 @@ def _encrypted(url: str) -> list[bool]:
     ids=["password", "authority", "no encryption", "no file"],
 )
 async def test_who_is_refused_is_told_why_without_the_password(
-    secured: Secured, password: str, parameters: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredPostgres, password: str, parameters: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     if parameters.get("sslrootcert") == "strangers":
@@ -123,3 +74,28 @@ async def test_who_is_refused_is_told_why_without_the_password(
         await ping(secured.url(password, **parameters))
     for secret in (password, quote(password, safe="")):
         assert secret not in f"{caught.value} {caught.value.__cause__} {caplog.text}"
+
+
+async def test_a_certificate_is_let_in_without_a_password(secured: SecuredPostgres) -> None:
+    await ping(secured.url_with(secured.identities.issue("client", CERTIFIED)))
+
+
+@pytest.mark.parametrize(
+    ("presented", "told"),
+    [
+        ("a stranger's", "unknown ca"),
+        ("another user's", "certificate authentication failed for user"),
+        ("none", "requires a valid client certificate"),
+    ],
+)
+async def test_a_wrong_certificate_is_refused_and_told(
+    secured: SecuredPostgres, presented: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    pairs = {
+        "a stranger's": secured.strangers.issue("client", CERTIFIED),
+        "another user's": secured.identities.issue("other", "somebody.test"),
+    }
+    with pytest.raises(StorageUnavailable, match=told) as caught:
+        await ping(secured.url_with(pairs.get(presented)))
+    assert "PRIVATE KEY" not in f"{caught.value} {caught.value.__cause__} {caplog.text}"

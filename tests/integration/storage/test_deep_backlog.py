@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 _NOTED = """
 CREATE TABLE noted (jit text);
-CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
 $$ BEGIN INSERT INTO noted VALUES (current_setting('jit')); RETURN NEW; END $$;
 CREATE TRIGGER note BEFORE UPDATE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION note()
 """
@@ -24,7 +24,7 @@ async def test_compilation_is_off_while_the_backlog_is_deep(outbox: Outbox, monk
     with outbox.database.connect() as connection:
         connection.execute(_NOTED)
     outbox.insert([Row("topic")] * 4)
-    storage = PostgresOutbox(PostgresOptions(url=outbox.url, relay_id="relay"))
+    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
     await storage.open()
     for _ in range(2):
         assert len((await storage.claim(1, 1000)).events) == 1

@@ -249,7 +249,7 @@ def _close(loop: asyncio.Runner, relays: Iterable[PostgresOutbox]) -> None:
 
 
 def test_no_history_breaks_an_invariant(outbox: Outbox) -> None:
-    options = [PostgresOptions(outbox.url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
+    options = [PostgresOptions(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
     relays = [PostgresOutbox(one) for one in options]
     bounds = settings(
         max_examples=40,

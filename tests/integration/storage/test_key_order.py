@@ -25,8 +25,8 @@ ORDER = "SELECT convert_from(payload, 'UTF8')::int FROM openoutbox_events ORDER 
 
 def test_the_contracts_table_with_it_is_still_the_contracts_table(outbox: Outbox) -> None:
     for _ in range(2):
-        add_extension(outbox.url, TABLE, "key-order")
-    assert plan(outbox.url, TABLE).up_to_date
+        add_extension(outbox.owner_url, TABLE, "key-order")
+    assert plan(outbox.owner_url, TABLE).up_to_date
     outbox.insert([Row("t")])
     assert outbox.database.run("SELECT count(insertion_order) FROM openoutbox_events") == [(1,)]
 
@@ -55,7 +55,7 @@ def test_what_waits_already_is_numbered_by_its_age_and_before_all_that_comes(out
     outbox.insert([Row("t", b"0")])
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() WHERE payload = '0'")
     before = sorted(outbox.rows("event_id, updated_at"))
-    add_extension(outbox.url, TABLE, "key-order")
+    add_extension(outbox.owner_url, TABLE, "key-order")
     assert sorted(outbox.rows("event_id, updated_at")) == before
     outbox.insert([Row("t", b"4", "k")])
     waiting = ORDER.replace("ORDER", "WHERE status = 'PENDING' ORDER")
@@ -63,7 +63,7 @@ def test_what_waits_already_is_numbered_by_its_age_and_before_all_that_comes(out
 
 
 def test_it_is_finer_than_a_transaction_and_an_insert(outbox: Outbox) -> None:
-    add_extension(outbox.url, TABLE, "key-order")
+    add_extension(outbox.owner_url, TABLE, "key-order")
     with outbox.database.connect(autocommit=False) as connection:
         for start in (0, 50):
             numbers = range(start, start + 50)
@@ -72,7 +72,7 @@ def test_it_is_finer_than_a_transaction_and_an_insert(outbox: Outbox) -> None:
 
 
 def test_a_writer_that_may_only_insert_needs_no_more(outbox: Outbox) -> None:
-    add_extension(outbox.url, TABLE, "key-order")
+    add_extension(outbox.owner_url, TABLE, "key-order")
     role = f"writer_{outbox.database.name}"
     outbox.database.run(f"CREATE ROLE {role}")
     try:

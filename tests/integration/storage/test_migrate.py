@@ -86,13 +86,13 @@ def test_several_that_start_at_once_build_missing_indexes_beside_writers(outbox:
         writer.execute(
             "INSERT INTO openoutbox_events (event_id, event_type, payload) SELECT gen_random_uuid(), 't', ''"
         )
-        planned = plan(outbox.url, DEFAULT)
+        planned = plan(outbox.owner_url, DEFAULT)
         writer.commit()
     assert ["CONCURRENTLY" in step.sql for step in planned.steps] == [True, True]
     with ThreadPoolExecutor(3) as pool:
-        plans = list(pool.map(lambda _: migrate(outbox.url, DEFAULT), range(3)))
+        plans = list(pool.map(lambda _: migrate(outbox.owner_url, DEFAULT), range(3)))
     assert sorted(len(made.steps) for made in plans) == [0, 0, 2]
-    assert plan(outbox.url, DEFAULT).up_to_date
+    assert plan(outbox.owner_url, DEFAULT).up_to_date
 
 
 def test_another_migrate_is_waited_for_only_so_long(database: Database) -> None:
@@ -156,7 +156,7 @@ def test_a_table_that_differs_is_left_alone_and_told(outbox: Outbox, change: str
     outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
     outbox.database.run(f"ALTER TABLE openoutbox_events {change}")
     with pytest.raises(SchemaError) as caught:
-        migrate(outbox.url, DEFAULT)
+        migrate(outbox.owner_url, DEFAULT)
     assert told in str(caught.value)
     assert "idx_openoutbox_prune_dead" not in _names(outbox.database)
 
@@ -173,7 +173,7 @@ def test_a_table_that_differs_is_left_alone_and_told(outbox: Outbox, change: str
 )
 def test_what_does_no_harm_is_no_difference(outbox: Outbox, change: str) -> None:
     outbox.database.run(f"ALTER TABLE openoutbox_events {change}")
-    assert plan(outbox.url, DEFAULT).up_to_date
+    assert plan(outbox.owner_url, DEFAULT).up_to_date
 
 
 @pytest.mark.parametrize(
@@ -194,18 +194,18 @@ def test_an_index_of_the_right_name_and_another_definition_is_told(outbox: Outbo
     outbox.database.run("DROP INDEX idx_openoutbox_metrics_count")
     outbox.database.run("CREATE INDEX idx_openoutbox_metrics_count ON openoutbox_events (status)")
     with pytest.raises(SchemaError, match="index idx_openoutbox_metrics_count is USING btree \\(status\\): it must be"):
-        migrate(outbox.url, DEFAULT)
+        migrate(outbox.owner_url, DEFAULT)
 
 
 def test_an_equal_index_of_another_name_is_not_built_twice(outbox: Outbox) -> None:
     outbox.database.run("ALTER INDEX idx_openoutbox_metrics_lag RENAME TO lag")
-    assert plan(outbox.url, DEFAULT).up_to_date
+    assert plan(outbox.owner_url, DEFAULT).up_to_date
 
 
 def test_a_renamed_old_table_that_keeps_the_index_names_is_told(outbox: Outbox) -> None:
     outbox.database.run("ALTER TABLE openoutbox_events RENAME TO old")
     with pytest.raises(SchemaError, match="idx_openoutbox_prune_dead is taken"):
-        migrate(outbox.url, DEFAULT)
+        migrate(outbox.owner_url, DEFAULT)
 
 
 def test_an_invalid_index_fills_no_role() -> None:

@@ -41,7 +41,7 @@ async def make(outbox: Outbox) -> AsyncIterator[Make]:
     made: list[PostgresOutbox] = []
 
     def one(url: str | None = None, timeout: float = 10.0, relay_id: str = "relay") -> PostgresOutbox:
-        made.append(PostgresOutbox(PostgresOptions(url or outbox.url, relay_id, statement_timeout=timeout)))
+        made.append(PostgresOutbox(PostgresOptions(url or outbox.relay_url, relay_id, statement_timeout=timeout)))
         return made[-1]
 
     yield one
@@ -91,7 +91,7 @@ async def test_a_connection_ended_in_the_middle_of_a_statement(outbox: Outbox, m
 
 
 async def test_a_server_that_falls_silent_is_given_up_at_the_deadline(outbox: Outbox, make: Make) -> None:
-    async with Proxy(outbox.url) as proxy:
+    async with Proxy(outbox.relay_url) as proxy:
         storage = make(proxy.url, timeout=0.3)
         await storage.ping()
         proxy.swallow()
@@ -106,7 +106,7 @@ async def test_a_server_that_falls_silent_is_given_up_at_the_deadline(outbox: Ou
 
 async def test_a_cancelled_call_ends_at_once_and_the_next_one_works(outbox: Outbox, make: Make) -> None:
     outbox.insert([Row("t")])
-    async with Proxy(outbox.url) as proxy:
+    async with Proxy(outbox.relay_url) as proxy:
         storage = make(proxy.url, timeout=60.0)
         await storage.open()
         _, ids = await claim(storage)
@@ -124,7 +124,7 @@ async def test_a_cancelled_call_ends_at_once_and_the_next_one_works(outbox: Outb
 
 
 async def test_close_cuts_off_what_still_runs(outbox: Outbox, make: Make) -> None:
-    async with Proxy(outbox.url) as proxy:
+    async with Proxy(outbox.relay_url) as proxy:
         storage = make(proxy.url, timeout=60.0)
         await storage.ping()
         proxy.swallow()
@@ -145,7 +145,7 @@ def at_commit(fate: str) -> Callable[[bytes], str | None]:
 @pytest.mark.parametrize("fate", ["lose reply", "lose request"])
 async def test_a_renewal_whose_answer_is_lost_is_read_back(outbox: Outbox, make: Make, fate: str) -> None:
     outbox.insert([Row("t")] * 3)
-    async with Proxy(outbox.url) as proxy:
+    async with Proxy(outbox.relay_url) as proxy:
         storage = make(proxy.url)
         fence, ids = await claim(storage)
         proxy.watch = at_commit(fate)
@@ -158,7 +158,7 @@ async def test_a_renewal_whose_answer_is_lost_is_read_back(outbox: Outbox, make:
 
 async def test_a_renewal_that_cannot_be_read_back_before_the_lease_ends_is_an_error(outbox: Outbox) -> None:
     outbox.insert([Row("t")])
-    async with Proxy(outbox.url) as proxy:
+    async with Proxy(outbox.relay_url) as proxy:
         options = PostgresOptions(proxy.url, "relay", lease_timeout=0.5, statement_timeout=0.2)
         storage = PostgresOutbox(options)
         fence, ids = await claim(storage)
@@ -342,7 +342,7 @@ async def test_it_works_on_a_table_of_any_name(outbox: Outbox, name: str) -> Non
 
 async def test_it_works_on_the_newest_major(newest_database: Database) -> None:
     outbox = Outbox.create(newest_database)
-    storage = PostgresOutbox(PostgresOptions(outbox.url, "relay"))
+    storage = PostgresOutbox(PostgresOptions(outbox.relay_url, "relay"))
     await storage.open()
     outbox.insert([Row("t")] * 4)
     fence, ids = await claim(storage)
