@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -12,11 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark import key_id
 from relay.spark.arguments import read_arguments
 from tests.acceptance.documents import ROOT, Block, blocks
-from tests.fixtures.outbox import Outbox
+from tests.fixtures.outbox import Outbox, Row
+from tests.fixtures.postgres import Database
+from tests.integration.spark.test_events import TENANTS, append, make
 from tests.services.spark import HOME, SparkCluster, environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -45,6 +49,33 @@ def test_the_stream(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None
         assert len(outbox.rows("event_id")) == 10
     finally:
         query.stop()  # type: ignore[attr-defined]
+
+
+def test_reading(spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outbox.insert([Row("orders.created", b"x"), Row("users.created", b"y")])
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+    own = {"postgresql://spark_reader@db.example:5432/shop": outbox.reader_url}
+    exec(BLOCKS["docs/spark.md python 3"].adapted(own).text, {"spark": spark})
+    assert "orders.created" in (shown := capsys.readouterr().out)
+    assert "users.created" not in shown
+    text = BLOCKS["docs/spark.md python 4"].adapted({"/data/outbox": str(tmp_path / "outbox")}).text
+    exec(text, {"spark": spark, "url": outbox.reader_url})
+    assert spark.read.parquet(str(tmp_path / "outbox")).count() == 2
+
+
+def test_the_stream_of_events(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    asyncio.run(make(database.url, "gapless"))
+    asyncio.run(append(database.url, TENANTS[0], 100))
+    own = {"/data/events-checkpoint": str(tmp_path / "checkpoint"), "/data/events": str(tmp_path / "events")}
+    names: dict[str, object] = {"spark": spark, "url": database.url}
+    exec(BLOCKS["docs/spark.md python 5"].adapted(own).text, names)
+    query = names["query"]
+    assert isinstance(query, StreamingQuery)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert spark.read.parquet(str(tmp_path / "events")).count() == 100
 
 
 def test_spark_submit_on_a_cluster_and_the_command_line(
