@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
 from relay.core.errors import ConfigError
 from relay_cli.log_options import log_url
+from relay_cli.nats_window import duplicate_window
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
 
 app = typer.Typer(
@@ -30,15 +33,24 @@ _PASSED_ON: Final[dict[str, Any]] = {
 """A job reads its arguments itself."""
 
 
+class Purpose(StrEnum):
+    """What a role does by Spark."""
+
+    WRITE = "write"
+    ARCHIVE = "archive"
+    REPLAY = "replay"
+
+
 @app.command("setup")
 def setup(
     context: typer.Context,
     role: Annotated[str | None, typer.Option(help="Grant this role what Spark needs, and nothing more.")] = None,
+    purpose: Annotated[Purpose, typer.Option("--for", help="What the role is for.")] = Purpose.WRITE,
     schema: Annotated[str, typer.Option(help="Where Spark's ledger and staging tables are.")] = "openoutbox_spark",
     storage_url: StorageUrl = None,
     table: Table = None,
 ) -> None:
-    """Create the schema and the ledger that Spark's writer needs. Running it again changes nothing.
+    """Create the schema and the ledgers that Spark's jobs need. Running it again changes nothing.
 
     Example: relay-cli spark setup --role spark_writer
     """
@@ -46,7 +58,7 @@ def setup(
     from relay.spark.setup import setup as set_up  # noqa: PLC0415 - needs PySpark
 
     url, outbox = storage_of(read_settings(context, storage_url, table))
-    grants = set_up(url, outbox, role, schema)
+    grants = set_up(url, outbox, role, schema, purpose.value)
     typer.echo(f"schema {schema}: ready")
     for grant in grants:
         typer.echo(grant)
@@ -56,6 +68,18 @@ def setup(
 def ingest(context: typer.Context) -> None:
     """Write files, a table or a stream into the outbox: relay-cli spark ingest --help."""
     _run(context, "ingest")
+
+
+@app.command("archive", add_help_option=False, context_settings=_PASSED_ON)
+def archive(context: typer.Context) -> None:
+    """Move old delivered and dead events to Parquet files: relay-cli spark archive --help."""
+    _run(context, "archive")
+
+
+@app.command("replay", add_help_option=False, context_settings=_PASSED_ON)
+def replay(context: typer.Context) -> None:
+    """Send events of an archive, or of the table, again: relay-cli spark replay --help."""
+    _run(context, "replay", _window)
 
 
 @app.command("reconcile", add_help_option=False, context_settings=_PASSED_ON)
@@ -70,7 +94,9 @@ def report(context: typer.Context) -> None:
     _run(context, "report")
 
 
-def _run(context: typer.Context, name: str) -> None:
+def _run(
+    context: typer.Context, name: str, more: Callable[[typer.Context, list[str]], list[str]] = lambda _, given: given
+) -> None:
     """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
     try:
         job = importlib.import_module(f"relay.spark.{name}")
@@ -80,6 +106,7 @@ def _run(context: typer.Context, name: str) -> None:
     url, table = None, None
     if not _asks_for_nothing(name, given):
         url, table = (log_url(None), None) if name == "report" else _storage(context)
+        given = more(context, given)
     # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(job.run(f"relay-cli spark {name}", given, url=url, table=table))
@@ -97,6 +124,16 @@ def _asks_for_nothing(name: str, given: list[str]) -> bool:
     """Whether no database is needed, or another one is named."""
     nothing = ("-h", "--help", "--url", "--url-file", *_INSTEAD.get(name, ()))
     return any(each.partition("=")[0] in nothing for each in given)
+
+
+def _window(context: typer.Context, given: list[str]) -> list[str]:
+    """With the duplicate window of this environment's NATS streams, where it has any and none was given."""
+    option = "--nats-duplicate-window"
+    if any(each.partition("=")[0] in (option, "--dry-run") for each in given):
+        return given
+    only = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
+    window = duplicate_window(read_settings(context, None, only=only))
+    return [*given, f"{option}={window / 60:.4f}m"] if window else given
 
 
 def _storage(context: typer.Context) -> tuple[str, str]:

@@ -14,6 +14,7 @@
     │   ├── LogStoreUnavailable the log's database does not answer, or its folder is in use
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
     │   └── ResourceLimit       the answer would be too large
+    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.folder)
     └── EventError              an application handed in something that is not an event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds

@@ -1,4 +1,4 @@
-"""Makes Spark's schema and ledger, and grants a role what it needs to write; called by ``relay-cli spark setup``.
+"""Makes Spark's schema and ledger, and grants a role what it needs for a purpose; called by ``relay-cli spark setup``.
 
 Whoever calls it owns what is made; it is safe to repeat, and beside writers.
 """
@@ -12,10 +12,12 @@ from relay.spark.runs import APPLICATION, make_ledger
 from relay.spark.statements import Statements
 
 
-def setup(url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA) -> list[str]:
+def setup(
+    url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA, purpose: str = "write"
+) -> list[str]:
     """Make what is missing and grant; the grants, for showing. Raises SchemaError where a right or table is missing."""
     statements = Statements(outbox, schema)
-    grants = statements.grants(role) if role is not None else []
+    grants = statements.grants(role, purpose) if role is not None else []
     with translated("setting up"), connect(url, APPLICATION) as connection:
         make_ledger(connection, statements)
         with connection.transaction():

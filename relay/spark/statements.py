@@ -13,8 +13,13 @@ from uuid import UUID
 from relay.core.sqltext import DEFAULT_TABLE, TableName, load_sql, quote_identifier
 
 _TOKENS: Final = re.compile(rf"\b(?:{DEFAULT_TABLE}|openoutbox_spark|stage_00|spark_role)\b")
-_SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job")
-_GRANTS: Final = ("01_outbox", "02_schema", "03_runs")
+_SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job", "05_replays", "06_replayed")
+GRANTS: Final = {
+    "write": ("01_outbox", "02_schema", "03_runs"),
+    "archive": ("archive/01_outbox", "archive/02_lock"),
+    "replay": ("replay/01_outbox", "replay/02_schema", "replay/03_replays", "replay/04_replayed"),
+}
+"""What a role is for, and what it is granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,9 @@ class Statements:
         """What makes the schema and the ledger, in order; harmless where they are there."""
         return [self._named(f"setup/{name}") for name in _SETUP]
 
-    def grants(self, role: str) -> list[LiteralString]:
-        """What lets a role write by Spark, and nothing more."""
-        return [self._named(f"grants/{name}", role=role) for name in _GRANTS]
+    def grants(self, role: str, purpose: str = "write") -> list[LiteralString]:
+        """What lets a role do that by Spark, and nothing more."""
+        return [self._named(f"grants/{name}", role=role) for name in GRANTS[purpose]]
 
     def _named(self, path: str, stage: str = "", role: str = "") -> LiteralString:
         names = {

@@ -1,0 +1,65 @@
+"""Rows of the table that have come to their end, DELIVERED or DEAD, as the jobs read them: by Spark's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from relay.core.sqltext import TableName
+
+DELIVERED: Final = "DELIVERED"
+DEAD: Final = "DEAD"
+STATUSES: Final = (DELIVERED, DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An outbox, for reading."""
+
+    url: str = field(repr=False)
+    table: TableName = field(default_factory=TableName)
+
+
+def settled_rows(
+    spark: SparkSession,
+    outbox: Table,
+    names: Sequence[str],
+    statuses: Sequence[str],
+    since: datetime | None,
+    until: datetime,
+) -> DataFrame:
+    """Columns of the rows that were delivered, or died, at ``since`` or after it and before ``until``.
+
+    Each status is a reading of its own, so that the database is asked for what its indexes know.
+    """
+    reader = spark.read.format("openoutbox").option("url", outbox.url).option("table", str(outbox.table))
+    rows = reader.option("columns", ",".join(names)).load().select(*names)
+    chosen = [rows.where((f.col("status") == status) & _between(_time(status), since, until)) for status in statuses]
+    first, *others = chosen
+    for other in others:
+        first = first.unionAll(other)
+    return first
+
+
+def in_time(since: datetime | None, until: datetime) -> Column:
+    """Whether a row was delivered, or died, between the two."""
+    return _between(settled_at(), since, until)
+
+
+def settled_at() -> Column:
+    """When a row was delivered or died."""
+    return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
+
+
+def _time(status: str) -> Column:
+    return f.col("delivered_at" if status == DELIVERED else "updated_at")
+
+
+def _between(time: Column, since: datetime | None, until: datetime) -> Column:
+    before = time < f.lit(until)
+    return before if since is None else before & (time >= f.lit(since))
