@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# spark-submit of the job ingest, on three kinds of clusters: ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
+# spark-submit of a job, on three kinds of clusters: [JOB=ingest] ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
+# JOB is ingest, archive or replay.
 # Each executor needs Python with this package; ENVIRONMENT is one, packed by: venv-pack -o outbox-env.tar.gz
 set -euo pipefail
 
 kind=${1:?standalone, yarn or kubernetes}
 shift
-job="$(dirname "${BASH_SOURCE[0]}")/ingest.py"
+name=${JOB:-ingest}
+job="$(dirname "${BASH_SOURCE[0]}")/$name.py"
 environment=${ENVIRONMENT:-outbox-env.tar.gz}
 common=(
-  --name openoutbox-ingest
+  --name "openoutbox-$name"
   --conf spark.executor.memoryOverhead=1g # Python's own memory: batchRows rows, encoded, for each core
 )
 
@@ -31,7 +33,7 @@ kubernetes) # the image has Spark, Python and this package; see kubernetes.yaml 
     --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-ingest \
     --conf spark.kubernetes.driver.secrets.outbox-url=/secrets \
     --conf spark.executor.instances=8 \
-    local:///opt/openoutbox/ingest.py "$@" --url-file /secrets/url
+    "local:///opt/openoutbox/$name.py" "$@" --url-file /secrets/url
   ;;
 *)
   echo "unknown kind of cluster: $kind" >&2

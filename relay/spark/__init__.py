@@ -1,12 +1,13 @@
 """Spark's way into the outbox and out of it: ``format("openoutbox")`` and the jobs built on it.
 
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
-``exported_snapshot`` lets several reads see one moment.
+``read_archive`` reads what the job ``archive`` has written; ``exported_snapshot`` lets several reads see one moment.
 Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
 """
 
+from relay.spark.archived import read_archive
 from relay.spark.identity import key_id
 from relay.spark.reading.snapshots import exported_snapshot
 from relay.spark.source import OutboxDataSource
 
-__all__ = ["OutboxDataSource", "exported_snapshot", "key_id"]
+__all__ = ["OutboxDataSource", "exported_snapshot", "key_id", "read_archive"]

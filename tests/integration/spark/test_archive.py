@@ -14,6 +14,7 @@ from relay.spark.archive import run
 from relay.spark.archived import Archive, read_archive
 from relay.spark.archiving import ArchiveOptions, archiving
 from relay.spark.folder import ArchiveError
+from tests.acceptance.documents import blocks
 from tests.fixtures.outbox import Outbox
 from tests.integration.cli.running import COMMAND, environment, run_cli
 from tests.integration.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
@@ -57,6 +58,8 @@ def test_old_rows_move_as_they_are_and_others_stay(
     assert len(files) == done["files"]
     first = min(row["day"] for row in rows)
     assert 0 < read_archive(spark, str(folder), last_day=first).count() < 120
+    (shown,) = [block for block in blocks("docs/spark-archive.md") if block.language == "python"]
+    exec(shown.adapted({"/data/outbox": str(folder)}).text, {"spark": spark})
     assert archive()["archived"] == 0
     fill(outbox, "DEAD", 3)
     fill(outbox, "DELIVERED", 2)

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark import key_id
+from relay.spark.archive_arguments import read_archive_arguments
 from relay.spark.arguments import read_arguments
+from relay.spark.replay_arguments import read_replay_arguments
 from tests.acceptance.documents import ROOT, Block, blocks
 from tests.fixtures.outbox import Outbox, Row
 from tests.fixtures.postgres import Database
@@ -137,6 +140,46 @@ def test_the_lines_for_clusters_are_whole(tmp_path: Path) -> None:
         (job,) = [place for place, line in enumerate(lines) if line.endswith("ingest.py")]
         given = [word for word in lines[job + 1 :] if word not in ("--url-file", "/secrets/url")]
         assert read_arguments("ingest.py", given).inputs == ("/data",)
+
+
+ARCHIVING = ["/data/outbox", "--url-file", "url"]
+REPLAYING = ["--type", "t", "--url-file", "url"]
+
+
+@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "read"),
+    [("archive", ARCHIVING, read_archive_arguments), ("replay", REPLAYING, read_replay_arguments)],
+)
+def test_the_lines_for_clusters_take_any_job(
+    tmp_path: Path, kind: str, name: str, arguments: list[str], read: Callable[..., object]
+) -> None:
+    stand_in = tmp_path / "spark-submit"
+    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
+    stand_in.chmod(0o755)
+    (tmp_path / "url").write_text("postgresql://there")
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i", "JOB": name}
+    submit = ROOT / "deploy" / "spark" / "submit.sh"
+    done = subprocess.run([submit, kind, *arguments], env=env, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    (job,) = [place for place, line in enumerate(lines) if line.endswith(f"/{name}.py")]
+    assert f"openoutbox-{name}" in lines
+    own = {"url": str(tmp_path / "url"), "/secrets/url": str(tmp_path / "url")}
+    read(name, [own.get(word, word) for word in lines[job + 1 :]])
+
+
+@pytest.mark.parametrize(("name", "read"), [("archive", read_archive_arguments), ("replay", read_replay_arguments)])
+def test_the_commands_of_a_jobs_page_have_arguments_that_exist(
+    tmp_path: Path, name: str, read: Callable[..., object]
+) -> None:
+    (tmp_path / "url").write_text("postgresql://there")
+    (block,) = [each for each in blocks(f"docs/spark-{name}.md") if each.language == "sh"]
+    commands = block.text.replace("\\\n", " ").replace("/secrets/outbox-url", str(tmp_path / "url")).splitlines()
+    for command in commands:
+        program, _, arguments = command.partition(f"{name}.py " if "spark-submit" in command else f"spark {name} ")
+        assert program in ("spark-submit deploy/spark/", "relay-cli ")
+        read(name, shlex.split(arguments), url="postgresql://there")
+    assert len(commands) == 3
 
 
 def test_the_kubernetes_example_passes_arguments_that_exist(tmp_path: Path) -> None:

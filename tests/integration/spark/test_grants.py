@@ -12,9 +12,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from relay.spark.archive import run as run_archive
+from relay.spark.replay import run as run_replay
 from tests.fixtures.outbox import Outbox
 from tests.fixtures.spark import Save
 from tests.integration.cli.running import run_cli
+from tests.integration.spark.history import fill
 from tests.integration.spark.ledger import staging_tables
 from tests.integration.spark.test_batch import orders
 
@@ -71,3 +74,26 @@ def test_the_documented_grants_are_enough(
     assert staging_tables(outbox) == []
     with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("SELECT event_id FROM openoutbox_events")
+
+
+@pytest.mark.parametrize("job", ["archive", "replay"])
+def test_each_job_works_with_the_grants_of_its_page_and_not_without(
+    spark: SparkSession, outbox: Outbox, role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    url = as_role(outbox, role)
+    run, arguments = {
+        "archive": (run_archive, [str(tmp_path / "archive")]),
+        "replay": (run_replay, ["--status", "dead"]),
+    }[job]
+    fill(outbox, "DEAD", 10)
+    assert run(job, arguments, url=url) == 1
+    assert "this role may not" in capsys.readouterr().err
+    done = run_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
+    assert done.returncode == 0, done.stderr
+    granted = sorted(f"{line};" for line in done.stdout.splitlines()[1:])
+    page = (ROOT / "docs" / f"spark-{job}.md").read_text(encoding="utf-8")
+    documented = sorted(line for line in page.splitlines() if line.startswith("GRANT "))
+    name = {"archive": "archiver", "replay": "replayer"}[job]
+    assert [line.replace(role, name).replace('"', "") for line in granted] == documented
+    assert run(job, arguments, url=url) == 0
+    assert capsys.readouterr().out.startswith("10 ")
