@@ -35,12 +35,10 @@ def settled_rows(
 ) -> DataFrame:
     """Columns of the rows that were delivered, or died, at ``since`` or after it and before ``until``.
 
-    Each status is a reading of its own, so that the database is asked for what its indexes know.
+    Each status is a reading of its own, so that the database is asked for what its indexes know. Each is loaded anew:
+    Spark takes two scans of one load for the same, whatever conditions were pushed into them.
     """
-    reader = spark.read.format("openoutbox").option("url", outbox.url).option("table", str(outbox.table))
-    rows = reader.option("columns", ",".join(names)).load().select(*names)
-    chosen = [rows.where((f.col("status") == status) & _between(_time(status), since, until)) for status in statuses]
-    first, *others = chosen
+    first, *others = (_settled(spark, outbox, names, status, since, until) for status in statuses)
     for other in others:
         first = first.unionAll(other)
     return first
@@ -56,8 +54,13 @@ def settled_at() -> Column:
     return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
 
 
-def _time(status: str) -> Column:
-    return f.col("delivered_at" if status == DELIVERED else "updated_at")
+def _settled(
+    spark: SparkSession, outbox: Table, names: Sequence[str], status: str, since: datetime | None, until: datetime
+) -> DataFrame:
+    reader = spark.read.format("openoutbox").option("url", outbox.url).option("table", str(outbox.table))
+    rows = reader.option("columns", ",".join(names)).load().select(*names)
+    time = f.col("delivered_at" if status == DELIVERED else "updated_at")
+    return rows.where((f.col("status") == status) & _between(time, since, until))
 
 
 def _between(time: Column, since: datetime | None, until: datetime) -> Column:

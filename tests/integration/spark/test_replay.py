@@ -32,8 +32,8 @@ def replay(spark: SparkSession, outbox: Outbox, capsys: pytest.CaptureFixture[st
 @pytest.fixture
 def archive(spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """An archive of 40 events, which are in the table no more."""
-    a_past(outbox, 20)
-    outbox.database.run("DELETE FROM openoutbox_events WHERE updated_at > now() - interval '1 day'")
+    fill(outbox, "DELIVERED", 20)
+    fill(outbox, "DEAD", 20)
     answering(run_archive, "archive", outbox, capsys)(str(tmp_path / "archive"))
     assert outbox.rows("event_id") == []
     return tmp_path / "archive"
