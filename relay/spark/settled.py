@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.sqltext import TableName
+from relay.spark.archived import settled_at
 
 DELIVERED: Final = "DELIVERED"
 DEAD: Final = "DEAD"
@@ -47,11 +48,6 @@ def settled_rows(
 def in_time(since: datetime | None, until: datetime) -> Column:
     """Whether a row was delivered, or died, between the two."""
     return _between(settled_at(), since, until)
-
-
-def settled_at() -> Column:
-    """When a row was delivered or died."""
-    return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
 
 
 def _settled(
