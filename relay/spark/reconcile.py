@@ -113,7 +113,7 @@ class _Run:
         width = bucket_width(sums["first"] or 0, sums["last"] or 0)
         counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         return Result(
-            totals=sums,
+            totals=sums | {"copies": messages.count()},  # those without an id, too
             kinds={kind: counted.get(kind, 0) for kind in KINDS},
             samples={kind: self._sample(found, kind) for kind in KINDS if counted.get(kind)},
             topics=topics.orderBy(f.desc("events"), "topic").limit(job.sample).collect(),

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.archived import read_archive
+from relay.spark.deliverysource import DeliveryLogDataSource
 from relay.spark.folder import Folder
 from relay.spark.outcomes import (
     LOG_COLUMNS,
@@ -52,7 +53,9 @@ def run(program: str, given: Sequence[str], *, url: str | None = None, table: st
 
     def work() -> int:
         job = read_report_arguments(program, given, log_url=url)
-        return _work(started("report", job.session), job)
+        session = started("report", job.session)
+        session.dataSource.register(DeliveryLogDataSource)
+        return _work(session, job)
 
     return guarded(work)
 

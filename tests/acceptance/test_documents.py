@@ -51,9 +51,9 @@ NOT_RUN = {
     "docs/spark.md sh 1": "tests/integration/spark/test_documents.py follows it beside its Spark",
     "docs/spark-reconcile.md sh 1": "tests/acceptance/test_reconcile.py runs it; a unit test reads these words",
     "docs/spark-reconcile.md sh 2": "tests/acceptance/test_reconcile.py runs it; a unit test reads these words",
-    "docs/spark-reconcile.md sql 1": "grants a right to read",
+    "docs/spark-reconcile.md sql 1": "tests/acceptance/test_reconcile.py reads with this grant and no other",
     "docs/spark-report.md sh 1": "tests/integration/spark/test_report.py runs it; a unit test reads these words",
-    "docs/spark-report.md sql 1": "grants a right to read",
+    "docs/spark-report.md sql 1": "tests/integration/spark/test_report.py reads with these grants and no others",
     "docs/spark.md sql 1": "tests/integration/spark/test_grants.py holds it equal to what setup grants, and tries it",
 }
 """Blocks that are only parsed, and why."""
