@@ -188,10 +188,12 @@ def batch_of(number: int) -> list[LogEntry]:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a question is asked."""
+    """How long it is measured: a question, and the inserts."""
 
     rounds: int
     seconds: float
+    batches: int
+    """Of a thousand, written by the driver and as many by hand; the first two of each do not count."""
 
 
 @contextmanager
@@ -220,11 +222,13 @@ async def turns(patience: Patience, *calls: Callable[[], Awaitable[object]]) -> 
     return times
 
 
-async def measure_inserts(name: str, store: LogStore, bare: Callable[[list[LogEntry]], Awaitable[object]]) -> None:
+async def measure_inserts(
+    name: str, store: LogStore, patience: Patience, bare: Callable[[list[LogEntry]], Awaitable[object]]
+) -> None:
     """The driver's batches and the bare ones in turns, into the same tables."""
     mine: list[float] = []
     theirs: list[float] = []
-    for number in range(32):
+    for number in range(patience.batches):
         ours, other = batch_of(2 * number), batch_of(2 * number + 1)
         with clocked(mine):
             await store.insert_many(ours)
@@ -301,7 +305,7 @@ async def on_postgres(rows: int, patience: Patience) -> None:
             async def copy(entries: list[LogEntry]) -> None:
                 await _copy(connection, entries)
 
-            await measure_inserts("postgres", store, copy)
+            await measure_inserts("postgres", store, patience, copy)
             await measure_reads("postgres", store, patience, POSTGRES, run)
         await store.close()
 
@@ -354,7 +358,7 @@ async def on_clickhouse(rows: int, patience: Patience) -> None:
         async def bare(entries: list[LogEntry]) -> None:
             await _insert(client, entries)
 
-        await measure_inserts("clickhouse", store, bare)
+        await measure_inserts("clickhouse", store, patience, bare)
         await measure_reads("clickhouse", store, patience, CLICKHOUSE, client.rows)
         await store.close()
 
@@ -371,9 +375,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=200, help="how often each question is asked at most")
     parser.add_argument("--seconds", type=float, default=8.0, help="after that long a question is not asked again")
+    parser.add_argument("--batches", type=int, default=32, help="of 1,000 attempts, to measure inserts")
     parser.add_argument("--drivers", nargs="+", choices=["postgres", "clickhouse"], default=["postgres", "clickhouse"])
     given = parser.parse_args()
-    patience = Patience(given.rounds, given.seconds)
+    patience = Patience(given.rounds, given.seconds, max(given.batches, 3))
     for driver in given.drivers:
         asyncio.run((on_postgres if driver == "postgres" else on_clickhouse)(given.rows, patience))
 
