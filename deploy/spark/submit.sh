@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # spark-submit of a job, on three kinds of clusters: [JOB=ingest] ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
-# JOB is ingest, archive or replay.
+# JOB is ingest, archive, replay, reconcile or report. PACKAGES are Maven packages for it: reconcile wants Spark's Kafka
+# source, org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version.
 # Each executor needs Python with this package; ENVIRONMENT is one, packed by: venv-pack -o outbox-env.tar.gz
 set -euo pipefail
 
@@ -13,6 +14,10 @@ common=(
   --name "openoutbox-$name"
   --conf spark.executor.memoryOverhead=1g # Python's own memory: batchRows rows, encoded, for each core
 )
+
+[[ -z ${PACKAGES:-} ]] || common+=(--packages "$PACKAGES")
+secret=--url-file
+[[ $name != report ]] || secret=--log-url-file
 
 case $kind in
 standalone) # the package is installed on every worker
@@ -33,7 +38,7 @@ kubernetes) # the image has Spark, Python and this package; see kubernetes.yaml 
     --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-ingest \
     --conf spark.kubernetes.driver.secrets.outbox-url=/secrets \
     --conf spark.executor.instances=8 \
-    "local:///opt/openoutbox/$name.py" "$@" --url-file /secrets/url
+    "local:///opt/openoutbox/$name.py" "$@" "$secret" /secrets/url
   ;;
 *)
   echo "unknown kind of cluster: $kind" >&2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,29 @@ def test_every_command_can_be_read(job: str, tmp_path: Path, capsys: pytest.Capt
     for given in [*shown, *documented]:
         words: Sequence[str] = [str(tmp_path / instead[word]) if word in instead else word for word in given]
         assert JOBS[job](job, words, **FALLBACK[job]).output
+
+
+SUBMITTED = {
+    "reconcile": ["--kafka", "broker:9092", "--output", "/out"],
+    "report": ["--since", "2026-03-10", "--output", "/out"],
+}
+
+
+@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
+@pytest.mark.parametrize("job", JOBS)
+def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, tmp_path: Path) -> None:
+    stand_in = tmp_path / "spark-submit"
+    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
+    stand_in.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i", "JOB": job, "PACKAGES": "kafka:source:1"}
+    submit = ROOT / "deploy" / "spark" / "submit.sh"
+    done = subprocess.run([submit, kind, *SUBMITTED[job]], env=env, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    (place,) = [place for place, line in enumerate(lines) if line.endswith(f"/{job}.py")]
+    assert lines[lines.index("--packages") + 1] == "kafka:source:1"
+    (tmp_path / "url").write_text("postgresql://u@h/d")
+    given = [str(tmp_path / "url") if word == "/secrets/url" else word for word in lines[place + 1 :]]
+    assert JOBS[job](job, given, **FALLBACK[job]).output == "/out"
 
 
 def test_the_programs_for_spark_submit_are_there() -> None:
