@@ -1,43 +1,77 @@
-"""A statement's rows out of PostgreSQL by binary COPY, in portions that make a batch each. Runs on the executors."""
+"""A statement's rows out of PostgreSQL by binary COPY, in portions that make a batch each. Runs on the executors.
+
+libpq is asked for row after row without psycopg's own machinery between: that was measured to cost 1.6 to 3 µs of
+processor time a row of 660 bytes, this 0.9 µs, and psql, which does nothing else, 0.6 µs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, LiteralString
 
-from psycopg import Copy
+from psycopg import ClientCursor
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 
 from relay.spark.connecting import Connection
 from relay.spark.encode import HEADER, TRAILER
+from relay.spark.reading.decode import Rows
 from relay.spark.reading.statements import copying
 
-Row = bytes | bytearray | memoryview
-
-_PORTION_BYTES: Final = 4 << 20
+_PORTION_BYTES: Final = 2 << 20
 _PORTION_ROWS: Final = 10_000
+_BLOCKING: Final = 0
 
 
-def portions(connection: Connection, select: LiteralString, values: Mapping[str, Any]) -> Iterator[list[Row]]:
-    """Lists of rows, each row the bytes of its fields. Stopping early cancels the statement."""
-    with connection.cursor() as cursor, cursor.copy(copying(select), values) as copy:
-        portion: list[Row] = []
-        size = 0
-        for row in _rows(copy):
-            portion.append(row)
-            size += len(row)
-            if size >= _PORTION_BYTES or len(portion) >= _PORTION_ROWS:
-                yield portion
-                portion, size = [], 0
-        if portion:
-            yield portion
+def portions(connection: Connection, select: LiteralString, values: Mapping[str, Any]) -> Iterator[Rows]:
+    """The rows that a statement gives. Stopping early cancels it. Raises psycopg's errors."""
+    text = ClientCursor(connection).mogrify(copying(select), values)
+    line = connection.pgconn
+    begun = line.exec_(text.encode())
+    if begun.status != ExecStatus.COPY_OUT:
+        raise error_from_result(begun)
+    over = False
+    try:
+        yield from _received(line)
+        over = True
+    finally:
+        if not over:
+            connection.cancel_safe()
+            _drain(line)
+    _finish(line)
 
 
-def _rows(copy: Copy) -> Iterator[Row]:
+def _received(line: PGconn) -> Iterator[Rows]:
     """PostgreSQL sends a row in each message; the stream's header comes before the first, its trailer by itself."""
-    messages = iter(copy)
-    first = next(messages, b"")[len(HEADER) :]
-    if first and first != TRAILER:
-        yield first
-    for message in messages:
-        if len(message) != len(TRAILER):
-            yield message
+    receive = line.get_copy_data
+    portion = Rows()
+    size, message = receive(_BLOCKING)
+    first = bytes(message)[len(HEADER) :]
+    if len(first) > len(TRAILER):
+        portion.add(first)
+    while size > 0:
+        size, message = receive(_BLOCKING)
+        if size > len(TRAILER):
+            portion.data += message
+            portion.sizes.append(size)
+            if len(portion.data) >= _PORTION_BYTES or len(portion.sizes) >= _PORTION_ROWS:
+                yield portion
+                portion = Rows()
+    if portion.sizes:
+        yield portion
+
+
+def _finish(line: PGconn) -> None:
+    """What the server says at the end. A statement that fails while it runs fails here."""
+    while (result := line.get_result()) is not None:
+        if result.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(result)
+
+
+def _drain(line: PGconn) -> None:
+    """Read what was sent before the cancellation came, and its error, so that the connection can be used again."""
+    while line.get_copy_data(_BLOCKING)[0] > 0:
+        pass
+    while line.get_result() is not None:
+        pass

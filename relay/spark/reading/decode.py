@@ -8,7 +8,7 @@ is made for a value. The opposite of ``relay.spark.encode``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +22,25 @@ from relay.spark.reading.fields import Kind
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-_PADDING: Final = bytes(16)
-"""So that a look at the place of a missing value at the very end stays inside."""
 _LARGEST: Final = np.iinfo(np.int64).max
+_LARGEST_ARRAY: Final = np.iinfo(np.int32).max
 _HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _GROUPS: Final = ((0, 8, 0), (9, 13, 8), (14, 18, 12), (19, 23, 16), (24, 36, 20))
 """Where a UUID's groups stand in its text, and where in its 32 digits they begin."""
 _UUID_TEXT: Final = 36
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows as they came, one behind the other, and how long each is."""
+
+    data: bytearray = field(default_factory=bytearray)
+    sizes: list[int] = field(default_factory=list)
+
+    def add(self, row: bytes | bytearray | memoryview) -> None:
+        """One more."""
+        self.data += row
+        self.sizes.append(len(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +53,29 @@ class _Values:
     missing: npt.NDArray[np.bool_] | None
 
     def fixed(self, width: int) -> Bytes:
-        """The values' bytes, a row each."""
+        """The values' bytes, a row each; anything where one is missing, of which not all may be."""
         wrong = self.sizes != width
+        starts = self.starts
         if self.missing is not None:
             wrong &= ~self.missing
+            starts = np.where(self.missing, 0, starts)
         if wrong.any():
             raise StorageError(f"COPY: a value of {int(self.sizes[wrong][0])} bytes where there must be {width}")
-        return np.lib.stride_tricks.sliding_window_view(self.data, width)[self.starts]
+        return _gathered(self.data, starts, f"V{width}").view(np.uint8).reshape(-1, width)
 
 
-def decode(rows: Sequence[bytes | bytearray | memoryview], kinds: Sequence[Kind], schema: pa.Schema) -> pa.RecordBatch:
+def decode(rows: Rows, kinds: Sequence[Kind], schema: pa.Schema) -> pa.RecordBatch:
     """One batch. Raises StorageError for bytes that are no rows of these columns."""
-    data = np.frombuffer(b"".join([*rows, _PADDING]), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+    data = np.frombuffer(rows.data, np.uint8)
+    ends = np.cumsum(np.array(rows.sizes, np.int64))
     at = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) + 2
     arrays = []
     if not (_numbers(data, at - 2, ">i2") == len(kinds)).all():
         raise StorageError(f"COPY: a row that has not {len(kinds)} fields")
-    for kind in kinds:
+    for kind, each in zip(kinds, schema, strict=True):
         values = _column(data, at)
-        arrays.append(_ARRAYS[kind](values))
+        empty = values.missing is not None and values.missing.all()
+        arrays.append(pa.nulls(len(ends), each.type) if empty else _ARRAYS[kind](values))
         at = values.starts + values.sizes
     if not (at == ends).all():
         raise StorageError("COPY: a row that is not as long as its fields")
@@ -69,6 +84,8 @@ def decode(rows: Sequence[bytes | bytearray | memoryview], kinds: Sequence[Kind]
 
 def _column(data: Bytes, at: Integers) -> _Values:
     sizes = _numbers(data, at, ">i4")
+    if int((at + sizes).max()) + 4 > len(data):
+        raise StorageError("COPY: a row that ends too early")
     missing = sizes < 0
     if not missing.any():
         return _Values(data, at + 4, sizes, None)
@@ -76,22 +93,36 @@ def _column(data: Bytes, at: Integers) -> _Values:
 
 
 def _numbers(data: Bytes, at: Integers, kind: str) -> Integers:
-    width = np.dtype(kind).itemsize
-    if len(at) and int(at.max()) + width > len(data):
+    return _gathered(data, at, kind).astype(np.int64)
+
+
+def _gathered(data: Bytes, at: Integers, kind: str) -> npt.NDArray[Any]:
+    """The values of a kind that begin at these places, which need not be aligned."""
+    places = len(data) - np.dtype(kind).itemsize + 1
+    if int(at.max()) >= places:
         raise StorageError("COPY: a row that ends too early")
-    found = np.lib.stride_tricks.sliding_window_view(data, width)[at]
-    return found.view(kind).ravel().astype(np.int64)
+    return np.ndarray((places,), kind, data, strides=(1,))[at]
 
 
 def _variable(values: _Values, kind: pa.DataType) -> pa.Array:
     """Values lie in memory with other bytes between them: an array of both is made, and every other element taken."""
     count = len(values.starts)
+    width = int(values.sizes[0])
+    if values.missing is None and width and (values.sizes == width).all() and width * count < _LARGEST_ARRAY:
+        return _equal(values.fixed(width), kind)
     edges = np.empty(2 * count, np.int32)
     edges[0::2] = values.starts
     edges[1::2] = values.starts + values.sizes
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(values.data)]
-    both = pa.Array.from_buffers(kind, max(2 * count - 1, 0), buffers)
+    both = pa.Array.from_buffers(kind, 2 * count - 1, buffers)
     return both.take(pa.array(np.arange(0, 2 * count, 2), mask=values.missing))
+
+
+def _equal(found: Bytes, kind: pa.DataType) -> pa.Array:
+    """Values of one length."""
+    count, width = found.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(found)])
 
 
 def _text(values: _Values) -> pa.Array:
@@ -113,8 +144,7 @@ def _uuid(values: _Values) -> pa.Array:
     text = np.full((len(digits), _UUID_TEXT), ord("-"), np.uint8)
     for begin, end, digit in _GROUPS:
         text[:, begin:end] = digits[:, digit : digit + end - begin]
-    offsets = np.arange(len(digits) + 1, dtype=np.int32) * _UUID_TEXT
-    array = pa.Array.from_buffers(pa.string(), len(digits), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    array = _equal(text, pa.string())
     return array if values.missing is None else array.take(pa.array(np.arange(len(digits)), mask=values.missing))
 
 

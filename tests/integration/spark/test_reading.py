@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from relay.core.errors import StorageUnavailable
 from relay.spark import OutboxDataSource
 from relay.spark.reading.reader import TableReader
 from relay.spark.reading.snapshots import exported_snapshot
+from relay.spark.runs import APPLICATION
 from tests.fixtures.outbox import Outbox
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -150,12 +155,46 @@ def test_rows_that_move_while_ranges_are_read_are_each_read_once(filled: Outbox)
     assert set(found) == {each for (each,) in filled.rows("event_id::text")}
 
 
-def test_a_read_that_stands_still_holds_up_no_relay(filled: Outbox) -> None:
-    filled.database.run("UPDATE openoutbox_events SET payload = convert_to(repeat(md5(event_id::text), 200), 'UTF8')")
-    reader = reader_of(filled, numPartitions="1", columns="event_id,payload")
+WIDEN = "UPDATE openoutbox_events SET payload = convert_to(repeat(md5(event_id::text), 200), 'UTF8')"
+"""To more than all buffers between the server and a reader that stands still can hold."""
+
+
+def begun(outbox: Outbox) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """A read of wide rows that has begun: how many rows have come, and the rest."""
+    outbox.database.run(WIDEN)
+    reader = reader_of(outbox, numPartitions="1", columns="event_id,payload")
     (share,) = reader.partitions()
     batches = reader.read(share)
-    read_rows = next(batches).num_rows
+    return next(batches).num_rows, batches
+
+
+def sessions(outbox: Outbox) -> int:
+    """How many connections the readers have."""
+    found = outbox.database.run(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s",
+        (APPLICATION,),
+    )
+    return int(found[0][0])
+
+
+def test_a_read_that_is_given_up_leaves_no_connection(filled: Outbox) -> None:
+    _, batches = begun(filled)
+    assert sessions(filled) == 1
+    batches.close()  # type: ignore[attr-defined]
+    wait_until(lambda: sessions(filled) == 0, 10, "the reader's connection to end")
+
+
+def test_a_server_that_goes_away_fails_the_task(filled: Outbox) -> None:
+    _, batches = begun(filled)
+    filled.database.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (APPLICATION,)
+    )
+    with pytest.raises(StorageUnavailable, match="reading openoutbox_events"):
+        list(batches)
+
+
+def test_a_read_that_stands_still_holds_up_no_relay(filled: Outbox) -> None:
+    read_rows, batches = begun(filled)
     held = filled.database.run(
         "SELECT DISTINCT mode FROM pg_locks WHERE relation = 'openoutbox_events'::regclass AND pid <> pg_backend_pid()"
     )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.errors import StorageError
-from relay.spark.reading.decode import decode
+from relay.spark.reading.decode import Rows, decode
 from relay.spark.reading.fields import Field, Kind, arrow_schema, schema_of
 
 FIELDS = tuple(Field(kind.value, kind, nullable=True) for kind in Kind)
@@ -42,6 +42,13 @@ def row(*fields: bytes | None) -> bytes:
     return struct.pack("!h", len(fields)) + b"".join(parts)
 
 
+def received(*rows: bytes) -> Rows:
+    found = Rows()
+    for each in rows:
+        found.add(each)
+    return found
+
+
 VALUES = {
     Kind.uuid: st.uuids().map(str),
     Kind.text: st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
@@ -59,7 +66,7 @@ ROWS = st.lists(st.tuples(*(st.none() | VALUES[field.kind] for field in FIELDS))
 @given(ROWS)
 def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
     sent = [row(*(encoded(value, field.kind) for value, field in zip(each, FIELDS, strict=True))) for each in rows]
-    batch = decode([memoryview(each) for each in sent], [field.kind for field in FIELDS], SCHEMA)
+    batch = decode(received(*sent), [field.kind for field in FIELDS], SCHEMA)
     batch.validate(full=True)
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     assert list(zip(*(column.to_pylist() for column in columns), strict=True)) == rows
@@ -67,7 +74,8 @@ def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
 
 def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
     schema = pa.schema([pa.field("t", pa.timestamp("us", tz="UTC"))])
-    batch = decode([row(struct.pack("!q", each)) for each in ((1 << 63) - 1, -(1 << 63))], [Kind.time], schema)
+    sent = received(*(row(struct.pack("!q", each)) for each in ((1 << 63) - 1, -(1 << 63))))
+    batch = decode(sent, [Kind.time], schema)
     assert batch.column(0).cast(pa.int64()).to_pylist() == [(1 << 63) - 1, -(1 << 63) + SINCE_2000]
 
 
@@ -76,15 +84,15 @@ def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
     [
         (row(b"a", b"b"), "has not 1 fields"),
         (row(b"a") + b"x", "not as long"),
-        (row(b"a")[:-1], "not as long"),
-        (struct.pack("!h", 1), "not as long"),
+        (row(b"a")[:-1], "ends too early"),
+        (struct.pack("!h", 1), "ends too early"),
     ],
 )
 def test_other_bytes_are_refused(sent: bytes, said: str) -> None:
     with pytest.raises(StorageError, match=said):
-        decode([sent], [Kind.text], pa.schema([pa.field("t", pa.string())]))
+        decode(received(sent), [Kind.text], pa.schema([pa.field("t", pa.string())]))
 
 
 def test_a_fixed_value_of_another_length_is_refused() -> None:
     with pytest.raises(StorageError, match="3 bytes where there must be 16"):
-        decode([row(b"abc")], [Kind.uuid], pa.schema([pa.field("t", pa.string())]))
+        decode(received(row(b"abc")), [Kind.uuid], pa.schema([pa.field("t", pa.string())]))
