@@ -14,12 +14,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.archive_arguments import ArchiveJob, read_archive_arguments
 from relay.spark.archiving import Archiving, Done, archiving
-from relay.spark.running import guarded, reporting, tasks, tell
+from relay.spark.running import guarded, reporting, started, tasks, tell
 from relay.spark.source import OutboxDataSource
 
 
@@ -34,7 +33,7 @@ def run(program: str, given: Sequence[str], *, url: str | None = None, table: st
 
 
 def _work(job: ArchiveJob) -> int:
-    spark = SparkSession.Builder().appName("openoutbox-archive").getOrCreate()
+    spark = started("archive")
     spark.dataSource.register(OutboxDataSource)
     began = time.monotonic()
     with archiving(spark, job.options) as archive, reporting("archive", lambda: tasks(spark)):

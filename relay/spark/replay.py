@@ -15,11 +15,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
-
 from relay.spark.replay_arguments import ReplayJob, read_replay_arguments
 from relay.spark.replaying import Found, Replayed, find, replay
-from relay.spark.running import guarded, reporting, tasks, tell
+from relay.spark.running import guarded, reporting, started, tasks, tell
 from relay.spark.source import OutboxDataSource
 
 
@@ -34,7 +32,7 @@ def run(program: str, given: Sequence[str], *, url: str | None = None, table: st
 
 
 def _work(job: ReplayJob) -> int:
-    spark = SparkSession.Builder().appName("openoutbox-replay").getOrCreate()
+    spark = started("replay")
     spark.dataSource.register(OutboxDataSource)
     if job.dry_run:
         _preview(find(spark, job.options), job)
