@@ -68,7 +68,7 @@ def bare_copy(psql: Path, url: str, parts: list[str], condition: str) -> None:
 
 def ours(session: SparkSession, url: str, **options: str) -> DataFrame:
     reader = session.read.format("openoutbox").option("url", url).option("numPartitions", "2")
-    return reader.options(**options).load()
+    return reader.options(**{"pushdown": "true", **options}).load()
 
 
 def by_pages(session: SparkSession, url: str, condition: str) -> None:

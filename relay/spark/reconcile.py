@@ -147,7 +147,7 @@ class _Run:
     def _table(self, columns: Sequence[str]) -> DataFrame:
         job = self._job
         reader = self._session.read.format("openoutbox").options(**dict(job.read_options))
-        reader = reader.option("url", str(job.url)).option("columns", ",".join(columns))
+        reader = reader.option("url", str(job.url)).option("columns", ",".join(columns)).option("pushdown", "true")
         return (reader.option("table", job.table) if job.table else reader).load()
 
     def _wanted(self, frame: DataFrame) -> DataFrame:

@@ -105,7 +105,9 @@ def _outcomes(session: SparkSession, job: Report) -> DataFrame:
         found = of_archive(read_archive(session, job.archive, *days))
     else:
         reader = session.read.format("openoutbox_deliveries").options(**dict(job.read_options))
-        reader = reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS))
+        reader = (
+            reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
+        )
         found = of_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
     if job.since is not None:
         found = found.where(f.col("time") >= f.lit(job.since))

@@ -36,8 +36,8 @@ def settled_rows(
 ) -> DataFrame:
     """Columns of the rows that were delivered, or died, at ``since`` or after it and before ``until``.
 
-    Each status is a reading of its own, so that the database is asked for what its indexes know. Each is loaded anew:
-    Spark takes two scans of one load for the same, whatever conditions were pushed into them.
+    Each status is a reading of its own, so that the database is asked for what its indexes know; and each is a load of
+    its own, since Spark keeps with a load what was pushed into it last, for all of its scans.
     """
     first, *others = (_settled(spark, outbox, names, status, since, until) for status in statuses)
     for other in others:
@@ -53,7 +53,12 @@ def in_time(since: datetime | None, until: datetime) -> Column:
 def _settled(
     spark: SparkSession, outbox: Table, names: Sequence[str], status: str, since: datetime | None, until: datetime
 ) -> DataFrame:
-    reader = spark.read.format("openoutbox").option("url", outbox.url).option("table", str(outbox.table))
+    reader = (
+        spark.read.format("openoutbox")
+        .option("url", outbox.url)
+        .option("table", str(outbox.table))
+        .option("pushdown", "true")
+    )
     rows = reader.option("columns", ",".join(names)).load().select(*names)
     time = f.col("delivered_at" if status == DELIVERED else "updated_at")
     return rows.where((f.col("status") == status) & _between(time, since, until))

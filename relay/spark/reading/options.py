@@ -41,7 +41,7 @@ class TableOptions(ReadOptions):
     """The options of ``format("openoutbox")``, where it reads, and ``format("openoutbox_deliveries")``."""
 
     table: TableName = field(default_factory=TableName)
-    pushdown: bool = True
+    pushdown: bool = False
     snapshot: str | None = None
 
 
@@ -134,7 +134,7 @@ def _table_options(options: Given, table: TableName) -> TableOptions:
     return TableOptions(
         **common,  # type: ignore[arg-type]
         table=table,
-        pushdown=options.flag("pushdown", default=True),
+        pushdown=options.flag("pushdown", default=False),
         snapshot=options.text("snapshot"),
     )
 

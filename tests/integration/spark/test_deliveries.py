@@ -41,7 +41,8 @@ def test_every_attempt_is_read_and_conditions_are_asked_of_the_database(
 ) -> None:
     asyncio.run(write(database.url, "log"))
     reader = spark.read.format("openoutbox_deliveries").option("url", database.url).option("logSchema", "log")
-    frame = reader.option("numPartitions", 3).load()
+    reader = reader.option("numPartitions", 3)
+    frame = reader.load()
     rows = {row.id: row for row in frame.collect()}
     assert len(rows) == frame.count() == 600
     failed = rows["a-3"]
@@ -55,8 +56,12 @@ def test_every_attempt_is_read_and_conditions_are_asked_of_the_database(
     )
     assert (bytes(failed.event_data), failed.event_metadata, failed.manual) == (b"body", "{}", False)
     assert failed.time.astimezone(UTC) == FIRST + timedelta(hours=6)
-    wanted = frame.where(
-        "time >= timestamp '2026-02-01 00:00:00Z' AND status = 'failed' AND topic = 'orders.0' AND tenant_id = 't1'"
+    wanted = (
+        reader.option("pushdown", "true")
+        .load()
+        .where(
+            "time >= timestamp '2026-02-01 00:00:00Z' AND status = 'failed' AND topic = 'orders.0' AND tenant_id = 't1'"
+        )
     )
     assert "Filter " not in wanted._jdf.queryExecution().executedPlan().toString()
     assert {row.id for row in wanted.select("id").collect()} == {

@@ -49,7 +49,7 @@ def filled(outbox: Outbox) -> Outbox:
 
 def read(spark: SparkSession, outbox: Outbox, **options: object) -> DataFrame:
     reader = spark.read.format("openoutbox").option("url", outbox.reader_url)
-    for name, value in options.items():
+    for name, value in {"pushdown": "true", **options}.items():
         reader = reader.option(name, str(value))
     return reader.load()
 
@@ -117,6 +117,15 @@ def test_pushdown_has_to_be_allowed_or_declined(spark: SparkSession, filled: Out
         assert read(spark, filled, pushdown="false").where("status = 'DEAD'").count() == 2000
     finally:
         spark.conf.set(name, "true")
+
+
+def test_unless_it_is_asked_for_a_dataframe_may_be_used_with_other_conditions_again(
+    spark: SparkSession, filled: Outbox
+) -> None:
+    frame = spark.read.format("openoutbox").option("url", filled.reader_url).load()
+    dead, all_of_them = frame.where("status = 'DEAD'"), len(filled.rows("event_id"))
+    assert (dead.count(), frame.count()) == (2000, all_of_them)
+    assert dead.unionAll(frame.where("status <> 'DEAD'")).count() == all_of_them
 
 
 def test_a_time_beyond_all_times_can_be_read(spark: SparkSession, filled: Outbox) -> None:

@@ -17,12 +17,12 @@ URL = {"url": "postgresql://reader:secret@db/shop"}
 
 
 def test_options_know_no_case() -> None:
-    given = {**URL, "TABLE": "a.b", "numpartitions": "3", "Columns": "Event_Id, payload", "pushdown": "False"}
+    given = {**URL, "TABLE": "a.b", "numpartitions": "3", "Columns": "Event_Id, payload", "pushdown": "True"}
     options = outbox_options(given)
     assert (options.table, options.partitions, options.columns) == (
         TableName("b", "a"), 3, ("event_id", "payload"),
     )  # fmt: skip
-    assert not options.pushdown
+    assert options.pushdown
     assert "secret" not in repr(options)
 
 
@@ -48,7 +48,7 @@ def test_columns_by_option_and_by_schema() -> None:
     source = OutboxDataSource({**URL, "columns": "payload,event_id"})
     schema = source.schema()
     assert schema.fieldNames() == ["payload", "event_id"]
-    assert isinstance(source.reader(schema), FilteringReader)
+    assert isinstance(source.reader(schema), TableReader)
     with pytest.raises(ConfigError, match="option columns"):
         source.reader(StructType([StructField("status", StringType())]))
     with pytest.raises(ConfigError, match="column colour"):
@@ -57,9 +57,11 @@ def test_columns_by_option_and_by_schema() -> None:
         OutboxDataSource(dict(URL)).reader(StructType([StructField("payload", StringType())]))
 
 
-def test_without_pushdown_nothing_is_pushed() -> None:
-    source = OutboxDataSource({**URL, "pushdown": "false"})
+def test_nothing_is_pushed_unless_it_is_asked_for() -> None:
+    source = OutboxDataSource(dict(URL))
     assert type(source.reader(source.schema())) is TableReader
+    source = OutboxDataSource({**URL, "pushdown": "true"})
+    assert type(source.reader(source.schema())) is FilteringReader
 
 
 def test_names_are_quoted_in_the_statement() -> None:
