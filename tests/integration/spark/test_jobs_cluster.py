@@ -23,8 +23,10 @@ from tests.integration.spark.test_replay import copied
 from tests.services.spark import HOME, SparkCluster, environment
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
+_PATIENCE = 400  # seconds: on a busy machine a job takes minutes to begin
+_SMALL = ("--conf", "spark.sql.shuffle.partitions=2")
 _GATE = """
 CREATE FUNCTION stop_here() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -36,6 +38,10 @@ $$
 _STOPPED = """
 SELECT client_port FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'openoutbox-spark' AND wait_event = 'advisory'
+"""
+
+_CONNECTED = """
+SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'openoutbox-spark'
 """
 
 
@@ -58,7 +64,12 @@ def stopped_at(outbox: Outbox, what: str) -> Iterator[None]:
 def submitted(folder: Path, cluster: SparkCluster, job: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The job on the cluster; killed at the end if it is still there."""
     folder.mkdir()
-    command: list[str | Path] = [HOME / "bin" / "spark-submit", ROOT / "deploy/spark" / f"{job}.py", *arguments]
+    command: list[str | Path] = [
+        HOME / "bin" / "spark-submit",
+        *_SMALL,
+        ROOT / "deploy/spark" / f"{job}.py",
+        *arguments,
+    ]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command,
@@ -79,7 +90,7 @@ def submitted(folder: Path, cluster: SparkCluster, job: str, *arguments: str) ->
 
 def kill_an_executor_at_work(outbox: Outbox) -> None:
     """Kill the JVM of an executor one of whose tasks waits in the database."""
-    ports = wait_until(lambda: outbox.database.run(_STOPPED), 120, "a task that waits")
+    ports = wait_until(lambda: outbox.database.run(_STOPPED), _PATIENCE, "a task that waits")
     executor = _executor_of(_owner(int(ports[0][0])))
     os.kill(executor, signal.SIGKILL)
 
@@ -116,7 +127,7 @@ def test_an_executor_that_is_killed_while_it_deletes_loses_and_repeats_nothing(
         with stopped_at(outbox, "DELETE"):
             kill_an_executor_at_work(outbox)
             assert set(in_both(spark, outbox, folder)) == set(before)
-        assert job.wait(200) == 0, (tmp_path / "job/log").read_text()[-4000:]
+        assert job.wait(_PATIENCE) == 0, (tmp_path / "job/log").read_text()[-4000:]
     assert in_both(spark, outbox, folder) == before
     assert len(in_archive(spark, folder)) == 200
     assert "200 rows archived in " in (tmp_path / "job/log").read_text()
@@ -134,11 +145,12 @@ def test_a_driver_that_is_killed_while_it_writes_or_deletes_is_made_up_for(
     folder = tmp_path / "archive"
     arguments = (str(folder), "--url", outbox.url, "--batch-rows", "3")
     with submitted(tmp_path / "writing", spark_cluster, "archive", *arguments) as job:
-        wait_until(lambda: list(folder.glob("run=*")) or job.poll() is not None, 120, "the first files")
+        wait_until(lambda: list(folder.glob("run=*")) or job.poll() is not None, _PATIENCE, "the first files")
     assert in_table(outbox) == before
-    with submitted(tmp_path / "deleting", spark_cluster, "archive", *arguments), stopped_at(outbox, "DELETE"):
-        wait_until(lambda: outbox.database.run(_STOPPED), 120, "a task that waits")
+    with stopped_at(outbox, "DELETE"), submitted(tmp_path / "deleting", spark_cluster, "archive", *arguments):
+        wait_until(lambda: outbox.database.run(_STOPPED), _PATIENCE, "a task that waits")
         assert set(in_both(spark, outbox, folder)) == set(before)
+    wait_until(lambda: not outbox.database.run(_CONNECTED), 60, "the server to notice that the driver is gone")
     fill(outbox, "DEAD", 10)
     before = sorted([*before, *(row for row in in_table(outbox) if row not in before)], key=str)
     done = answering(run_archive, "archive", outbox, capsys)(str(folder))
@@ -155,7 +167,7 @@ def test_an_executor_that_is_killed_while_it_inserts_copies_inserts_each_once(
     with submitted(tmp_path / "job", spark_cluster, "replay", *arguments) as job:
         with stopped_at(outbox, "INSERT"):
             kill_an_executor_at_work(outbox)
-        assert job.wait(200) == 0, (tmp_path / "job/log").read_text()[-4000:]
+        assert job.wait(_PATIENCE) == 0, (tmp_path / "job/log").read_text()[-4000:]
     said = re.search(r"(\d+) events inserted, (\d+) by this replay", (tmp_path / "job/log").read_text())
     assert said is not None
     assert said.groups() == ("105", "105")
