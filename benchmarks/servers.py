@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -22,14 +22,16 @@ SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commi
 class Servers:
     """PostgreSQL with fsync on, and the brokers that are asked for."""
 
-    def __init__(self, publishers: Sequence[str]) -> None:
+    def __init__(self, publishers: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
+        """``settings`` are PostgreSQL's, beside those of all benchmarks."""
         self._publishers = publishers
+        self._settings = SETTINGS | dict(settings or {})
         self._stack = ExitStack()
         self.brokers: dict[str, Destinations] = {}
         """By PUBLISHER_TYPE; the null publisher has none."""
 
     def __enter__(self) -> Self:
-        self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=SETTINGS))
+        self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=self._settings))
         for name in dict.fromkeys(self._publishers):
             if name in BROKERS:
                 self.brokers[name] = BROKERS[name](self._stack)

@@ -35,7 +35,8 @@ def command(
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
     Extensions are optional parts of the schema: key-order adds what ORDERING=key needs (docs/ordering.md says what
-    it locks), replay-audit remembers every event that is replayed, wake-up is the trigger for WAKE_UP.
+    it locks), replay-audit remembers every event that is replayed, tuning sets storage parameters for a large table
+    (docs/operations.md), wake-up is the trigger for WAKE_UP.
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import sqlalchemy
 from typer.main import get_command
@@ -211,6 +212,21 @@ def the_roles(reader: Reader, block: Block) -> None:
     run_shell("! relay-cli list", reader.folder, STORAGE_URL=outbox.writer_url)
 
 
+def who_holds_the_horizon(reader: Reader, block: Block) -> None:
+    database = reader.outbox.database
+    with psycopg.connect(database.url, application_name="a report") as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        holder.execute("SELECT count(*) FROM openoutbox_events")
+        assert "a report" in [row[2] for row in database.run(block.text)]
+
+
+def storage_parameters(reader: Reader, block: Block) -> None:
+    said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
+    assert "extension tuning is there" in said
+    options = "SELECT reloptions FROM pg_class WHERE oid = 'openoutbox_events'::regclass"
+    assert "autovacuum_vacuum_threshold=100000" in reader.outbox.database.run(options)[0][0]
+
+
 def a_relay_for_the_examples(reader: Reader, block: Block) -> None:
     own = block.adapted({URL: reader.outbox.url, "localhost:9092": reader.kafka()})
     runs_until(reader, own, "broker_reachable")
@@ -231,6 +247,8 @@ RUN: dict[str, Follow] = {
     "docs/operations.md sh 1": an_event_that_does_not_arrive,
     "docs/operations.md sh 2": sending_again_what_is_dead,
     "docs/operations.md sh 3": the_roles,
+    "docs/operations.md sh 4": storage_parameters,
+    "docs/operations.md sql 1": who_holds_the_horizon,
     "examples/README.md sh 1": a_relay_for_the_examples,
     "examples/bank/README.md sh 1": the_bank,
 }

@@ -103,3 +103,11 @@ def test_eventstore() -> None:
     assert all(line.count("(1.00)") >= 1 and len(line) == 12 for line in table)
     for told in ("one committed single-row INSERT", "read_stream of 100", "read_all of 1,000", "subscription latency"):
         assert told in out
+
+
+def test_vacuuming(tmp_path: Path) -> None:
+    found = run("vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
+    assert [one["held"] for one in found["ageing"]] == [False, True]
+    assert all(point["claim"] > 0 for one in found["ageing"] for point in one["points"])
+    assert "tuning" in [one["name"] for one in found["parameters"]]
+    assert all(one["events_per_second"] > 0 for one in found["parameters"])

@@ -1,0 +1,315 @@
+"""What dead rows cost until they are vacuumed, and which storage parameters help: ``python -m benchmarks.vacuuming``.
+
+An event that was delivered leaves two dead versions of its row, and a dead entry in the index that claims walk. Three
+questions, on a table with many delivered rows (``--rows``):
+
+- *Ageing.* How does the time of a claim grow with the events delivered since the last vacuum, and how while a
+  transaction holds the xmin horizon, so that a vacuum may remove nothing? What does it do to prune?
+- *After it.* How long does a vacuum take then, and does it bring the claim's time back?
+- *Parameters.* Events go through the table at full pace with autovacuum at work (it looks every 5 s): as created, as
+  created with the threshold that a table of 50 million rows has, with ``relay-cli migrate --with tuning``, and with
+  another fill factor. Which keeps claims short, and what does it cost in pace and space?
+
+Events go through a bare loop on one connection: insert, claim, settle. Beside milliseconds stand the pages (8 KiB) that
+a claim which finds nothing looks at: they do not depend on what else the machine does. Of several claims the fastest
+counts, for the same reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+
+from benchmarks.filling import FILL, tidy
+from benchmarks.measured import Machine
+from benchmarks.servers import Servers
+from relay.core.sqltext import TableName, statement
+from relay.storage.extensions import extension_sql
+from relay.storage.operations.prune import PruneOptions, prune
+
+_DELIVERED = """
+INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at)
+SELECT gen_random_uuid(), 'history', decode(rpad(md5(n::text), 200, md5(n::text)), 'hex'), 'DELIVERED',
+       now() - interval '30 days' + n * interval '1 ms'
+FROM generate_series(%(start)s, %(start)s + %(count)s - 1) AS n
+"""
+_OLD_AGE = 86_400.0  # of the rows that are pruned: history, not what goes through
+_BATCH = 100
+_BULK = 500
+_PROBES = 10
+_FIFTY_MILLION = 50_000_000
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Aged:
+    """Claims when so many events have been delivered since the last vacuum. Milliseconds, the fastest of several."""
+
+    events: int
+    claim: float
+    """Of a hundred events."""
+    empty: float
+    """Of a claim that finds nothing."""
+    pages: int
+    """That such a claim looks at."""
+
+
+@dataclass(frozen=True)
+class Ageing:
+    """One table that was not vacuumed while events went through it."""
+
+    held: bool
+    """Whether a transaction held the horizon."""
+    points: list[Aged]
+    prune_per_second: float
+    """Rows, of the first prune."""
+    second_prune_starts_after: float
+    """Seconds of the first batch of the next one."""
+    vacuum_seconds: float
+    after: Aged
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Events through a table with these parameters. Milliseconds and pages of claims that find nothing."""
+
+    name: str
+    empty_median: float
+    empty_worst: float
+    pages_median: float
+    pages_worst: int
+    events_per_second: float
+    autovacuums: int
+    table_mebibytes: float
+    """Table and indexes, beyond what they had at the start."""
+
+
+class Loop:
+    """Events through the table, on one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor(binary=True)
+        self._claim = statement("outbox/queries/claim.sql", TableName())
+        self._settle = statement("outbox/queries/settle_delivered.sql", TableName())
+
+    def claim(self, count: int) -> tuple[float, int]:
+        """Claim and settle; milliseconds of the claim, and how many it found."""
+        values = self._values(count)
+        began = time.perf_counter()
+        rows = self._cursor.execute(self._claim, values).fetchall()
+        took = (time.perf_counter() - began) * 1000
+        if rows:
+            fence = {"ids": [row[0] for row in rows], "relay_id": "bench", "fence": rows[0][-1]}
+            self._cursor.execute(self._settle, fence)
+        return took, len(rows)
+
+    def through(self, count: int) -> float:
+        """Insert, claim and settle so many at once; milliseconds of the claim."""
+        self._connection.execute(FILL, {"event_type": "t", "count": count})
+        took, found = self.claim(count)
+        if found != count:
+            raise RuntimeError(f"{found} of {count} events were claimed")
+        return took
+
+    def look(self, events: int) -> Aged:
+        """How long claims take now."""
+        full = min(self.through(_BATCH) for _ in range(_PROBES))
+        return Aged(events, full, *self.empty())
+
+    def empty(self) -> tuple[float, int]:
+        """Milliseconds and pages of a claim that finds nothing."""
+        took = min(self.claim(_BATCH)[0] for _ in range(_PROBES))
+        explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + self._claim
+        [(plan,)] = self._connection.execute(explain, self._values(_BATCH)).fetchall()
+        pages = plan[0]["Plan"]
+        return took, pages["Shared Hit Blocks"] + pages["Shared Read Blocks"]
+
+    @staticmethod
+    def _values(count: int) -> dict[str, Any]:
+        return {"limit": count, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "bench"}
+
+
+@contextlib.contextmanager
+def _table(servers: Servers, rows: int, *settings: str) -> Iterator[tuple[str, Connection]]:
+    url = servers.fresh_table()
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        for setting in settings:
+            connection.execute(setting.encode())
+        for start in range(0, rows, 500_000):
+            connection.execute(_DELIVERED, {"start": start, "count": min(500_000, rows - start)})
+        tidy(connection)
+        yield url, connection
+    servers.drop_table(url)
+
+
+@contextlib.contextmanager
+def _horizon(url: str, held: bool) -> Iterator[None]:
+    """A transaction that keeps everything from being removed that was there when it began, or dies after it."""
+    with psycopg.connect(url) as connection:
+        if held:
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            connection.execute("SELECT count(*) FROM pg_class")
+        yield
+
+
+def ageing(servers: Servers, rows: int, events: int, *, held: bool, points: int = 4) -> Ageing:
+    """Let events through a table that nobody vacuums, look at claims and at prune, then vacuum it."""
+    with _table(servers, rows, "ALTER TABLE openoutbox_events SET (autovacuum_enabled = false)") as (url, connection):
+        loop = Loop(connection)
+        with _horizon(url, held):
+            found = [loop.look(0)]
+            for point in range(1, points + 1):
+                for _ in range(events // points // _BULK):
+                    loop.through(_BULK)
+                found.append(loop.look(events // points * point))
+                print(f"  held {held}: {found[-1]}", file=sys.stderr)
+            per_second, again = _prunes(url)
+        began = time.perf_counter()
+        connection.execute("VACUUM (INDEX_CLEANUP ON) openoutbox_events")
+        vacuumed = time.perf_counter() - began
+        return Ageing(held, found, per_second, again, vacuumed, loop.look(0))
+
+
+def _prunes(url: str) -> tuple[float, float]:
+    """Half of the delivered rows in one run; then how long another run takes to its first batch."""
+    with psycopg.connect(url) as connection:
+        [(middle,)] = connection.execute(
+            "SELECT extract(epoch FROM now() - percentile_disc(0.5) WITHIN GROUP (ORDER BY delivered_at))::float8 "
+            "FROM openoutbox_events WHERE event_type = 'history'"
+        ).fetchall()
+    began = time.perf_counter()
+    count = prune(url, TableName(), PruneOptions(delivered_age=middle, dead_age=0)).delivered
+    per_second = count / (time.perf_counter() - began)
+    times: list[float] = []
+    began = time.perf_counter()
+    with contextlib.suppress(KeyboardInterrupt):
+        prune(url, TableName(), PruneOptions(delivered_age=_OLD_AGE, dead_age=0), _until_first(times))
+    return per_second, times[-1] - began
+
+
+def _until_first(times: list[float]) -> Any:  # noqa: ANN401
+    def on_batch(sums: Any) -> None:  # noqa: ANN401
+        times.append(time.perf_counter())
+        if sums.total:
+            raise KeyboardInterrupt
+
+    return on_batch
+
+
+def parameters(servers: Servers, rows: int, events: int, name: str, settings: list[str]) -> Parameters:
+    """``events`` go through with autovacuum at work; a look at claims after each twentieth of them."""
+    with _table(servers, rows, *settings) as (_, connection):
+        loop = Loop(connection)
+        size, vacuums = _state(connection)
+        looks, looked, began = [], 0.0, time.perf_counter()
+        for number in range(1, events // _BULK + 1):
+            loop.through(_BULK)
+            if number % (events // _BULK // 20 or 1) == 0:
+                at = time.perf_counter()
+                looks.append(loop.empty())
+                looked += time.perf_counter() - at
+        took = time.perf_counter() - began - looked
+        size_now, vacuums_now = _state(connection)
+        times, pages = [look[0] for look in looks], [look[1] for look in looks]
+        found = Parameters(
+            name,
+            statistics.median(times),
+            max(times),
+            statistics.median(pages),
+            max(pages),
+            events / took,
+            vacuums_now - vacuums,
+            size_now - size,
+        )
+        print(f"  {found}", file=sys.stderr)
+        return found
+
+
+def _state(connection: Connection) -> tuple[float, int]:
+    [row] = connection.execute(
+        "SELECT pg_total_relation_size(relid) / 1048576.0, autovacuum_count FROM pg_stat_user_tables "
+        "WHERE relname = 'openoutbox_events'"
+    ).fetchall()
+    return float(row[0]), int(row[1])
+
+
+def settings_of() -> dict[str, list[str]]:
+    """What is compared."""
+    alter = "ALTER TABLE openoutbox_events SET ({})"
+    dead = _FIFTY_MILLION // 5  # by the default scale factor of 0.2
+    large = f"autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = {dead}, "
+    large += f"autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = {dead}"
+    tuning = [sql.replace("%%", "%") for sql in extension_sql("tuning", TableName())]
+    return {
+        "as created": [],
+        "as created, with the threshold of 50 M rows": [alter.format(large)],
+        "tuning": tuning,
+        "tuning, fillfactor 70": [*tuning, alter.format("fillfactor = 70")],
+    }
+
+
+def table(aged: list[Ageing], compared: list[Parameters]) -> str:
+    """What was found, as Markdown."""
+    lines = []
+    for one in aged:
+        lines += [f"\nHorizon {'held' if one.held else 'free'}:\n"]
+        lines += ["| delivered since a vacuum | claim ms | empty ms | pages |", "|---|---|---|---|"]
+        lines += [_line(f"{at.events:,}", at) for at in one.points]
+        lines += [_line(f"after a vacuum of {one.vacuum_seconds:.1f} s", one.after)]
+        again = f"the next one's first batch after {one.second_prune_starts_after:.2f} s"
+        lines += [f"\nprune {one.prune_per_second:,.0f} rows/s; {again}"]
+    lines += ["\n| parameters | empty ms, median / worst | pages, median / worst | events/s | autovacuums | MiB more |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for each in compared:
+        times = f"{each.empty_median:.1f} / {each.empty_worst:.1f} | {each.pages_median:,.0f} / {each.pages_worst:,}"
+        cells = f"{times} | {each.events_per_second:,.0f} | {each.autovacuums} | {each.table_mebibytes:,.0f}"
+        lines.append(f"| {each.name} | {cells} |")
+    return "\n".join(lines)
+
+
+def _line(name: str, at: Aged) -> str:
+    return f"| {name} | {at.claim:.1f} | {at.empty:.1f} | {at.pages:,} |"
+
+
+def main() -> None:
+    """Measure, print the tables, and write JSON where asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.vacuuming", description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000, help="delivered rows in the table (default 2000000)")
+    parser.add_argument("--events", type=int, default=400_000, help="that go through each table (default 400000)")
+    parser.add_argument("--only", choices=["free", "held", "parameters"], help="one part: a free horizon, a held one")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    options = parser.parse_args()
+    aged: list[Ageing] = []
+    compared: list[Parameters] = []
+    with Servers([], {"autovacuum_naptime": "5s"}) as servers:
+        wanted = [held for held in (False, True) if options.only in {None, "held" if held else "free"}]
+        aged = [ageing(servers, options.rows, options.events, held=held) for held in wanted]
+        if options.only in {None, "parameters"}:
+            sets = settings_of()
+            compared = [parameters(servers, options.rows, options.events, name, each) for name, each in sets.items()]
+    print(table(aged, compared))
+    if options.json:
+        machine = Machine.this(rows=options.rows, events=options.events)
+        found = {
+            "machine": asdict(machine),
+            "ageing": [asdict(one) for one in aged],
+            "parameters": [asdict(one) for one in compared],
+        }
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
