@@ -69,7 +69,7 @@ def attempts(
     event: given.Events = None,
     destination: given.Destinations = None,
     destination_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
-    status: Annotated[str | None, typer.Option("--status", help="success or failed.")] = None,
+    status: Annotated[list[str] | None, typer.Option("--status", help="success or failed; repeatable.")] = None,
     topic: given.Topics = None,
     since: given.Gte = None,
     until: given.Lte = None,

@@ -83,6 +83,8 @@ def test_pages_for_programs(run: Run, log_database: Database) -> None:
     fill(log_database.url, ENTRIES)
     page = json.loads(run("attempts", "--json", "--status", "failed", "--tenant", "t1", "--since", "2026-03-10").stdout)
     assert ([item["id"] for item in page["items"]], page["next"], page["prev"]) == (["a3"], None, None)
+    both = json.loads(run("attempts", "--json", "--status", "failed", "--status", "success").stdout)
+    assert len(both["items"]) == len(ENTRIES)
     events = json.loads(run("events", "--json", "--event", "e1", "--event", "e2", "--order", "asc").stdout)
     assert [item["id"] for item in events["items"]] == ["e1", "e2"]
 
