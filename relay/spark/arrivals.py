@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +49,7 @@ def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFram
         reader = reader.option("startingTimestamp", str(moment)).option("startingOffsetsByTimestampStrategy", "latest")
     try:
         return from_kafka(reader.load(), job.ignored)
-    except AnalysisException as error:
+    except (AnalysisException, Py4JJavaError) as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "Failed to find" not in str(error):
             raise
         raise ConfigError(_no_source(session)) from None

@@ -105,9 +105,9 @@ class _Run:
         compared = arrivals.compared(job)
         matched = self._kept("joining both sides", "matched", match(rows, messages, compared))
         found = findings(matched, messages, ordered=arrivals.ordered(job), unknown=self._strangers(matched))
-        found = self._kept("looking for findings", "../findings", found)
-        topics = self._kept("counting by topic", "../topics", by_topic(matched, found))
-        self._kept("counting by hour", "../hours", by_hour(matched))
+        found = self._written("looking for findings", "findings", found)
+        topics = self._written("counting by topic", "topics", by_topic(matched, found))
+        self._written("counting by hour", "hours", by_hour(matched))
         self._step = "summing up"
         sums = totals(matched)
         width = bucket_width(sums["first"] or 0, sums["last"] or 0)
@@ -185,9 +185,13 @@ class _Run:
         )
 
     def _kept(self, step: str, name: str, frame: DataFrame) -> DataFrame:
-        """The frame as a file of this run, or of its result where ``name`` begins with ``..``."""
+        """The frame as a file that this run needs."""
+        return self._written(step, f"{_WORK}/{name}", frame)
+
+    def _written(self, step: str, name: str, frame: DataFrame) -> DataFrame:
+        """The frame as a file below the output."""
         self._step = step
-        path = f"{self._job.output}/{name[3:] if name.startswith('../') else f'{_WORK}/{name}'}"
+        path = f"{self._job.output}/{name}"
         frame.write.mode("overwrite").parquet(path)
         return self._session.read.schema(frame.schema).parquet(path)
 
