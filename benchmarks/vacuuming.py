@@ -103,13 +103,16 @@ class Loop:
         self._connection = connection
         self._cursor = connection.cursor(binary=True)
         self._claim = statement("outbox/queries/claim.sql", TableName())
+        self._guard = statement("outbox/queries/claim_guard.sql")
         self._settle = statement("outbox/queries/settle_delivered.sql", TableName())
 
     def claim(self, count: int) -> tuple[float, int]:
         """Claim and settle; milliseconds of the claim, and how many it found."""
         values = self._values(count)
         began = time.perf_counter()
-        rows = self._cursor.execute(self._claim, values).fetchall()
+        with self._connection.transaction():
+            self._connection.execute(self._guard)
+            rows = self._cursor.execute(self._claim, values).fetchall()
         took = (time.perf_counter() - began) * 1000
         if rows:
             fence = {"ids": [row[0] for row in rows], "relay_id": "bench", "fence": rows[0][-1]}
@@ -133,7 +136,9 @@ class Loop:
         """Milliseconds and pages of a claim that finds nothing."""
         took = min(self.claim(_BATCH)[0] for _ in range(_PROBES))
         explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + self._claim
-        [(plan,)] = self._connection.execute(explain, self._values(_BATCH)).fetchall()
+        with self._connection.transaction():
+            self._connection.execute(self._guard)
+            [(plan,)] = self._connection.execute(explain, self._values(_BATCH)).fetchall()
         pages = plan[0]["Plan"]
         return took, pages["Shared Hit Blocks"] + pages["Shared Read Blocks"]
 

@@ -30,8 +30,6 @@ from relay.storage.tablecheck import check_table
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _LONGEST_CLOSE = 1.0  # seconds
-_DEEP = 500_000
-"""Rows that wait from which on the planner may take a claim for something to compile (measured: 2.5 million)."""
 
 
 class PostgresOutbox:
@@ -51,9 +49,7 @@ class PostgresOutbox:
         self._reap = self._sql("reap")
         self._backlog = self._sql("backlog")
         self._oldest_due_age = self._sql("oldest_due_age")
-        self._jit_off = self._sql("jit_off")
-        self._deep = False
-        """Whether the backlog was deep when it was last looked at."""
+        self._claim_guard = self._sql("claim_guard")
         self._ping = self._sql("ping")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
@@ -89,11 +85,8 @@ class PostgresOutbox:
             if self._ordered is not None:
                 return await self._ordered.rows(connection, limit, max_bytes)
             cursor = connection.cursor(binary=True)
-            if not self._deep:
-                await cursor.execute(self._claim, parameters)
-                return await cursor.fetchall()
             async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(self._jit_off)
+                await connection.execute(self._claim_guard)
                 await cursor.execute(self._claim, parameters)
                 return await cursor.fetchall()
 
@@ -132,14 +125,20 @@ class PostgresOutbox:
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""
-        found = Backlog(*await self._one_row("reading the backlog", self._backlog))
-        self._deep = found.pending_new + found.pending_retrying >= _DEEP
-        return found
+        return Backlog(*await self._one_row("reading the backlog", self._backlog))
 
     async def oldest_due_age(self) -> float:
         """The lag alone; one index probe on any table."""
-        (age,) = await self._one_row("reading the lag", self._oldest_due_age)
-        return float(age)
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            async with connection.pipeline():
+                await connection.execute(self._claim_guard)
+                await cursor.execute(self._oldest_due_age)
+                return await cursor.fetchone()
+
+        row = await self._housekeeping.run("reading the lag", work)
+        return float(row[0]) if row else 0.0
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""

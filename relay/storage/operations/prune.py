@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from relay.core.sqltext import TableName
+from relay.core.sqltext import TableName, statement
 from relay.storage.operations.connection import Connection, Moment, database_time, operating, rows, short_transaction
 
 COUNT_MOST: Final = 5_000_000
@@ -130,7 +130,9 @@ def _prune_kind(
 
 def _events_wait(connection: Connection, table: TableName) -> bool:
     """Whether an event is due, so that a relay wants what the database can do."""
-    [(age,)] = rows(connection, "oldest_due_age", table, {})
+    with connection.transaction():
+        connection.execute(statement("outbox/queries/claim_guard.sql"))
+        [(age,)] = rows(connection, "oldest_due_age", table, {})
     return bool(age > 0)
 
 

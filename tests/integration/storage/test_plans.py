@@ -43,7 +43,9 @@ FROM generate_series(1, 20000) AS n
 """
 
 
-@pytest.fixture(scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING"])
+@pytest.fixture(
+    scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+)
 def connection(request: pytest.FixtureRequest, postgres: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     """A big table whose statistics are as the parameter says; autovacuum leaves it alone."""
     database = create_database(postgres)
@@ -60,6 +62,9 @@ def _fill(database: Database, connection: psycopg.Connection[tuple[Any, ...]], s
     connection.execute("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
     if statistics == "analyzed when empty":
         connection.execute("ANALYZE openoutbox_events")
+    if statistics == "nothing was PENDING":
+        connection.execute(_FINISHED)
+        connection.execute("VACUUM ANALYZE openoutbox_events")
     connection.execute(_PENDING, [ROWS])
     if statistics == "all were PENDING":
         connection.execute("ANALYZE openoutbox_events")
@@ -106,7 +111,9 @@ def indexes(found: list[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
-    found = explain(connection, "claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay")
+    with connection.transaction():
+        connection.execute(statement("outbox/queries/claim_guard.sql"))
+        found = explain(connection, "claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay")
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
     walks_in_order(found)
@@ -141,13 +148,20 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
 
 
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    found = explain(connection, "oldest_due_age")
+    with connection.transaction():
+        connection.execute(statement("outbox/queries/claim_guard.sql"))
+        found = explain(connection, "oldest_due_age")
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert "Limit" in {node["Node Type"] for node in found}
 
 
-def test_the_backlog_is_counted_on_indexes_alone(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+def test_the_backlog_is_counted_on_indexes_alone(
+    connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
+) -> None:
     found = explain(connection, "backlog", whole_table_is_pending=True)
+    assert "idx_openoutbox_prune_dead" in indexes(found)
+    if request.node.callspec.params["connection"] == "nothing was PENDING":
+        return  # counting reads all that waits; a MIN that does so, too, looks as cheap as a probe then
     assert indexes(found) >= {"idx_openoutbox_prune_dead", "idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Limit") == 2, "each MIN is one probe"
     if connection.execute("SELECT relallvisible > 0 FROM pg_class WHERE relname = 'openoutbox_events'").fetchone() == (
