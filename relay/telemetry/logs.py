@@ -75,6 +75,8 @@ def configure_logs(options: LogOptions, stream: IO[str] | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=options.level, force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns of what follows from an error that it also raises, and that we tell.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
     structlog.configure(
         processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

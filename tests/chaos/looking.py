@@ -22,7 +22,8 @@ CREATE FUNCTION note_setback() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER note_setback AFTER UPDATE ON openoutbox_events FOR EACH ROW
-WHEN (OLD.status = 'DELIVERING' AND NEW.status IN ('PENDING', 'DEAD')) EXECUTE FUNCTION note_setback()
+WHEN (OLD.status = 'DELIVERING' AND NEW.status IN ('PENDING', 'DEAD')) EXECUTE FUNCTION note_setback();
+GRANT INSERT ON setbacks TO PUBLIC; -- the relay's own rights are what it runs with
 """
 _WRONG_ATTEMPTS = """
 SELECT count(*) FROM openoutbox_events AS event WHERE attempts <> (

@@ -113,5 +113,11 @@ def test_a_repeated_failure_is_one_line_a_second() -> None:
     assert [line["msg"] for line in said] == ["down"]
 
 
+def test_what_follows_from_an_error_that_is_told_is_not_told_by_psycopg_too() -> None:
+    _, err = run("logging.getLogger('psycopg').warning('error ignored terminating'); log.error('the database is gone')")
+    [line] = err.splitlines()
+    assert json.loads(line)["msg"] == "the database is gone"
+
+
 def test_nothing_is_written_when_standard_error_is_closed() -> None:
     assert run("sys.stderr.close(); log.error('down')") == ("", "")
