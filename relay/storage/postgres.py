@@ -13,8 +13,10 @@ when a server turns read-only, every connection is made anew from the URL.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
+
+import psycopg
 
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
@@ -27,6 +29,9 @@ from relay.storage.ordered import OrderedClaim
 from relay.storage.renewal import Renewer
 from relay.storage.settling import SettleStatements
 from relay.storage.tablecheck import check_table
+
+Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
+Values = Mapping[str, Any] | None
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _LONGEST_CLOSE = 1.0  # seconds
@@ -50,6 +55,9 @@ class PostgresOutbox:
         self._backlog = self._sql("backlog")
         self._oldest_due_age = self._sql("oldest_due_age")
         self._claim_guard = self._sql("claim_guard")
+        self._waiting = True
+        """Whether something was due when it was last looked at. Where nothing is, nothing can be sorted or compiled for
+        long, and an idle relay is spared the guard's statement."""
         self._ping = self._sql("ping")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
@@ -85,12 +93,11 @@ class PostgresOutbox:
             if self._ordered is not None:
                 return await self._ordered.rows(connection, limit, max_bytes)
             cursor = connection.cursor(binary=True)
-            async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(self._claim_guard)
-                await cursor.execute(self._claim, parameters)
-                return await cursor.fetchall()
+            await self._guarded(connection, cursor, self._claim, parameters)
+            return await cursor.fetchall()
 
         rows = await self._claiming.run("claiming", work)
+        self._waiting = bool(rows)
         if not rows:
             return Claim(None, [])
         event, fields = OutboxEvent._make, _EVENT_FIELDS
@@ -132,13 +139,25 @@ class PostgresOutbox:
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
-            async with connection.pipeline():
-                await connection.execute(self._claim_guard)
-                await cursor.execute(self._oldest_due_age)
-                return await cursor.fetchone()
+            await self._guarded(connection, cursor, self._oldest_due_age)
+            return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
+        self._waiting |= row is not None and row[0] > 0
         return float(row[0]) if row else 0.0
+
+    async def _guarded(
+        self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
+    ) -> None:
+        """Run it with the guard before it, in one round trip and one transaction, where the guard can matter."""
+        guarded, self._waiting = self._waiting, True  # whatever fails now is guarded the next time
+        if guarded:
+            async with connection.pipeline():
+                await connection.execute(self._claim_guard)
+                await cursor.execute(query, values)
+        else:
+            await cursor.execute(query, values)
+        self._waiting = guarded
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""

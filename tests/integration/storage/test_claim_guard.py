@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay.core.errors import StorageError
 from relay.storage.lane import Connection
 from relay.storage.options import PostgresOptions
 from relay.storage.postgres import PostgresOutbox
@@ -19,19 +20,41 @@ CREATE TRIGGER note BEFORE UPDATE ON openoutbox_events FOR EACH ROW EXECUTE FUNC
 """
 
 
-async def test_every_claim_is_guarded_and_nothing_is_left_of_it(outbox: Outbox) -> None:
-    """What the guard sets is local to the claim's transaction."""
+async def test_claims_are_guarded_while_events_wait_and_nothing_is_left_of_it(outbox: Outbox) -> None:
+    """What the guard sets is local to the claim's transaction; a claim after one that found nothing goes without."""
     with outbox.database.connect() as connection:
         connection.execute(_NOTED)
     outbox.insert([Row("topic")] * 3)
     storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
     await storage.open()
-    for _ in range(3):
+    for found in (1, 1, 1, 0):
+        assert len((await storage.claim(1, 1000)).events) == found
+    outbox.insert([Row("topic")] * 3)
+    for _ in range(2):
         assert len((await storage.claim(1, 1000)).events) == 1
     left = await storage._claiming.run("asking", settings)
     await storage.close()
-    assert outbox.database.run("SELECT jit, enable_sort FROM noted") == [("off", "off")] * 3
+    noted = [("off", "off")] * 3 + [("on", "on"), ("off", "off")]
+    assert outbox.database.run("SELECT jit, enable_sort FROM noted") == noted
     assert left == ("on", "on")
+
+
+async def test_a_lag_or_a_failure_has_the_next_claim_guarded(outbox: Outbox) -> None:
+    with outbox.database.connect() as connection:
+        connection.execute(_NOTED)
+    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
+    await storage.open()
+    assert not (await storage.claim(1, 1000)).events
+    outbox.insert([Row("topic")])
+    assert await storage.oldest_due_age() > 0
+    assert len((await storage.claim(1, 1000)).events) == 1
+    assert not (await storage.claim(1, 1000)).events
+    outbox.insert([Row("topic")])
+    with pytest.raises(StorageError):
+        await storage.claim(-1, 1000)
+    assert len((await storage.claim(1, 1000)).events) == 1
+    await storage.close()
+    assert outbox.database.run("SELECT jit, enable_sort FROM noted") == [("off", "off")] * 2
 
 
 async def settings(connection: Connection) -> object:
