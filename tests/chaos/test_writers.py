@@ -17,7 +17,7 @@ from tests.chaos.conftest import MakeBroker
 from tests.chaos.load import Writers
 from tests.chaos.looking import Balance, check_finished, delivered, watch_setbacks
 from tests.fixtures.measured import Measured
-from tests.fixtures.outbox import Outbox
+from tests.fixtures.outbox import Outbox, give_rights
 from tests.integration.cli.running import run_cli
 from tests.waiting import wait_until
 
@@ -72,6 +72,7 @@ def bare_outbox(outbox: Outbox) -> Outbox:
     with outbox.database.connect() as connection:
         connection.execute("DROP TABLE openoutbox_events")
         connection.execute((sql_root() / "outbox/migrations/0001_create_table.sql").read_bytes())
+        give_rights(connection)
     return outbox
 
 
