@@ -5,14 +5,14 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from relay.core.durations import parse_age
+from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
 from relay.core.sqltext import TableName
 from relay.storage.operations.replay import (
@@ -42,16 +42,9 @@ def bound(text: str | Bound) -> Bound:
     if not isinstance(text, str):
         return text
     try:
-        return timedelta(seconds=parse_age(text))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither an age like 2h nor a time like 2026-01-31T12:00:00Z") from None
-    if moment.utcoffset() is None:
-        raise typer.BadParameter(f"{text!r} has no time zone; write for example {text}Z")
-    return moment
+        return parse_bound(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Ids = Annotated[

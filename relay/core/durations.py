@@ -1,8 +1,10 @@
-"""Go-style durations (``1m30s``), ages (``7d``) and sizes (``64MiB``) as text, parsed to seconds and bytes."""
+"""Durations (``1m30s``), ages (``7d``), times and sizes (``64MiB``) as text, parsed to seconds, datetimes and bytes."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
@@ -55,6 +57,33 @@ def parse_age(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not an age; write a number and d, h or m, for example 7d, 12h or 0")
     return float(match.group(1)) * _AGE_SECONDS[match.group(2)]
+
+
+def parse_time(text: str) -> datetime:
+    """An ISO 8601 time with its zone; a date alone is its UTC midnight.
+
+    Raises ValueError, saying what a time looks like, for anything else, one without a zone included.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time; write for example 2026-03-10T12:00:00Z") from None
+    if len(text) <= len("2026-03-10"):
+        return time.replace(tzinfo=UTC)
+    if time.utcoffset() is None:
+        raise ValueError(f"{text!r} has no time zone; write for example {text}Z")
+    return time
+
+
+def parse_bound(text: str) -> datetime | timedelta:
+    """A time, as ``parse_time`` takes it, or an age before now, as ``parse_age`` does. Raises ValueError."""
+    with suppress(ValueError, OverflowError):
+        return timedelta(seconds=parse_age(text))
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither an age like 2h nor a time like 2026-01-31T12:00:00Z") from None
+    return parse_time(text)
 
 
 def parse_size(text: str) -> int:

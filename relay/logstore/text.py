@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from relay.core import durations
 from relay.logstore.errors import InvalidQuery, InvalidTimeRange
 from relay.logstore.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.logstore.query import Granularity, MetricsResult, Row
@@ -17,14 +18,9 @@ _GRANULARITY = re.compile(r"([0-9]{1,3})([smhdwM])")
 def parse_time(text: str) -> datetime:
     """An ISO 8601 time with a zone; a date alone is its UTC midnight. Raises InvalidTimeRange."""
     try:
-        time = datetime.fromisoformat(text)
+        return durations.parse_time(text)
     except ValueError as error:
-        raise InvalidTimeRange(f"{text!r} is not a time; write for example 2026-03-10T12:00:00Z") from error
-    if len(text) <= len("2026-03-10"):
-        return time.replace(tzinfo=UTC)
-    if time.tzinfo is None:
-        raise InvalidTimeRange(f"{text!r} has no time zone; write for example 2026-03-10T12:00:00Z")
-    return time
+        raise InvalidTimeRange(str(error)) from error
 
 
 def parse_granularity(text: str) -> Granularity:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relay.core.errors import ConfigError
+from relay.spark.common_arguments import names, pairs
 from relay.spark.running import secret
 from relay.spark.shaping import Shape
 
@@ -153,12 +154,12 @@ def _shape(args: argparse.Namespace) -> Shape:
     return Shape(
         event_type=args.event_type,
         event_type_column=args.event_type_column,
-        payload_columns=_names(args.payload_columns),
+        payload_columns=names(args.payload_columns),
         raw_payload=args.raw_payload,
-        key=_names(args.key),
-        headers=pairs("--headers", _names(args.headers)),
+        key=names(args.key),
+        headers=pairs("--headers", names(args.headers)),
         event_id=args.event_id,
-        id_columns=_names(args.id_columns),
+        id_columns=names(args.id_columns),
         available_at=args.available_at,
     )
 
@@ -172,18 +173,3 @@ def _write_options(args: argparse.Namespace, table: str | None) -> tuple[tuple[s
         "batchRows": args.batch_rows,
     }
     return tuple((name, value) for name, value in named.items() if value is not None)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
-
-
-def pairs(option: str, texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    """Texts ``NAME=VALUE`` in parts. Raises ConfigError naming the option."""
-    found = []
-    for text in texts or ():
-        name, sign, value = text.partition("=")
-        if not (name and sign):
-            raise ConfigError(f"{option}: {text!r} is not NAME=VALUE")
-        found.append((name, value))
-    return tuple(found)

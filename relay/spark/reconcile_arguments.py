@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from relay.core.errors import ConfigError
-from relay.spark.arguments import pairs
+from relay.spark.common_arguments import moment, names, number, pairs, read_options
 from relay.spark.compare import KINDS
 from relay.spark.connecting import check_url
 from relay.spark.fingerprints import FIELDS, REPLAY_HEADER
@@ -102,13 +102,10 @@ def read_reconcile_arguments(
         event_types=names(args.event_type),
         ignored=(REPLAY_HEADER, *(args.ignore_header or ())),
         tolerated=_kinds(args.tolerate),
-        sample=whole("--sample", args.sample, 10_000),
+        sample=number("--sample", args.sample, 10_000),
         as_json=args.json,
         session=session_options(args),
-        read_options=(
-            ("numPartitions", str(whole("--partitions", args.partitions, 10_000))),
-            ("maxConnections", str(whole("--max-connections", args.max_connections, 10_000))),
-        ),
+        read_options=read_options(args),
     )
 
 
@@ -181,29 +178,6 @@ def session_options(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     """The settings of ``add_session``'s options."""
     given = {"spark.jars.packages": args.packages, "spark.jars": args.jars}
     return tuple((name, value) for name, value in given.items() if value)
-
-
-def names(text: str | None) -> tuple[str, ...]:
-    """A list with commas between."""
-    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
-
-
-def moment(option: str, text: str | None) -> datetime | None:
-    """A time; one without a zone is UTC. Raises ConfigError naming the option."""
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{option}: {text!r} is not a time; write for example 2026-03-10T00:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def whole(option: str, text: str, most: int) -> int:
-    """A number from 1 on. Raises ConfigError naming the option."""
-    if not text.strip().isdecimal() or not 1 <= int(text) <= most:
-        raise ConfigError(f"{option}: {text!r} is not a number from 1 to {most}")
-    return int(text)
 
 
 def _consumer(args: argparse.Namespace) -> Consumer | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from relay.client import uuid7
-from relay.core.durations import parse_age
+from relay.core.durations import parse_age, parse_bound
 from relay.core.errors import ConfigError
 from relay.core.sqltext import DEFAULT_TABLE, TableName
 from relay.spark.common_arguments import add_outbox, number, outbox_url
@@ -125,18 +124,9 @@ def _bound(option: str, text: str | None) -> Bound | None:
     if text is None:
         return None
     try:
-        return timedelta(seconds=parse_age(text))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"{option}: {text!r} is neither an age like 2h nor a time like 2026-01-31T12:00:00Z"
-        ) from None
-    if moment.utcoffset() is None:
-        raise ConfigError(f"{option}: {text!r} has no time zone; write for example {text}Z")
-    return moment
+        return parse_bound(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
 
 
 def _age(option: str, text: str) -> float:

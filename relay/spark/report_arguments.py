@@ -9,14 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from relay.core.errors import ConfigError
+from relay.spark.common_arguments import moment, names, number, read_options
 from relay.spark.connecting import check_url
 from relay.spark.reconcile_arguments import (
     add_output,
     add_session,
-    moment,
-    names,
     session_options,
-    whole,
 )
 from relay.spark.running import secret
 
@@ -76,13 +74,10 @@ def read_report_arguments(program: str, given: Sequence[str], *, log_url: str | 
         since=since,
         until=until,
         event_types=names(args.event_type),
-        types=whole("--types", args.types, 1000),
+        types=number("--types", args.types, 1000),
         as_json=args.json,
         session=session_options(args),
-        read_options=(
-            ("numPartitions", str(whole("--partitions", args.partitions, 10_000))),
-            ("maxConnections", str(whole("--max-connections", args.max_connections, 10_000))),
-        ),
+        read_options=read_options(args),
     )
 
 
