@@ -13,6 +13,7 @@ when a server turns read-only, every connection is made anew from the URL.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
@@ -35,6 +36,7 @@ Values = Mapping[str, Any] | None
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _LONGEST_CLOSE = 1.0  # seconds
+_SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
 class PostgresOutbox:
@@ -55,9 +57,9 @@ class PostgresOutbox:
         self._backlog = self._sql("backlog")
         self._oldest_due_age = self._sql("oldest_due_age")
         self._claim_guard = self._sql("claim_guard")
-        self._waiting = True
-        """Whether something was due when it was last looked at. Where nothing is, nothing can be sorted or compiled for
-        long, and an idle relay is spared the guard's statement."""
+        self._slow = False
+        """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
+        nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
         self._ping = self._sql("ping")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
@@ -97,8 +99,8 @@ class PostgresOutbox:
             return await cursor.fetchall()
 
         rows = await self._claiming.run("claiming", work)
-        self._waiting = bool(rows)
         if not rows:
+            self._slow = False
             return Claim(None, [])
         event, fields = OutboxEvent._make, _EVENT_FIELDS
         return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
@@ -143,21 +145,21 @@ class PostgresOutbox:
             return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
-        self._waiting |= row is not None and row[0] > 0
         return float(row[0]) if row else 0.0
 
     async def _guarded(
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
     ) -> None:
-        """Run it with the guard before it, in one round trip and one transaction, where the guard can matter."""
-        guarded, self._waiting = self._waiting, True  # whatever fails now is guarded the next time
+        """Run it with the guard before it, in one round trip and one transaction, where it was slow without."""
+        guarded, self._slow = self._slow, True  # whatever fails now is guarded the next time
+        began = time.monotonic()
         if guarded:
             async with connection.pipeline():
                 await connection.execute(self._claim_guard)
                 await cursor.execute(query, values)
         else:
             await cursor.execute(query, values)
-        self._waiting = guarded
+        self._slow = guarded or time.monotonic() - began > _SLOW
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""

@@ -1,10 +1,11 @@
-"""A claim is never compiled and never sorts the backlog: the planner would think both worth while, but they are not."""
+"""Slow claims stop being compiled, or sorting the backlog: the planner may think both worth while, and they are not."""
 
 from __future__ import annotations
 
 import pytest
 
 from relay.core.errors import StorageError
+from relay.storage import postgres
 from relay.storage.lane import Connection
 from relay.storage.options import PostgresOptions
 from relay.storage.postgres import PostgresOutbox
@@ -20,33 +21,34 @@ CREATE TRIGGER note BEFORE UPDATE ON openoutbox_events FOR EACH ROW EXECUTE FUNC
 """
 
 
-async def test_claims_are_guarded_while_events_wait_and_nothing_is_left_of_it(outbox: Outbox) -> None:
-    """What the guard sets is local to the claim's transaction; a claim after one that found nothing goes without."""
-    with outbox.database.connect() as connection:
-        connection.execute(_NOTED)
-    outbox.insert([Row("topic")] * 3)
-    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
-    await storage.open()
-    for found in (1, 1, 1, 0):
+async def test_claims_are_guarded_once_one_was_slow_and_nothing_is_left_of_it(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the guard sets is local to the claim's transaction; a claim that finds nothing ends it."""
+    storage = await watched(outbox)
+    outbox.insert([Row("topic")] * 4)
+    assert len((await storage.claim(1, 1000)).events) == 1
+    monkeypatch.setattr(postgres, "_SLOW", -1.0)
+    assert len((await storage.claim(1, 1000)).events) == 1
+    monkeypatch.setattr(postgres, "_SLOW", 60.0)
+    for found in (1, 1, 0):
         assert len((await storage.claim(1, 1000)).events) == found
-    outbox.insert([Row("topic")] * 3)
-    for _ in range(2):
-        assert len((await storage.claim(1, 1000)).events) == 1
+    outbox.insert([Row("topic")])
+    assert len((await storage.claim(1, 1000)).events) == 1
     left = await storage._claiming.run("asking", settings)
     await storage.close()
-    noted = [("off", "off")] * 3 + [("on", "on"), ("off", "off")]
-    assert outbox.database.run("SELECT jit, enable_sort FROM noted") == noted
+    assert noted(outbox) == [("on", "on")] * 2 + [("off", "off")] * 2 + [("on", "on")]
     assert left == ("on", "on")
 
 
-async def test_a_lag_or_a_failure_has_the_next_claim_guarded(outbox: Outbox) -> None:
-    with outbox.database.connect() as connection:
-        connection.execute(_NOTED)
-    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
-    await storage.open()
-    assert not (await storage.claim(1, 1000)).events
+async def test_a_slow_look_at_the_lag_or_a_failure_has_the_next_claim_guarded(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = await watched(outbox)
     outbox.insert([Row("topic")])
+    monkeypatch.setattr(postgres, "_SLOW", -1.0)
     assert await storage.oldest_due_age() > 0
+    monkeypatch.setattr(postgres, "_SLOW", 60.0)
     assert len((await storage.claim(1, 1000)).events) == 1
     assert not (await storage.claim(1, 1000)).events
     outbox.insert([Row("topic")])
@@ -54,7 +56,21 @@ async def test_a_lag_or_a_failure_has_the_next_claim_guarded(outbox: Outbox) -> 
         await storage.claim(-1, 1000)
     assert len((await storage.claim(1, 1000)).events) == 1
     await storage.close()
-    assert outbox.database.run("SELECT jit, enable_sort FROM noted") == [("off", "off")] * 2
+    assert noted(outbox) == [("off", "off")] * 2
+
+
+async def watched(outbox: Outbox) -> PostgresOutbox:
+    """A storage whose claims are noted with the settings that they ran with."""
+    with outbox.database.connect() as connection:
+        connection.execute(_NOTED)
+    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
+    await storage.open()
+    return storage
+
+
+def noted(outbox: Outbox) -> list[tuple[str, ...]]:
+    """The settings of each claim."""
+    return outbox.database.run("SELECT jit, enable_sort FROM noted")
 
 
 async def settings(connection: Connection) -> object:
