@@ -183,13 +183,18 @@ def test_the_commands_of_a_jobs_page_have_arguments_that_exist(
     assert len(commands) == 3
 
 
-def test_the_kubernetes_example_passes_arguments_that_exist(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["ingest", "archive"])
+def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path: Path) -> None:
     documents = list(yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8")))
-    (cron,) = [each for each in documents if each["kind"] == "CronJob"]
-    (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    arguments = container["args"]
-    (job,) = [place for place, word in enumerate(arguments) if word.endswith("ingest.py")]
+    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+    commands = [pod["containers"][0]["args"] for pod in pods]
+    job = f"local:///opt/openoutbox/{name}.py"
+    (arguments,) = [command for command in commands if job in command]
     secret = tmp_path / "url"
     secret.write_text("postgresql://there")
-    given = [str(secret) if word == "/secrets/url" else word for word in arguments[job + 1 :]]
-    assert read_arguments("ingest.py", given).url == "postgresql://there"
+    given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
+    match name:
+        case "ingest":
+            assert read_arguments("ingest.py", given).url == "postgresql://there"
+        case "archive":
+            assert read_archive_arguments("archive.py", given).options.url == "postgresql://there"
