@@ -248,7 +248,7 @@ def main() -> None:
                 writes = measure(session, server.url, folder, given.rows, given.rounds)
             if given.only != "writes":
                 fill(session, server.url, folder, given.rows)
-                reads = measure_reads(session, server.url, server.bin / "psql", given.rounds)
+                reads = measure_reads(session, server.url, server.bin / "psql", folder, given.rounds)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)

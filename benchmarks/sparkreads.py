@@ -6,6 +6,8 @@ The contract's table with all its columns, a tenth of its rows dead; without a f
 - ours, in two tasks, by ranges of the key (the default) and, with a snapshot, by ranges of pages;
 - Spark's JDBC reader with its best partitioning, which is ours by pages: a predicate on ``ctid`` for each of two tasks,
   10,000 rows a fetch (a numeric or time column, which it can divide by itself, the table's key is not);
+- Spark alone: the same rows, made into Arrow beforehand, out of files in memory and through Spark's interface for
+  sources in Python: no such source can be faster, whatever it reads;
 - the filter pushed down, and left to Spark.
 
 Spark writes what it reads to ``noop``. As many rows of the result a second are counted as there are.
@@ -15,13 +17,18 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import psycopg
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
+from relay.spark import OutboxDataSource
 from relay.spark.reading.snapshots import exported_snapshot
 
 _DEAD = "status = 'DEAD'"
@@ -33,6 +40,65 @@ SET status = CASE WHEN hashtext(event_id::text) % 10 = 0 THEN 'DEAD' ELSE 'DELIV
 _COPY = "COPY (SELECT * FROM openoutbox_events WHERE {}) TO STDOUT WITH (FORMAT binary)"
 
 Turn = tuple[int, Callable[[], None]]
+
+
+@dataclass
+class Kept(InputPartition):
+    """A file of Arrow batches."""
+
+    path: str
+
+
+class KeptReader(DataSourceReader):
+    """Hands over what is in the files, one for each task."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._paths = paths
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each file."""
+        return [Kept(path) for path in self._paths]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches, where they lie in the page cache."""
+        assert isinstance(partition, Kept)
+        with pa.memory_map(partition.path) as memory, pa.ipc.open_file(memory) as file:
+            for number in range(file.num_record_batches):
+                yield file.get_batch(number)
+
+
+class KeptSource(DataSource):
+    """The outbox's rows as our reader made them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As ``format(…)`` is given it."""
+        return "kept"
+
+    def schema(self) -> StructType:
+        """The outbox's."""
+        return OutboxDataSource({"url": "postgresql://nowhere"}).schema()
+
+    def reader(self, schema: StructType) -> KeptReader:  # noqa: ARG002 - Spark's signature
+        """Of the option ``paths``."""
+        return KeptReader(self.options["paths"].split(","))
+
+
+def keep(url: str, folder: Path) -> list[str]:
+    """Read the table in this process, by our reader, into two files."""
+    source = OutboxDataSource({"url": url, "numPartitions": "2"})
+    reader = source.reader(source.schema())
+    paths = []
+    for number, partition in enumerate(reader.partitions()):
+        path = str(folder / f"{number}.arrow")
+        batches = reader.read(partition)
+        first = next(batches)
+        with pa.ipc.new_file(path, first.schema) as file:
+            file.write(first)
+            for batch in batches:
+                file.write(batch)
+        paths.append(path)
+    return paths
 
 
 def prepare(url: str) -> tuple[int, int]:
@@ -91,14 +157,22 @@ def swallow(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def turns(session: SparkSession, url: str, psql: Path, rows: int, dead: int) -> dict[str, Turn]:
+def kept(session: SparkSession, paths: list[str]) -> None:
+    swallow(session.read.format("kept").option("paths", ",".join(paths)).load())
+
+
+def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tuple[int, int]) -> dict[str, Turn]:
     """Who reads, how many rows that gives, and how."""
     parts = halves(url)
+    rows, dead = counts
+    session.dataSource.register(KeptSource)
+    paths = keep(url, folder)
     return {
         "bare COPY, two connections": (rows, lambda: bare_copy(psql, url, parts, "true")),
         "ours, by key": (rows, lambda: swallow(ours(session, url))),
         "ours, by page in a snapshot": (rows, lambda: by_pages(session, url, "true")),
         "Spark JDBC, by page": (rows, lambda: swallow(jdbc(session, url, parts))),
+        "Spark alone, out of memory": (rows, lambda: kept(session, paths)),
         "bare COPY, the tenth": (dead, lambda: bare_copy(psql, url, parts, _DEAD)),
         "ours, the tenth": (dead, lambda: swallow(ours(session, url).where(_DEAD))),
         "ours, the tenth, by page in a snapshot": (dead, lambda: by_pages(session, url, _DEAD)),
@@ -114,10 +188,10 @@ def turns(session: SparkSession, url: str, psql: Path, rows: int, dead: int) -> 
     }
 
 
-def measure_reads(session: SparkSession, url: str, psql: Path, rounds: int) -> dict[str, list[float]]:
+def measure_reads(session: SparkSession, url: str, psql: Path, folder: Path, rounds: int) -> dict[str, list[float]]:
     """Rows per second of everybody, in each round; the table must be filled. Each has read once before."""
     rows, dead = prepare(url)
-    everybody = turns(session, url, psql, rows, dead)
+    everybody = turns(session, url, psql, folder, (rows, dead))
     for _, work in everybody.values():
         work()
     check(session, url, rows, dead)

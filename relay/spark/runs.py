@@ -3,8 +3,8 @@
 A run is one ``save()`` or one try at a micro-batch. In mode ``atomic``:
 
     tasks    open the run (the first one makes its staging table), COPY into it, each attempt under a number of its own
-    driver   commits: in one transaction it counts what the attempts that Spark names have staged, inserts just that
-             into the outbox, and marks the run as committed; afterwards it drops the staging table
+    driver   commits: in one transaction it inserts just what the attempts that Spark names have staged into the outbox,
+             compares the count, and marks the run as committed; afterwards it drops the staging table
 
 Until that transaction commits nothing is visible, and once it has, everything is. What attempts staged that Spark does
 not name (repeated, speculative or killed ones) is never looked at. If the server crashed meanwhile, the count is wrong,
@@ -197,14 +197,24 @@ def _commit(connection: Connection, statements: Statements, run: Run, staged: St
 
 
 def _insert(connection: Connection, statements: Statements, run: Run, staged: Staged) -> int:
+    """How many of the rows were new. A run that is repeated fails on its first row, and then looks at each."""
     attempts = {"attempts": list(staged.attempts)}
-    (count,) = _one(connection, statements, "count_staging", attempts, run.stage)
+    try:
+        with connection.transaction():
+            count = connection.execute(statements.query("insert_staging", run.stage), attempts).rowcount
+            _check_count(run, staged, count)
+            return count
+    except psycopg.errors.UniqueViolation:
+        _check_count(run, staged, *_one(connection, statements, "count_staging", attempts, run.stage))
+        return connection.execute(statements.query("insert_staging_new", run.stage), attempts).rowcount
+
+
+def _check_count(run: Run, staged: Staged, count: int) -> None:
     if count != staged.rows:
         raise StorageError(
             f"run {run.run_id}: {staged.rows} rows were staged and {count} are there; the database server was "
             "restarted or failed over meanwhile. Nothing was written: run it again"
         )
-    return connection.execute(statements.query("insert_staging", run.stage), attempts).rowcount
 
 
 def _tidy(connection: Connection, statements: Statements, run: Run) -> None:
