@@ -4,7 +4,9 @@
 
 Without a URL it starts a PostgreSQL of its own. Figures are comparable within one run only: all contestants of one
 line take turns in short spells on the same server, and the table prints the median of the rounds. The bare INSERT goes
-to a table with the same columns, partitions, primary key and unique key, without feed, versions check or triggers.
+to a table with the same columns, partitions, primary key and unique key, without feed, versions check or triggers; the
+one into both tables writes the feed's row and index too, in one statement. Connections are warm before they count: a
+new one spends some ten milliseconds on its first append (reading the catalogue, compiling functions).
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
@@ -28,29 +33,23 @@ from relay.eventstore import NO_STREAM, EventStore, NewEvent
 TENANTS = [uuid.UUID(int=n + 1) for n in range(8)]
 META = {"user": "ada", "source": "benchmark"}
 DATA = {"amount": 4200, "currency": "EUR", "text": "x" * 200}
-Spell = Callable[[int, int, float], Awaitable[int]]
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to write: a schema of its own, positions None for the bare INSERT."""
+    """A way to write: the store in a schema of its own, or a statement of SQL."""
 
-    positions: str | None
+    label: str
+    positions: str | None = None
     notify: bool = False
+    insert: str = ""
 
     @property
     def schema(self) -> str:
         """Where its tables are."""
         return f"bench_{self.positions or 'bare'}{'_notify' if self.notify else ''}"
 
-    @property
-    def label(self) -> str:
-        """Its name in the table."""
-        return "bare INSERT" if self.positions is None else f"{self.positions}{' + notify' if self.notify else ''}"
 
-
-BARE = Contestant(None)
-CONTESTANTS = [BARE] + [Contestant(p, n) for p in ("settled", "gapless") for n in (False, True)]
 BARE_DDL = """
 CREATE SCHEMA bench_bare;
 CREATE TABLE bench_bare.event (
@@ -59,12 +58,24 @@ CREATE TABLE bench_bare.event (
     LogDate TIMESTAMPTZ NOT NULL DEFAULT now(),
     PRIMARY KEY (TenantId, SequenceNum), UNIQUE (TenantId, StreamId, Version)
 ) PARTITION BY LIST (TenantId);
+CREATE TABLE bench_bare.event_feed (
+    SequenceNum BIGINT PRIMARY KEY, TenantId UUID NOT NULL, StreamId UUID NOT NULL, Version INT NOT NULL,
+    Type TEXT NOT NULL
+);
 """
 BARE_INSERT = """
 INSERT INTO bench_bare.event (TenantId, StreamId, Version, Type, Meta, Data)
 SELECT %(tenant)s::UUID, %(stream)s::UUID, n, type, meta::JSONB, data::JSONB
 FROM unnest(%(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]) WITH ORDINALITY AS new (type, meta, data, n)
 """
+INSERT_INTO_BOTH = f"""
+WITH inserted AS ({BARE_INSERT} RETURNING SequenceNum, TenantId, StreamId, Version, Type)
+INSERT INTO bench_bare.event_feed SELECT * FROM inserted
+"""
+BARE = Contestant("bare INSERT", insert=BARE_INSERT)
+BOTH = Contestant("into both tables", insert=INSERT_INTO_BOTH)
+STORES = [Contestant(f"{p}{' + notify' if n else ''}", p, n) for p in ("settled", "gapless") for n in (False, True)]
+CONTESTANTS = [BARE, BOTH, *STORES]
 
 
 async def prepare(url: str) -> None:
@@ -77,7 +88,7 @@ async def prepare(url: str) -> None:
                 f"CREATE TABLE bench_bare.event_{tenant.hex} PARTITION OF bench_bare.event "
                 f"FOR VALUES IN ('{tenant}')".encode()
             )
-    for contestant in CONTESTANTS[1:]:
+    for contestant in STORES:
         async with await EventStore.connect(url, schema=contestant.schema) as store:
             await store.migrate(positions=contestant.positions, notify=contestant.notify)  # type: ignore[arg-type]
             for tenant in TENANTS:
@@ -88,44 +99,39 @@ async def write(url: str, contestant: Contestant, writers: int, size: int, secon
     """How many events that many writers of this process committed in that time."""
     events = [NewEvent("MoneyDeposited", DATA, META) for _ in range(size)]
     if contestant.positions is None:
-        return await write_bare(url, writers, events, seconds)
-    written = 0
+        kwargs = {"autocommit": True, "prepare_threshold": None}
+        async with AsyncConnectionPool(url, min_size=1, max_size=writers, kwargs=kwargs) as pool:
+            return size * await counted(writers, seconds, lambda: bare(pool, contestant.insert, events))
     async with await EventStore.connect(url, schema=contestant.schema, max_connections=writers) as store:
-
-        async def writer() -> None:
-            nonlocal written
-            while time.monotonic() < end:
-                await store.append(random.choice(TENANTS), uuid.uuid4(), events, NO_STREAM)
-                written += size
-
-        await asyncio.gather(*(store.list_subscriptions() for _ in range(writers)))
-        end = time.monotonic() + seconds
-        await asyncio.gather(*(writer() for _ in range(writers)))
-    return written
+        append = partial(store.append, events=events, expected_version=NO_STREAM)
+        return size * await counted(writers, seconds, lambda: append(random.choice(TENANTS), uuid.uuid4()))
 
 
-async def write_bare(url: str, writers: int, events: list[NewEvent], seconds: float) -> int:
-    written = 0
-    kwargs = {"autocommit": True, "prepare_threshold": None}
-    async with AsyncConnectionPool(url, min_size=1, max_size=writers, kwargs=kwargs) as pool:
+async def counted(writers: int, seconds: float, append: Callable[[], Awaitable[object]]) -> int:
+    """How many appends so many writers made in that time, after some that open and warm the connections."""
+    start = time.monotonic() + 0.3 + 0.02 * writers
+    made = 0
 
-        async def writer() -> None:
-            nonlocal written
-            while time.monotonic() < end:
-                values = {
-                    "tenant": random.choice(TENANTS),
-                    "stream": uuid.uuid4(),
-                    "types": [event.type for event in events],
-                    "metas": [event.meta_json for event in events],
-                    "datas": [event.data_json for event in events],
-                }
-                async with pool.connection() as connection:
-                    await connection.execute(BARE_INSERT, values)
-                written += len(events)
+    async def writer() -> None:
+        nonlocal made
+        while (now := time.monotonic()) < start + seconds:
+            await append()
+            made += now >= start
 
-        end = time.monotonic() + seconds
-        await asyncio.gather(*(writer() for _ in range(writers)))
-    return written
+    await asyncio.gather(*(writer() for _ in range(writers)))
+    return made
+
+
+async def bare(pool: AsyncConnectionPool[AsyncConnection[TupleRow]], insert: str, events: list[NewEvent]) -> None:
+    values = {
+        "tenant": random.choice(TENANTS),
+        "stream": uuid.uuid4(),
+        "types": [event.type for event in events],
+        "metas": [event.meta_json for event in events],
+        "datas": [event.data_json for event in events],
+    }
+    async with pool.connection() as connection:
+        await connection.execute(insert.encode(), values)
 
 
 def in_process(url: str, contestant: Contestant, writers: int, size: int, seconds: float) -> int:
@@ -178,7 +184,7 @@ class Clock:
 
 
 async def reads(url: str, seconds: float) -> None:
-    schema = CONTESTANTS[1].schema
+    schema = STORES[0].schema
     async with await EventStore.connect(url, schema=schema) as store:
         stream = uuid.uuid4()
         await store.append(TENANTS[0], stream, [NewEvent("MoneyDeposited", DATA, META) for _ in range(100)], NO_STREAM)
@@ -191,7 +197,7 @@ async def reads(url: str, seconds: float) -> None:
 
 async def latency(url: str, events: int) -> None:
     """From calling append to the event in the subscriber's hands, one event at a time."""
-    for contestant in CONTESTANTS[1:]:
+    for contestant in STORES:
         if contestant.notify:
             async with await EventStore.connect(url, schema=contestant.schema) as store:
                 ordered = sorted(await one_by_one(store, events))
@@ -230,7 +236,7 @@ def statements(url: str, repetitions: int) -> None:
     append = (
         "SELECT {}.event_append(%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[])"
     )
-    texts = {c: BARE_INSERT if c is BARE else append.format(c.schema) for c in CONTESTANTS}
+    texts = {c: c.insert or append.format(c.schema) for c in CONTESTANTS}
     event = NewEvent("MoneyDeposited", DATA, META)
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         for durable, size in ((True, 1), (True, 10), (False, 1), (False, 10)):

@@ -100,7 +100,7 @@ def test_eventstore() -> None:
     out = printed("eventstore", "--seconds=0.1", "--rounds=1", "--writers=1,3", "--times=10")
     table = [line.split() for line in out.splitlines() if line.lstrip()[:1].isdigit()]
     assert [line[:2] for line in table] == [["1", "1"], ["3", "1"], ["1", "10"], ["3", "10"]]
-    assert all(line.count("(1.00)") >= 1 and len(line) == 12 for line in table)
+    assert all(line.count("(1.00)") >= 1 and len(line) == 14 for line in table)
     for told in ("one committed single-row INSERT", "read_stream of 100", "read_all of 1,000", "subscription latency"):
         assert told in out
 
