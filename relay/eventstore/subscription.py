@@ -135,7 +135,11 @@ class Subscription:
         """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
         values = self._values({"position": position})
         if not await execute(connection, self._statements.text("subscriptions/acknowledge.sql"), values):
-            raise SubscriptionLost(f"subscription {self._name}: this instance is no longer the active one; roll back")
+            raise SubscriptionLost(self._lost)
+
+    @property
+    def _lost(self) -> str:
+        return f"subscription {self._name}: this instance is no longer the active one; roll back"
 
     async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[Batch]:
         """Batches while the lease is held."""
@@ -169,7 +173,7 @@ class Subscription:
         if batch.handed_in:
             rows = await self._run("position", {})
             if not rows:
-                raise SubscriptionLost(self._name)
+                raise SubscriptionLost(self._lost)
             reached: int = rows[0][0]  # not the batch's, if the consumer has rolled back
         else:
             await self._acknowledge(batch.position)
@@ -179,8 +183,8 @@ class Subscription:
         return reached
 
     async def _acknowledge(self, position: int) -> None:
-        async with self._database.connection("acknowledge a batch") as connection:
-            await self.store(connection, position)
+        if not await self._run("checkpoint", {"position": position}):
+            raise SubscriptionLost(self._lost)
 
     async def _make_known(self) -> None:
         start = self._options.start

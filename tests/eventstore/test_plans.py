@@ -14,6 +14,7 @@ import pytest
 
 from relay.eventstore import ANY, EventStore, NewEvent
 from relay.eventstore.statements import Statements
+from tests.eventstore.conftest import TENANT
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
@@ -122,6 +123,23 @@ def show(count: int, figures: dict[str, float]) -> None:
     print(f"\n{count} tenants, milliseconds:")
     for name, value in figures.items():
         print(f"  {name}: {value:.1f}")
+
+
+async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: EventStore, database: Database) -> None:
+    """Without statistics a range looks like a handful of rows, which the planner would rather fetch and sort."""
+    statements = Statements()
+    fill = "INSERT INTO {} SELECT n, '{}', gen_random_uuid(), 1, 'E'{} FROM generate_series(1, 20000) AS n"
+    database.run("ALTER TABLE event_feed SET (autovacuum_enabled = off)")
+    database.run(f"ALTER TABLE event_{TENANT.hex} SET (autovacuum_enabled = off)")
+    database.run(fill.format("event_feed", TENANT, ""))
+    database.run(fill.format(f"event_{TENANT.hex}", TENANT, ", '{}'"))
+    values = {"after": 0, "horizon": 20000, "limit": 100, "types": None, "tenants": None, "tenant": TENANT}
+    for path in ("queries/feed_page.sql", "queries/tenant_page.sql", "queries/nth_position.sql"):
+        with database.connect() as connection:
+            rows = connection.execute(f"EXPLAIN {statements.text(path)}".encode(), values, prepare=False).fetchall()
+        plan = "\n".join(row[0] for row in rows)
+        assert "Index" in plan, plan
+        assert "Sort" not in plan, plan
 
 
 @pytest.mark.parametrize("count", [100, 1000])
