@@ -17,6 +17,7 @@ from psycopg.rows import TupleRow, tuple_row
 
 from relay.client import NewEvent as OutboxEvent
 from relay.client import enqueue_async
+from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
@@ -105,10 +106,14 @@ def _appended(rows: list[TupleRow]) -> Appended:
 
 async def _meaning(connection: Connection, statements: Statements, order: Append, error: psycopg.Error) -> Exception:
     """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
-    if error.sqlstate == CONFLICT_STATE:
+    taken = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
+    if taken or error.sqlstate == CONFLICT_STATE:
         values = {"tenant": order.tenant_id, "stream": order.stream_id}
         actual = (await execute(connection, statements.text("queries/version.sql"), values))[0][0]
-        return VersionConflict(order.expected, actual)
+        if not taken or order.expected not in (Expected.ANY, actual):
+            return VersionConflict(order.expected, actual)
+        if not (error.diag.constraint_name or "").endswith("_pkey"):  # by an event that this transaction cannot see
+            return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)
     if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
         return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
     return translated(error, order.doing)

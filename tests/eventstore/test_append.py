@@ -9,7 +9,7 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from relay.core.errors import EventError
+from relay.core.errors import EventError, StorageBusy, StorageError
 from relay.eventstore import (
     ANY,
     NO_STREAM,
@@ -70,6 +70,43 @@ async def test_a_conflict_names_expected_and_actual_and_writes_nothing(store: Ev
     assert (caught.value.expected, caught.value.actual) == (expected, 2)
     assert len(await store.read_stream(TENANT, STREAM)) == 2
     assert len(await store.read_all()) == 2
+
+
+@pytest.mark.parametrize("expected", [NO_STREAM, 1, ANY])
+async def test_above_read_committed_a_lost_race_may_be_tried_again(
+    store: EventStore, database: Database, expected: int
+) -> None:
+    """The event that is in the way is one that the transaction's snapshot does not show."""
+    if expected == 1:
+        await store.append(TENANT, STREAM, events("A"), NO_STREAM)
+    async with await database.connect_async(autocommit=False) as connection:
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        await connection.execute("SELECT 1 FROM event_store")
+        database.run(
+            "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
+            "VALUES (900, %s, %s, %s, 'B', '{}')",
+            (TENANT, STREAM, max(expected, 0) + 1),
+        )
+        with pytest.raises(StorageBusy):
+            await store.append(TENANT, STREAM, events("C"), expected, connection=connection)
+        await connection.rollback()
+    assert [event.type for event in await store.read_stream(TENANT, STREAM)][-1] == "B"
+
+
+@pytest.mark.parametrize("expected", [NO_STREAM, 1, ANY])
+async def test_a_position_that_is_taken_is_no_conflict_of_versions(
+    store: EventStore, database: Database, expected: int
+) -> None:
+    """As in a copy of the database that did not bring the counter along."""
+    await store.append(TENANT, STREAM, events("A"), NO_STREAM)
+    database.run(
+        "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) VALUES (2, %s, %s, 7, 'A', '{}')",
+        (TENANT, uuid.uuid4()),
+    )
+    stream = STREAM if expected == 1 else uuid.uuid4()
+    with pytest.raises(StorageError, match=r"duplicate key|behind the events"):
+        await store.append(TENANT, stream, events("B"), expected)
+    assert len(await store.read_stream(TENANT, STREAM)) == 1
 
 
 async def test_any_appends_wherever_the_stream_is(store: EventStore) -> None:

@@ -11,10 +11,14 @@ DECLARE
     v_drawn BIGINT;
 BEGIN
     IF pg_catalog.current_setting('eventstore.registered', TRUE) IS DISTINCT FROM v_store::TEXT THEN
-        SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn
-        FROM public.event_sequencenum_seq;
-        PERFORM pg_catalog.pg_advisory_xact_lock_shared(v_store, v_drawn::BIT(32)::INT);
-        PERFORM pg_catalog.set_config('eventstore.registered', v_store::TEXT, TRUE);
+        v_drawn := pg_catalog.pg_sequence_last_value('public.event_sequencenum_seq'::REGCLASS);
+        IF v_drawn IS NULL THEN -- none drawn yet
+            SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn
+            FROM public.event_sequencenum_seq;
+        END IF;
+        PERFORM
+            pg_catalog.pg_advisory_xact_lock_shared(v_store, v_drawn::BIT(32)::INT),
+            pg_catalog.set_config('eventstore.registered', v_store::TEXT, TRUE);
     END IF;
 END
 $$
