@@ -7,7 +7,7 @@ the contract's table with all its indexes, emptied before each turn:
 
 - ours, ``commit=partition`` and ``commit=atomic``, as a user calls it: driver, planning and commit are in the time;
 - a bare binary COPY of the same rows, encoded beforehand, by two processes: what the database takes at most;
-- one ``INSERT … SELECT`` from an unlogged table on the server: what mode ``atomic`` has to end with;
+- one ``INSERT … SELECT`` from an unlogged table on the server, with a look for each id: what ``atomic`` falls back to;
 - Spark's JDBC writer with reWriteBatchedInserts and two batch sizes;
 - ``foreachPartition`` with one INSERT a row (a fiftieth of the rows).
 
@@ -175,7 +175,7 @@ def measure(session: SparkSession, url: str, folder: Path, count: int, rounds: i
             "bare COPY, two connections": (count, lambda: bare_copy(url, files, pool)),
             "ours, commit=partition": (count, lambda: ours(url, frame, "partition")),
             "ours, commit=atomic": (count, lambda: ours(url, frame, "atomic")),
-            "INSERT … SELECT, on the server": (count, lambda: from_stage(url)),
+            "INSERT … SELECT … ON CONFLICT, on the server": (count, lambda: from_stage(url)),
             "Spark JDBC, batches of 1,000": (count, lambda: jdbc(url, frame, 1000)),
             "Spark JDBC, batches of 10,000": (count, lambda: jdbc(url, frame, 10_000)),
             "foreachPartition, a row at a time": (part, lambda: row_at_a_time(url, few)),
