@@ -17,7 +17,7 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -46,6 +46,8 @@ from relay.logstore.cursor import Position, encode
 from relay.logstore.entries import Prepared
 from relay.logstore.times import from_ms, to_ms
 from tests.logstore.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
+
+Call = Callable[[], Awaitable[object]]
 
 BATCH = 1000
 DAY = timedelta(days=1)
@@ -194,6 +196,8 @@ class Patience:
     seconds: float
     batches: int
     """Of a thousand, written by the driver and as many by hand; the first two of each do not count."""
+    by_hand: int
+    """Rounds in which the statement by hand is asked too: at 10 million rows some take ten seconds."""
 
 
 @contextmanager
@@ -209,14 +213,16 @@ def quantile(seconds: list[float], share: float) -> float:
     return sorted(seconds)[min(int(len(seconds) * share), len(seconds) - 1)] * 1000
 
 
-async def turns(patience: Patience, *calls: Callable[[], Awaitable[object]]) -> list[list[float]]:
+async def turns(patience: Patience, mine: Sequence[Call], by_hand: Sequence[Call]) -> list[list[float]]:
     """The times of several calls, made in turns, so that all meet the same neighbours on the machine."""
+    calls = [*mine, *by_hand]
     times: list[list[float]] = [[] for _ in calls]
     ends = time.monotonic() + patience.seconds
     for number in range(patience.rounds):
         if number >= _FEWEST and time.monotonic() > ends:
             break
-        for call, into in zip(calls, times, strict=True):
+        asked = len(calls) if number < patience.by_hand else len(mine)
+        for call, into in list(zip(calls, times, strict=True))[:asked]:
             with clocked(into):
                 await call()
     return times
@@ -249,10 +255,8 @@ async def measure_reads(
         call: Callable[..., Awaitable[object]] = store.list_events if of_events else store.list_attempts
         times = await turns(
             patience,
-            partial(call, query),
-            partial(call, deep),
-            partial(run, by_hand.listing(asked, deep=False)),
-            partial(run, by_hand.listing(asked, deep=True)),
+            [partial(call, query), partial(call, deep)],
+            [partial(run, by_hand.listing(asked, deep=deeply)) for deeply in (False, True)],
         )
         _report(name, f"{asked.title}, first page", times[0], times[2])
         _report(name, f"{asked.title}, deep page", times[1], times[3])
@@ -262,17 +266,15 @@ async def measure_reads(
         measures=["count", "failed_count"],
         granularity=Granularity(1, "h"),
     )
-    counted = await turns(patience, partial(store.attempt_metrics, month), partial(run, by_hand.month))
+    counted = await turns(patience, [partial(store.attempt_metrics, month)], [partial(run, by_hand.month)])
     _report(name, "metrics of a month by hour", *counted)
     found = await turns(
         patience,
-        partial(store.retrieve_event, "evt_000000777"),
-        partial(run, by_hand.find_event),
-        partial(store.retrieve_attempt, "att_000000777"),
-        partial(run, by_hand.find_attempt),
+        [partial(store.retrieve_event, "evt_000000777"), partial(store.retrieve_attempt, "att_000000777")],
+        [partial(run, by_hand.find_event), partial(run, by_hand.find_attempt)],
     )
-    _report(name, "one event by id", *found[:2])
-    _report(name, "one attempt by id", *found[2:])
+    _report(name, "one event by id", found[0], found[2])
+    _report(name, "one attempt by id", found[1], found[3])
 
 
 def _report(name: str, title: str, mine: list[float], hand: list[float]) -> None:
@@ -377,8 +379,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="after that long a question is not asked again")
     parser.add_argument("--batches", type=int, default=32, help="of 1,000 attempts, to measure inserts")
     parser.add_argument("--drivers", nargs="+", choices=["postgres", "clickhouse"], default=["postgres", "clickhouse"])
+    parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand is asked too")
     given = parser.parse_args()
-    patience = Patience(given.rounds, given.seconds, max(given.batches, 3))
+    patience = Patience(given.rounds, given.seconds, max(given.batches, 3), max(given.by_hand, 1))
     for driver in given.drivers:
         asyncio.run((on_postgres if driver == "postgres" else on_clickhouse)(given.rows, patience))
 

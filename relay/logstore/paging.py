@@ -77,6 +77,8 @@ def scan_attempts(query: ListAttempts) -> Scan:
     unknown = [status for status in filters.get("status", ()) if status not in STATUSES]
     if unknown:
         raise InvalidQuery(f"unknown status {unknown[0]!r}; choose from {', '.join(STATUSES)}")
+    if len(filters.get("status", ())) == len(STATUSES):
+        del filters["status"]  # both are everything
     if query.sort_by not in _SORTS:
         raise InvalidQuery(f"cannot sort by {query.sort_by!r}; choose from {', '.join(_SORTS)}")
     return _scan(cursors.ATTEMPTS, query, filters, query.sort_by)

@@ -21,8 +21,9 @@ from relay.logstore.measures import Count, Counts, Tally
 from relay.logstore.model import AttemptRecord, LogEntry, LoggedEvent
 from relay.logstore.open import LogStoreOptions
 from relay.logstore.paging import Scan
+from relay.logstore.postgres_near import looks_large, near
 from relay.logstore.postgres_partitions import Connection, Partitions, missing_ahead, month_after, month_of, oldest_kept
-from relay.logstore.postgres_sql import Statements
+from relay.logstore.postgres_sql import Statement, Statements
 from relay.logstore.store import EVENTS, LogStore
 from relay.logstore.times import time_near, to_ms
 
@@ -184,10 +185,33 @@ class PostgresLogStore(LogStore):
             await connection.execute(self._sql.text("insert_quarantine"), parameters)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
-        return await self._fetch(*self._sql.list_events(scan), rows.event)
+        return await self._listed(self._sql.list_events, scan, rows.event)
 
     async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
-        return await self._fetch(*self._sql.list_attempts(scan), rows.attempt)
+        return await self._listed(self._sql.list_attempts, scan, rows.attempt)
+
+    async def _listed(
+        self, statement: Callable[[Scan], Statement], scan: Scan, made: Callable[[Sequence[Any]], Item]
+    ) -> list[Item]:
+        """Read the months where the page begins first, and all only where these do not fill it."""
+        if not self._months:
+            async with self._connection() as connection:
+                self._months = await self.partitions.months(connection)
+        narrowed = near(scan, self._months, datetime.now(UTC))
+        if narrowed is not None:
+            found = await self._fetch_page(statement(narrowed), scan, made)
+            if len(found) == scan.fetch:
+                return found
+        return await self._fetch_page(statement(scan), scan, made)
+
+    async def _fetch_page(self, statement: Statement, scan: Scan, made: Callable[[Sequence[Any]], Item]) -> list[Item]:
+        if not looks_large(scan):
+            return await self._fetch(*statement, made)
+        async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
+            await connection.execute(self._sql.text("jit_off"))
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(*statement)
+            return [made(row) for row in await cursor.fetchall()]
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         tags = ["tenant"] if tenant_id is not None else []

@@ -69,10 +69,13 @@ class Statements:
         parameters: dict[str, Any] = {"fetch": scan.fetch, **scan.window}
         for column, values in scan.filters.items():
             if column == driver:
-                tags.update(("branch", f"branch_{column}"))
+                tags.update(("branch", f"branch_{column}", *(["many_values"] if len(values) > 1 else [])))
                 parameters["value"] = list(values)
+            elif column == "tenant_id":
+                tags.update(("tenant_id", *(["many_tenants"] if len(values) > 1 else [])))
+                parameters[column] = list(values)
             else:
-                tags.add("tenant_id" if column == "tenant_id" else f"filter_{column}")
+                tags.add(f"filter_{column}")
                 parameters[column] = list(values)
         if scan.position is not None:
             tags.add("after")

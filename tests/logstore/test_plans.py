@@ -22,7 +22,7 @@ from relay.logstore.postgres_sql import Statement, Statements
 from relay.logstore.times import from_ms, to_ms
 from tests.fixtures.postgres import create_database, drop_database
 from tests.logstore.conftest import drop_tables
-from tests.logstore.loading import FIRST, SPAN_MS, load_clickhouse, load_postgres
+from tests.logstore.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -42,7 +42,20 @@ ATTEMPT_FILTERS: list[dict[str, Any]] = [
     {"topics": ["topic_11"]},
 ]
 EVENT_FILTERS: list[dict[str, Any]] = [{}, {"destination_ids": ["dest_3"]}, {"topics": ["topic_11"]}]
-FAILED_TENANT = {"tenant_ids": ["tenant_20"]}  # every twentieth attempt fails: only some tenants have any
+_ALL_DELIVERED = """
+INSERT INTO openoutbox_log.attempts (
+    id, event_id, tenant_id, destination_id, destination_type, topic, status, time, attempt_number, event_time,
+    eligible_for_retry, event_data, event_metadata
+)
+SELECT
+    'new' || id, event_id, tenant_id, destination_id, 'kafka', topic, 'success', time + %(by)s, 1, event_time + %(by)s,
+    true, event_data, event_metadata
+FROM openoutbox_log.attempts
+WHERE time < '2024-02-01Z'
+"""
+FAILED_TENANT: dict[str, Any] = {
+    "tenant_ids": ["tenant_20"]
+}  # every twentieth attempt fails: only some tenants have any
 
 
 def deep(span_ms: int) -> Position:
@@ -105,6 +118,24 @@ def test_a_deep_page_costs_a_page_on_postgres(full_postgres: str) -> None:
             # indexes; sorted by event, every month's index is looked into, for an event's attempts may be in any.
             page = 7 * LIMIT if "events" in name and "destination" in name else 3 * LIMIT
             assert touched <= page, f"{name}: {touched} buffers\n{plan}"
+
+
+def test_a_month_without_a_value_is_not_read_for_it_on_postgres(full_postgres: str) -> None:
+    """The newest month has but one status and one type, which the planner knows: it must know which is asked for."""
+    sql = Statements(DEFAULT_SCHEMA)
+    with psycopg.connect(full_postgres) as connection:
+        connection.execute(sql.text("partitions/ensure_months"), {"months": [END]})
+        connection.execute(_ALL_DELIVERED.encode(), {"by": END - FIRST})
+        connection.execute("ANALYZE openoutbox_log.attempts")
+        for query in (
+            ListAttempts(status="failed"),
+            ListAttempts(status="failed", **FAILED_TENANT),
+            ListAttempts(destination_types=["nats"]),
+        ):
+            touched, rows, plan = buffers(connection, sql.list_attempts(scan_attempts(query)))
+            assert rows == LIMIT + 1
+            assert touched <= 3 * LIMIT, plan
+        connection.rollback()
 
 
 def test_no_rows_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:

@@ -74,6 +74,24 @@ async def test_a_month_that_is_missing_is_made_on_demand_within_the_retention(lo
     await store.close()
 
 
+async def test_pages_are_whole_however_many_months_they_span(log_database: Database) -> None:
+    """Where the months that are looked at first do not fill a page, the others do."""
+    store = await opened(log_database)
+    times = [
+        datetime(2025, 1, 15, tzinfo=UTC) + timedelta(days=30 * month) + ms(n) for month in range(9) for n in (0, 1)
+    ]
+    await store.insert_many([entry(f"a{n:02d}", time) for n, time in enumerate(times)])
+    ids = [f"a{n:02d}" for n in range(len(times))]
+    reader = await opened(log_database)
+    for limit in (1, 3, 5, 17, 100):
+        assert attempt_ids(await all_items(reader, ListAttempts(limit=limit))) == ids[::-1]
+        assert attempt_ids(await all_items(reader, ListAttempts(limit=limit, order="asc"))) == ids
+        spring = TimeWindow(gte=times[2], lt=times[14])
+        assert attempt_ids(await all_items(reader, ListAttempts(limit=limit, time=spring))) == ids[2:14][::-1]
+    await store.close()
+    await reader.close()
+
+
 async def test_without_the_right_to_create_tables_the_months_must_be_there(log_database: Database) -> None:
     name = f"writer_{log_database.name}"
     log_database.run(f"CREATE ROLE {name} LOGIN")

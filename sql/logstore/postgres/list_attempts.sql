@@ -3,12 +3,18 @@
 -- topic or a status; idx_attempts_type_time; idx_attempts_event_time for an event; idx_attempts_tenant_time for a
 -- tenant alone; the key for none; idx_attempts_event_order and idx_attempts_tenant_event_order for the order of the
 -- events. What else filters is read and thrown away.
+-- A single value is a constant for the planner, which then knows how frequent it is. Of a value out of an array it knows
+-- the average alone, and where a month holds but another one it would read that month looking for the first.
+-- The limit inside is hidden from it: expecting no more rows than that, it would fetch all of them and sort, and where
+-- it is wrong (a tenant whose attempts all fail) that is everything. Several values: with jit_off.sql in one transaction.
 -- A condition on (time, id) alone would be right, but only the plain one on time prunes partitions.
 SELECT a.*
 FROM
     (SELECT) AS once
-    CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id
-    CROSS JOIN unnest(%(value)s::text []) AS branch (value) --? branch
+    CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id many_tenants
+    -- CROSS JOIN (SELECT (%(tenant_id)s::text [])[1]) AS tenant (id) --? tenant_id !many_tenants
+    CROSS JOIN unnest(%(value)s::text []) AS branch (value) --? branch many_values
+    -- CROSS JOIN (SELECT (%(value)s::text [])[1]) AS branch (value) --? branch !many_values
     CROSS JOIN LATERAL (
         SELECT
             a.id, a.event_id, a.tenant_id, a.destination_id, a.destination_type, a.topic, a.status, a.time,
@@ -46,7 +52,7 @@ FROM
         -- ORDER BY a.time, a.id, a.tenant_id --? asc by_time
         -- ORDER BY a.event_time DESC, a.event_id DESC, a.time DESC, a.id DESC, a.tenant_id DESC --? desc by_event
         -- ORDER BY a.event_time, a.event_id, a.time, a.id, a.tenant_id --? asc by_event
-        LIMIT %(fetch)s
+        LIMIT (SELECT %(fetch)s::bigint)
     ) AS a
 ORDER BY a.time DESC, a.id DESC, a.tenant_id DESC --? desc by_time
 -- ORDER BY a.time, a.id, a.tenant_id --? asc by_time

@@ -1,12 +1,15 @@
 -- A page of events: for each combination of the driving filters' values an index range in order, merged.
 -- Index: tenant -> idx_events_tenant_time; tenant and topic -> idx_events_tenant_topic_time; topic ->
 -- idx_events_topic_time; id -> idx_events_id; none -> the key. What else filters is read and thrown away.
+-- A single value is a constant for the planner, and the limit inside is hidden from it; see list_attempts.sql.
 -- A condition on (time, id) alone would be right, but only the plain one on time prunes partitions.
 SELECT e.*
 FROM
     (SELECT) AS once
-    CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id
-    CROSS JOIN unnest(%(value)s::text []) AS branch (value) --? branch
+    CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id many_tenants
+    -- CROSS JOIN (SELECT (%(tenant_id)s::text [])[1]) AS tenant (id) --? tenant_id !many_tenants
+    CROSS JOIN unnest(%(value)s::text []) AS branch (value) --? branch many_values
+    -- CROSS JOIN (SELECT (%(value)s::text [])[1]) AS branch (value) --? branch !many_values
     CROSS JOIN LATERAL (
         SELECT
             e.id, e.tenant_id, e.destination_id, e.matched_destination_ids, e.time, e.topic, e.eligible_for_retry,
@@ -30,7 +33,7 @@ FROM
             -- AND (e.time, e.id, e.tenant_id) > (%(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after asc twin
         ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc
         -- ORDER BY e.time, e.id, e.tenant_id --? asc
-        LIMIT %(fetch)s
+        LIMIT (SELECT %(fetch)s::bigint)
     ) AS e
 ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc
 -- ORDER BY e.time, e.id, e.tenant_id --? asc

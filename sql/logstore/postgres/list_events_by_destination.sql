@@ -1,6 +1,8 @@
 -- A page of events that matched one of several destinations: the narrow link table is read in order, one range for
 -- each tenant and destination, and only the events of those rows are fetched, by their key. An event that matched
 -- two of the destinations is found twice and kept once. LIMIT 1 holds the planner to one look by key for each row.
+-- The limit inside is hidden from the planner, and a single value is a constant for it; see list_attempts.sql.
+-- The window is said of both, so that it spares the planner the other months of both.
 -- Index: the key of event_destinations; without a tenant idx_event_destinations_time.
 SELECT
     e.id, e.tenant_id, e.destination_id, e.matched_destination_ids, e.time, e.topic, e.eligible_for_retry, e.data,
@@ -11,8 +13,10 @@ FROM (
         link.id,
         link.tenant_id
     FROM
-        unnest(%(value)s::text []) AS branch (value)
-        CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id
+        unnest(%(value)s::text []) AS branch (value) --? many_values
+        -- (SELECT (%(value)s::text [])[1]) AS branch (value) --? !many_values
+        CROSS JOIN unnest(%(tenant_id)s::text []) AS tenant (id) --? tenant_id many_tenants
+        -- CROSS JOIN (SELECT (%(tenant_id)s::text [])[1]) AS tenant (id) --? tenant_id !many_tenants
         CROSS JOIN LATERAL (
             SELECT
                 d.time,
@@ -42,7 +46,7 @@ FROM (
                 -- AND (d.time, d.id, d.tenant_id) > (%(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after asc twin
             ORDER BY d.time DESC, d.id DESC, d.tenant_id DESC --? desc
             -- ORDER BY d.time, d.id, d.tenant_id --? asc
-            LIMIT %(fetch)s
+            LIMIT (SELECT %(fetch)s::bigint)
         ) AS link
     ORDER BY link.time DESC, link.id DESC, link.tenant_id DESC --? desc
     -- ORDER BY link.time, link.id, link.tenant_id --? asc
@@ -51,7 +55,12 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT f.*
     FROM openoutbox_log.events AS f
-    WHERE page.time = f.time AND page.id = f.id AND page.tenant_id = f.tenant_id
+    WHERE
+        page.time = f.time AND page.id = f.id AND page.tenant_id = f.tenant_id
+        AND f.time >= %(gte)s --? gte
+        AND f.time <= %(lte)s --? lte
+        AND f.time > %(gt)s --? gt
+        AND f.time < %(lt)s --? lt
     LIMIT 1
 ) AS e
 ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc

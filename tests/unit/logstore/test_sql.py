@@ -12,7 +12,7 @@ from relay.logstore.sqlvariants import variant
 
 FILES = sorted((sql_root() / "logstore").rglob("*.sql"))
 KNOWN = re.compile(
-    r"!?(tenant_id|tenant|branch|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months"
+    r"!?(tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months"
     r"|(branch|filter|by)_(tenant_id|event_id|destination_id|destination_type|topic|status|code|manual|attempt_number))"
 )
 
