@@ -14,7 +14,7 @@ __all__ = ["eventually", "wait_until", "wait_until_async"]
 T = TypeVar("T")
 
 
-async def wait_until_async(predicate: Callable[[], Awaitable[T]], deadline: float = 10.0, what: str = "") -> T:
+async def wait_until_async(predicate: Callable[[], Awaitable[T | None]], deadline: float = 10.0, what: str = "") -> T:
     """As ``wait_until``, for a predicate that is awaited; the event loop goes on between two looks.
 
     A synchronous predicate is wrapped by ``eventually``.

@@ -11,7 +11,7 @@ import pytest
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable
 from relay.core.ports import Publisher
-from tests.conformance.harness.base import PATIENCE, Collector, Harness, eventually, make_event
+from tests.conformance.harness.base import PATIENCE, Collector, Harness, make_event
 from tests.conformance.harness.kafka import KafkaHarness
 from tests.conformance.harness.memory import MemoryHarness
 from tests.conformance.harness.nats import NatsHarness
@@ -20,6 +20,7 @@ from tests.conformance.harness.redis import RedisHarness
 from tests.services.kafka import KafkaServer
 from tests.services.nats import NatsServer
 from tests.services.valkey import ValkeyServer
+from tests.waiting import eventually, wait_until_async
 
 Make = Callable[[pytest.FixtureRequest], Harness]
 
@@ -75,25 +76,27 @@ def needs(has: bool | object, what: str) -> None:
         pytest.skip(f"this publisher has no {what}")
 
 
+async def refusal(publisher: Publisher) -> BrokerUnreachable | None:
+    """What one probe raises."""
+    try:
+        await publisher.probe(1.0)
+    except BrokerUnreachable as error:
+        return error
+    return None
+
+
 async def probed_down(publisher: Publisher) -> BrokerUnreachable:
     """Probe until it fails: a stopped broker may still be noticed as answering for a moment."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await publisher.probe(1.0)
-            except BrokerUnreachable as error:
-                return error
-            await asyncio.sleep(0.05)
+    return await wait_until_async(lambda: refusal(publisher), PATIENCE, "a probe to fail")
 
 
 async def probed_up(publisher: Publisher) -> None:
     """Probe until it succeeds."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                return await publisher.probe(1.0)
-            except BrokerUnreachable:
-                await asyncio.sleep(0.05)
+
+    async def answers() -> bool:
+        return await refusal(publisher) is None
+
+    await wait_until_async(answers, PATIENCE, "a probe to succeed")
 
 
 async def test_a_batch_is_acknowledged_and_arrives_in_order(harness: Harness, publisher: Publisher) -> None:
@@ -327,4 +330,4 @@ async def test_the_event_loop_stays_free_while_a_big_batch_is_offered(harness: H
     ticking.cancel()
     if publisher.name not in ("null", "memory"):
         assert turns > 10
-    await eventually(ticking.done)
+    await eventually(ticking.done, PATIENCE)

@@ -154,10 +154,3 @@ def make_event(
 ) -> OutboxEvent:
     """An event as a claim would return it."""
     return OutboxEvent(EventId(event_id or str(uuid.uuid4())), destination, key, payload, headers, 0, 0.0)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  # what is waited for happens in another process
-            await asyncio.sleep(0.01)

@@ -12,7 +12,8 @@ from relay.core.headers import wire_headers
 from relay.core.ports import Publisher
 from relay.publishers.null import NullPublisher
 from relay.publishers.stdout import StdoutOptions, StdoutPublisher
-from tests.conformance.harness.base import Features, Harness, Message, eventually
+from tests.conformance.harness.base import PATIENCE, Features, Harness, Message
+from tests.waiting import eventually
 
 
 class NullHarness(Harness):
@@ -53,7 +54,7 @@ class StdoutHarness(Harness):
             lines = [line.decode() for line in list(self._lines)]
             return [_message(line) for line in lines if json.loads(line)["event_type"] == destination]
 
-        await eventually(lambda: len(found()) >= count)
+        await eventually(lambda: len(found()) >= count, PATIENCE)
         return found()[:count]
 
     def hang(self) -> None:

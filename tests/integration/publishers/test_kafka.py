@@ -20,6 +20,7 @@ from relay.publishers.kafka_lane import Failure
 from tests.conformance.harness.base import PATIENCE, Collector, make_event
 from tests.fixtures.kafka import MakeTopic, create_topic
 from tests.services.kafka import KafkaServer
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.integration
 
@@ -63,11 +64,13 @@ async def test_a_topic_that_comes_late_is_used_then(publisher: KafkaPublisher, k
     [outcome] = await outcomes(publisher, [make_event(name)])
     assert isinstance(outcome, Transient)
     await asyncio.to_thread(create_topic, kafka_admin, name)
-    async with asyncio.timeout(PATIENCE):
-        while not isinstance(outcome, Acknowledged):
-            assert isinstance(outcome, Transient), outcome
-            [outcome] = await outcomes(publisher, [make_event(name)])
-            await asyncio.sleep(0.05)
+
+    async def acknowledged() -> bool:
+        [outcome] = await outcomes(publisher, [make_event(name)])
+        assert isinstance(outcome, Acknowledged | Transient), outcome
+        return isinstance(outcome, Acknowledged)
+
+    await wait_until_async(acknowledged, PATIENCE)
     kafka_admin.delete_topics([name])[name].result(10)
 
 

@@ -90,7 +90,7 @@ async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: Valkey
     trickle = [make_event("s") for _ in range(8)]
     for event in trickle:  # the pauses between them are longer than the timeout altogether
         await publisher.publish([event], sink)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # the pace of the load, not waiting
     assert await sink.outcomes(trickle) == [Acknowledged()] * len(trickle)
     await admin.client_pause(60_000, all=False)  # writes only
     late, last = [make_event("s"), make_event("s")], Collector()
