@@ -6,7 +6,7 @@ Without a URL it starts a PostgreSQL of its own. Figures are comparable within o
 line take turns in short spells on the same server, and the table prints the median of the rounds. The bare INSERT goes
 to a table with the same columns, partitions, primary key and unique key, without feed, versions check or triggers; the
 one into both tables writes the feed's row and index too, in one statement. Connections are warm before they count: a
-new one spends some ten milliseconds on its first append (reading the catalogue, compiling functions).
+new one costs the server nine milliseconds to connect and append once (reading the catalogue, compiling functions).
 """
 
 from __future__ import annotations

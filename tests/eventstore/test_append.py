@@ -57,7 +57,19 @@ async def test_streams_are_read_by_version_from_either_end(store: EventStore) ->
 
 
 async def test_data_may_be_anything_that_json_can_say(store: EventStore) -> None:
-    bodies: list[object] = [None, {}, [], "text", 17, -0.5, True, {"ä": ["€", None, {"x": 2.5}]}]
+    bodies: list[object] = [
+        None,
+        {},
+        [],
+        "text",
+        "NULL",
+        "{a,b}",
+        '"q\\\\" \n,',
+        17,
+        -0.5,
+        True,
+        {"ä": ["€", None, {"x": 2.5}]},
+    ]
     await store.append(TENANT, STREAM, [NewEvent("E", body) for body in bodies], NO_STREAM)  # type: ignore[arg-type]
     assert [event.data for event in await store.read_stream(TENANT, STREAM)] == bodies
 
