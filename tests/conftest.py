@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
+
+# How long an example takes depends on what else the machine does; nothing is asserted of it.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+
 pytest_plugins = [
     "tests.fixtures.servers",
     "tests.fixtures.postgres",

@@ -129,11 +129,11 @@ class Machine(RuleBasedStateMachine):
 
     @rule(node=st.integers(0, 1), how=st.sampled_from(["down", "hang", "up"]))
     def broker_is(self, node: int, how: str) -> None:
-        getattr(self.nodes[node].broker, how)()
+        self.loop.call(getattr(self.nodes[node].broker, how))
 
     @rule(node=st.integers(0, 1))
     def broker_answers_what_it_held(self, node: int) -> None:
-        self.nodes[node].broker.answer()
+        self.loop.call(self.nodes[node].broker.answer)
 
     @rule(seconds=st.sampled_from([0.003, 0.05, 1.0, 6.0, 20.0, 50.0]))
     def run(self, seconds: float) -> None:
@@ -179,15 +179,21 @@ class Machine(RuleBasedStateMachine):
             assert (row.status is Status.DELIVERED) == (row.delivered_at is not None)
 
     def teardown(self) -> None:
+        try:
+            self.finish()
+            self.check_the_end()
+        finally:
+            self.loop.end()
+
+    def finish(self) -> None:
+        """Everything works from now on, for long enough."""
         for _ in range(40):
             for node in self.nodes:
-                node.heal()
+                self.loop.call(node.heal)
             self.loop.pass_time(10.0)
             if all(row.status in (Status.DELIVERED, Status.DEAD) for row in self.table.rows.values()):
                 break
         self.loop.pass_time(10.0)
-        self.check_the_end()
-        self.loop.end()
 
     def check_the_end(self) -> None:
         brokers = [*self.dead_brokers, *(node.broker for node in self.nodes)]

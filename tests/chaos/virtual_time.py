@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class _Skip(selectors.SelectSelector):
@@ -35,6 +38,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def pass_time(self, seconds: float) -> None:
         """Let everything run for that long."""
         self.run_until_complete(asyncio.sleep(seconds))
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call what expects to be called by something that runs in the loop."""
+
+        async def within() -> T:
+            return work()
+
+        return self.run_until_complete(within())
 
     def end(self) -> None:
         """Cancel what is left and close."""
