@@ -146,10 +146,12 @@ async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServ
     await publisher.open()
     await publisher.probe(5.0)
     listener = await nats.connect(own_nats.url, allow_reconnect=False)
-    await listener.subscribe("heard")
+    heard = await listener.subscribe("heard")
     await listener.flush()
     events = [make_event("heard") for _ in range(10)]
     await publisher.publish(events, sink)
+    for _ in events:  # a server that takes them only while it goes down may have no listener left, and says so
+        await heard.next_msg(timeout=10)
     await asyncio.to_thread(own_nats.stop)
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {Unreachable}
     await publisher.close()
