@@ -6,7 +6,6 @@ as can be. There is no retry: a conflict is the caller's to decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import LiteralString
 from uuid import UUID
@@ -18,6 +17,7 @@ from psycopg.rows import TupleRow, tuple_row
 
 from relay.client import NewEvent as OutboxEvent
 from relay.client import enqueue_async
+from relay.core.arrays import text_array
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
@@ -48,16 +48,10 @@ class Append:
             "tenant": self.tenant_id,
             "stream": self.stream_id,
             "expected": self.expected,
-            "types": _array(event.type for event in self.events),
-            "metas": _array(event.meta_json for event in self.events),
-            "datas": _array(event.data_json for event in self.events),
+            "types": text_array(event.type for event in self.events),
+            "metas": text_array(event.meta_json for event in self.events),
+            "datas": text_array(event.data_json for event in self.events),
         }
-
-
-def _array(texts: Iterable[str | None]) -> str:
-    """Texts as PostgreSQL writes an array of them; the driver's way of writing it costs a tenth of an append's time."""
-    quoted = ("NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return "{" + ",".join(quoted) + "}"
 
 
 async def append(database: Database, statements: Statements, order: Append) -> Appended:

@@ -133,7 +133,7 @@ class Subscription:
 
     async def store(self, connection: Connection, position: int) -> None:
         """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
-        values = self._values({"position": position})
+        values = self._values({"position": position, "synchronous_commit": None})
         if not await execute(connection, self._statements.text("subscriptions/acknowledge.sql"), values):
             raise SubscriptionLost(self._lost)
 
@@ -183,7 +183,8 @@ class Subscription:
         return reached
 
     async def _acknowledge(self, position: int) -> None:
-        if not await self._run("checkpoint", {"position": position}):
+        # A crashed server may forget it: the batches are then delivered again, as they are when the consumer crashes.
+        if not await self._run("acknowledge", {"position": position, "synchronous_commit": "off"}):
             raise SubscriptionLost(self._lost)
 
     async def _make_known(self) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from relay.core.errors import ConfigError
 from relay.core.sqltext import sql_root
+from relay.core.sqlvariants import variant
 from relay.logstore.measures import Count
 from relay.logstore.paging import Scan
-from relay.logstore.sqlvariants import variant
 from relay.logstore.store import EVENTS
 from relay.logstore.times import to_ms
 

@@ -208,7 +208,7 @@ class PostgresLogStore(LogStore):
         if not looks_large(scan):
             return await self._fetch(*statement, made)
         async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
-            await connection.execute(self._sql.text("jit_off"))
+            await connection.execute(self._sql.jit_off)
             cursor = connection.cursor(binary=True)
             await cursor.execute(*statement)
             return [made(row) for row in await cursor.fetchall()]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import quote_identifier, sql_root
+from relay.core.sqltext import quote_identifier, sql_root, statement
+from relay.core.sqlvariants import variant
 from relay.logstore.measures import Count
 from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.paging import Scan
-from relay.logstore.sqlvariants import variant
 from relay.logstore.store import EVENTS
 from relay.logstore.times import from_ms
 
@@ -35,6 +35,8 @@ class Statements:
         if not _SCHEMA.fullmatch(schema):
             raise ConfigError(f"{schema!r} is not a schema name; use letters, digits and _, at most 63")
         self._schema = quote_identifier(schema)
+        self.jit_off = statement("session/jit_off.sql")
+        """For the transaction of a listing of several values."""
 
     def text(self, name: str, *tags: str) -> LiteralString:
         """One file's statement; it comes from this project, and the only thing inserted is a quoted name."""

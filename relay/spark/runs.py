@@ -206,7 +206,7 @@ def _insert(connection: Connection, statements: Statements, run: Run, staged: St
             return count
     except psycopg.errors.UniqueViolation:
         _check_count(run, staged, *_one(connection, statements, "count_staging", attempts, run.stage))
-        return connection.execute(statements.query("insert_staging_new", run.stage), attempts).rowcount
+        return connection.execute(statements.query("insert_staging", run.stage, "known"), attempts).rowcount
 
 
 def _check_count(run: Run, staged: Staged, count: int) -> None:

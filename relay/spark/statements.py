@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.core.sqltext import DEFAULT_TABLE, TableName, load_sql, quote_identifier
+from relay.core.sqltext import DEFAULT_TABLE, TableName, quote_identifier
+from relay.core.sqlvariants import variant
 
 _TOKENS: Final = re.compile(rf"\b(?:{DEFAULT_TABLE}|openoutbox_spark|stage_00|spark_role)\b")
 _SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job", "05_replays", "06_replayed")
@@ -34,12 +35,12 @@ class Statements:
         """The ledger's quoted name."""
         return TableName("runs", self.schema).quoted
 
-    def query(self, name: str, stage: str = "", role: str = "") -> LiteralString:
-        """One file of ``queries``, for one run's staging table where it names one.
+    def query(self, name: str, stage: str = "", *tags: str) -> LiteralString:
+        """One file of ``queries``, for one run's staging table where it names one, in the variant that ``tags`` choose.
 
         It may pass for a literal: the text comes from a file of this project, and the inserted names are quoted.
         """
-        return self._named(f"queries/{name}", stage, role)
+        return self._named(f"queries/{name}", stage, tags=tags)
 
     def setup(self) -> list[LiteralString]:
         """What makes the schema and the ledger, in order; harmless where they are there."""
@@ -49,7 +50,7 @@ class Statements:
         """What lets a role do that by Spark, and nothing more."""
         return [self._named(f"grants/{name}", role=role) for name in GRANTS[purpose]]
 
-    def _named(self, path: str, stage: str = "", role: str = "") -> LiteralString:
+    def _named(self, path: str, stage: str = "", role: str = "", tags: tuple[str, ...] = ()) -> LiteralString:
         names = {
             DEFAULT_TABLE: self.outbox.quoted,
             "openoutbox_spark": quote_identifier(self.schema),
@@ -57,7 +58,8 @@ class Statements:
             "spark_role": quote_identifier(role),
         }
         quoted = {name: text.replace("%", "%%") for name, text in names.items()}  # "%" begins a placeholder
-        return _TOKENS.sub(lambda match: quoted[match.group()], load_sql(f"spark/{path}.sql"))
+        text = variant(f"spark/{path}.sql", frozenset(tags))
+        return _TOKENS.sub(lambda match: quoted[match.group()], text)
 
 
 def stage_name(run_id: UUID) -> str:

@@ -33,7 +33,7 @@ class OrderedClaim:
     """The claim of one relay. Not to be called again before a call has ended."""
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
-        self._guard = statement("outbox/queries/jit_off.sql")
+        self._guard = statement("session/jit_off.sql")
         self._oldest = _bare("outbox/queries/claim_ordered.sql", options.table)
         self._by_key = _bare("outbox/queries/claim_ordered_by_key.sql", options.table)
         self._fixed = {

@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from relay.core.arrays import id_array
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.ports import Renewal
 from relay.core.sqltext import statement
 from relay.storage.lane import Connection, Lane
 from relay.storage.options import PostgresOptions
-from relay.storage.settling import id_array
 
 _FIRST_PAUSE = 0.05  # seconds before the first read-back
 _LONGEST_PAUSE = 1.0

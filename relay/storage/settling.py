@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, LiteralString
 
+from relay.core.arrays import id_array
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
 from relay.core.sqltext import TableName, statement
@@ -58,11 +59,6 @@ class SettleStatements:
     def _call(self, kind: str, settlement: Settlement, ids: Sequence[EventId], **more: list[Any]) -> Call:
         fenced = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence}
         return self._sql[kind], {**fenced, **more}
-
-
-def id_array(event_ids: Sequence[EventId]) -> str:
-    """The ids as the text of a PostgreSQL array: canonical UUIDs need no quoting, and one join is all it costs."""
-    return "{" + ",".join(event_ids) + "}"
 
 
 def storable(text: str) -> str:

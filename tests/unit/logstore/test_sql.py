@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.sqltext import sql_root
-from relay.logstore.sqlvariants import variant
+from relay.core.sqlvariants import variant
 
 FILES = sorted((sql_root() / "logstore").rglob("*.sql"))
 KNOWN = re.compile(

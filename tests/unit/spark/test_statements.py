@@ -20,7 +20,7 @@ def test_every_file_says_what_it_does(path: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if "/queries/" in path])
 def test_every_name_is_replaced_and_quoted(path: str) -> None:
-    text = ODD.query(path.rpartition("/")[2].removesuffix(".sql"), stage="stage_ff", role="r")
+    text = ODD.query(path.rpartition("/")[2].removesuffix(".sql"), stage="stage_ff")
     assert not re.search(r"\b(openoutbox_events|stage_00|spark_role)\b|(?<!pg_temp\.)\bopenoutbox_spark\b", text)
     for name, quoted in (("openoutbox_events", '"Own %%"."out""box"'), ("stage_00", '"stage_ff"')):
         assert (quoted in text) == bool(re.search(rf"\b{name}\b", load_sql(path)))
