@@ -28,6 +28,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
+from relay.core.arrays import text_array
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
 
 TENANTS = [uuid.UUID(int=n + 1) for n in range(8)]
@@ -126,9 +127,9 @@ async def bare(pool: AsyncConnectionPool[AsyncConnection[TupleRow]], insert: str
     values = {
         "tenant": random.choice(TENANTS),
         "stream": uuid.uuid4(),
-        "types": [event.type for event in events],
-        "metas": [event.meta_json for event in events],
-        "datas": [event.data_json for event in events],
+        "types": text_array(event.type for event in events),
+        "metas": text_array(event.meta_json for event in events),
+        "datas": text_array(event.data_json for event in events),
     }
     async with pool.connection() as connection:
         await connection.execute(insert.encode(), values)
@@ -245,8 +246,8 @@ def statements(url: str, repetitions: int) -> None:
             columns = {"types": event.type, "metas": event.meta_json, "datas": event.data_json}
             for _ in range(repetitions):
                 for contestant, text in texts.items():
-                    values = {name: [value] * size for name, value in columns.items()}
-                    values |= {"tenant": random.choice(TENANTS), "stream": uuid.uuid4()}  # type: ignore[dict-item]
+                    values: dict[str, object] = {name: text_array([value] * size) for name, value in columns.items()}
+                    values |= {"tenant": random.choice(TENANTS), "stream": uuid.uuid4()}
                     start = time.perf_counter()
                     connection.execute(text.encode(), values)
                     spent[contestant].append(time.perf_counter() - start)
