@@ -53,9 +53,8 @@ SELECT
 FROM openoutbox_log.attempts
 WHERE time < '2024-02-01Z'
 """
-FAILED_TENANT: dict[str, Any] = {
-    "tenant_ids": ["tenant_20"]
-}  # every twentieth attempt fails: only some tenants have any
+# Every twentieth attempt fails: only some tenants have any.
+FAILED_TENANT: dict[str, Any] = {"tenant_ids": ["tenant_20"]}
 
 
 def deep(span_ms: int) -> Position:

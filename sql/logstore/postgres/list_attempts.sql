@@ -7,6 +7,8 @@
 -- the average alone, and where a month holds but another one it would read that month looking for the first.
 -- The limit inside is hidden from it: expecting no more rows than that, it would fetch all of them and sort, and where
 -- it is wrong (a tenant whose attempts all fail) that is everything. Several values: with jit_off.sql in one transaction.
+-- Inside, the order is the indexes' own, and twins that differ in the tenant alone are ties: with the tenant in it only
+-- the key has the order as it stands, and would be read for a value that is common elsewhere.
 -- A condition on (time, id) alone would be right, but only the plain one on time prunes partitions.
 SELECT a.*
 FROM
@@ -48,11 +50,11 @@ FROM
             -- AND (a.event_time, a.event_id, a.time, a.id, a.tenant_id) < (%(at_event)s, %(at_event_id)s::text COLLATE "C", %(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after desc by_event twin
             -- AND (a.event_time, a.event_id, a.time, a.id) > (%(at_event)s, %(at_event_id)s::text COLLATE "C", %(at)s, %(at_id)s::text COLLATE "C") --? after asc by_event !twin
             -- AND (a.event_time, a.event_id, a.time, a.id, a.tenant_id) > (%(at_event)s, %(at_event_id)s::text COLLATE "C", %(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after asc by_event twin
-        ORDER BY a.time DESC, a.id DESC, a.tenant_id DESC --? desc by_time
-        -- ORDER BY a.time, a.id, a.tenant_id --? asc by_time
-        -- ORDER BY a.event_time DESC, a.event_id DESC, a.time DESC, a.id DESC, a.tenant_id DESC --? desc by_event
-        -- ORDER BY a.event_time, a.event_id, a.time, a.id, a.tenant_id --? asc by_event
-        LIMIT (SELECT %(fetch)s::bigint)
+        ORDER BY a.time DESC, a.id DESC --? desc by_time
+        -- ORDER BY a.time, a.id --? asc by_time
+        -- ORDER BY a.event_time DESC, a.event_id DESC, a.time DESC, a.id DESC --? desc by_event
+        -- ORDER BY a.event_time, a.event_id, a.time, a.id --? asc by_event
+        FETCH FIRST (SELECT %(fetch)s::bigint) ROWS WITH TIES
     ) AS a
 ORDER BY a.time DESC, a.id DESC, a.tenant_id DESC --? desc by_time
 -- ORDER BY a.time, a.id, a.tenant_id --? asc by_time

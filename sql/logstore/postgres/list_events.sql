@@ -1,7 +1,7 @@
 -- A page of events: for each combination of the driving filters' values an index range in order, merged.
 -- Index: tenant -> idx_events_tenant_time; tenant and topic -> idx_events_tenant_topic_time; topic ->
 -- idx_events_topic_time; id -> idx_events_id; none -> the key. What else filters is read and thrown away.
--- A single value is a constant for the planner, and the limit inside is hidden from it; see list_attempts.sql.
+-- A single value is a constant for the planner, the limit inside is hidden from it, with its ties; see list_attempts.sql.
 -- A condition on (time, id) alone would be right, but only the plain one on time prunes partitions.
 SELECT e.*
 FROM
@@ -31,9 +31,9 @@ FROM
             -- AND e.time >= %(at)s --? after asc
             -- AND (e.time, e.id) > (%(at)s, %(at_id)s::text COLLATE "C") --? after asc !twin
             -- AND (e.time, e.id, e.tenant_id) > (%(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after asc twin
-        ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc
-        -- ORDER BY e.time, e.id, e.tenant_id --? asc
-        LIMIT (SELECT %(fetch)s::bigint)
+        ORDER BY e.time DESC, e.id DESC --? desc
+        -- ORDER BY e.time, e.id --? asc
+        FETCH FIRST (SELECT %(fetch)s::bigint) ROWS WITH TIES
     ) AS e
 ORDER BY e.time DESC, e.id DESC, e.tenant_id DESC --? desc
 -- ORDER BY e.time, e.id, e.tenant_id --? asc

@@ -1,7 +1,7 @@
 -- A page of events that matched one of several destinations: the narrow link table is read in order, one range for
 -- each tenant and destination, and only the events of those rows are fetched, by their key. An event that matched
 -- two of the destinations is found twice and kept once. LIMIT 1 holds the planner to one look by key for each row.
--- The limit inside is hidden from the planner, and a single value is a constant for it; see list_attempts.sql.
+-- The limit inside is hidden from the planner, with its ties, and a single value is a constant for it; see list_attempts.sql.
 -- The window is said of both, so that it spares the planner the other months of both.
 -- Index: the key of event_destinations; without a tenant idx_event_destinations_time.
 SELECT
@@ -44,9 +44,9 @@ FROM (
                 -- AND d.time >= %(at)s --? after asc
                 -- AND (d.time, d.id) > (%(at)s, %(at_id)s::text COLLATE "C") --? after asc !twin
                 -- AND (d.time, d.id, d.tenant_id) > (%(at)s, %(at_id)s::text COLLATE "C", %(at_tenant)s::text COLLATE "C") --? after asc twin
-            ORDER BY d.time DESC, d.id DESC, d.tenant_id DESC --? desc
-            -- ORDER BY d.time, d.id, d.tenant_id --? asc
-            LIMIT (SELECT %(fetch)s::bigint)
+            ORDER BY d.time DESC, d.id DESC --? desc
+            -- ORDER BY d.time, d.id --? asc
+            FETCH FIRST (SELECT %(fetch)s::bigint) ROWS WITH TIES
         ) AS link
     ORDER BY link.time DESC, link.id DESC, link.tenant_id DESC --? desc
     -- ORDER BY link.time, link.id, link.tenant_id --? asc
