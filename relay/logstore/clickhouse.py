@@ -7,7 +7,7 @@ status changed since it was listed is recognised by its newest copy and passed o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from heapq import merge
 from typing import Any
@@ -118,15 +118,24 @@ class ClickHouseLogStore(LogStore):
 
     async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[Key]:
         """Up to ``scan.fetch`` keys of all branches, in reading order, each once."""
-        lists = []
-        for part in parts:
-            found = await self._client.rows(*self._sql.list_keys(scan, part))
-            lists.append([Key(*row) for row in found])
+        lists = [await self._range(scan, part, place) for part in parts]
         if len(lists) == 1:
             return lists[0]
         merged = merge(*lists, key=lambda key: _order(place(key)), reverse=scan.descending)
-        distinct = {place(key): key for key in merged}
-        return list(distinct.values())[: scan.fetch]
+        return _distinct(merged, place)[: scan.fetch]
+
+    async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[Key]:
+        """The same of one branch: read once more, and further, where copies that are not merged yet took the room.
+
+        One place more is read than is asked for, so that all copies of the last one have been seen.
+        """
+        most = scan.fetch + 1
+        while True:
+            found = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
+            distinct = _distinct(found, place)
+            if len(distinct) > scan.fetch or len(found) < most:
+                return distinct[: scan.fetch]
+            most *= 2
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
         if not keys:
@@ -164,6 +173,16 @@ class ClickHouseLogStore(LogStore):
         found = await self._client.rows(*self._sql.count(kind, count))
         width = 1 if kind == EVENTS else len(Counts._fields)
         return [_tally(row, width, count) for row in found]
+
+
+def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:
+    """One key of each place, of the highest version."""
+    distinct: dict[Position, Key] = {}
+    for key in keys:
+        known = distinct.setdefault(place(key), key)
+        if key.version > known.version:
+            distinct[place(key)] = key
+    return list(distinct.values())
 
 
 def _order(at: Position) -> tuple[Any, ...]:

@@ -47,6 +47,8 @@ class Key(NamedTuple):
     event_id: str
     sort_ms: int
     sort_id: str
+    version: int = 0
+    """Of an event: the highest of its copies stands for it."""
 
     @property
     def delivery(self) -> tuple[str, str, int, str, str]:

@@ -80,11 +80,11 @@ class Statements:
         """The statement that ends the retention of a table that has one."""
         return self.text("ttl_remove").replace(self.table("event_log"), self.table(table))
 
-    def list_keys(self, scan: Scan, branch: Branch) -> Statement:
-        """The statement that reads keys from one branch of a listing; the position and ``fetch`` are the scan's."""
+    def list_keys(self, scan: Scan, branch: Branch, most: int) -> Statement:
+        """The statement that reads at most so many keys, copies included, from one branch of a listing."""
         by_event = scan.sort_by == "event_time"
         tags = {"desc" if scan.descending else "asc", "by_event" if by_event else "by_time", *scan.window}
-        parameters: dict[str, Any] = {"list": branch.list, "fetch": scan.fetch}
+        parameters: dict[str, Any] = {"list": branch.list, "fetch": most}
         parameters.update((name, to_ms(bound)) for name, bound in scan.window.items())
         for name, values in scan.filters.items():
             tags.add(f"filter_{name}")

@@ -1,4 +1,6 @@
--- The keys of a page of attempts: a range of one list, read in its order, each attempt once whatever is unmerged.
+-- The keys of a page of attempts: a range of one list, read in its order, with copies that are not merged yet. LIMIT BY
+-- would take them out, but reads the list to its end. One range is said as a tuple: an owner of its own, where it is '',
+-- is made empty(owner), and then the server no longer knows that the list is in order, and sorts it.
 -- The condition on the tuple alone is right, but prunes nothing; the plain one on the time does.
 SELECT
     toUnixTimestamp64Milli(time) AS time_ms,
@@ -10,11 +12,8 @@ SELECT
     sort_id
 FROM event_log_attempts
 WHERE
-    list = {list:String}
-    AND owner = {owner:String} --? one
-    AND value = {value:String} --? one
-    -- AND owner IN {owners:Array(String)} --? !one
-    -- AND value IN {values:Array(String)} --? !one
+    (list, owner, value) = ({list:String}, {owner:String}, {value:String}) --? one
+    -- list = {list:String} AND owner IN {owners:Array(String)} AND value IN {values:Array(String)} --? !one
     AND tenant_id IN {tenant_id:Array(String)} --? filter_tenant_id
     AND event_id IN {event_id:Array(String)} --? filter_event_id
     AND destination_id IN {destination_id:Array(String)} --? filter_destination_id
@@ -38,5 +37,4 @@ WHERE
     -- AND (sort_time, sort_id, time, id, tenant_id) > (fromUnixTimestamp64Milli({at_event:Int64}, 'UTC'), {at_event_id:String}, fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after asc by_event twin
 ORDER BY sort_time DESC, sort_id DESC, time DESC, id DESC, tenant_id DESC --? desc
 -- ORDER BY sort_time, sort_id, time, id, tenant_id --? asc
-LIMIT 1 BY sort_time, sort_id, time, id, tenant_id
 LIMIT {fetch:UInt32}

@@ -1,5 +1,6 @@
--- The keys of a page of events: a range of one list, read in its order, each event once whatever is unmerged.
--- The first copy of an event stands for it: that of the highest version.
+-- The keys of a page of events: a range of one list, read in its order, with copies that are not merged yet, of which
+-- that of the highest version stands for the event; to sort by it would mean to read far ahead. One range is said as a
+-- tuple: see list_attempts.sql.
 SELECT
     toUnixTimestamp64Milli(time) AS time_ms,
     id,
@@ -7,14 +8,12 @@ SELECT
     destination_id,
     sort_id AS event_id,
     toUnixTimestamp64Milli(sort_time) AS sort_ms,
-    sort_id
+    sort_id,
+    version
 FROM event_log_events
 WHERE
-    list = {list:String}
-    AND owner = {owner:String} --? one
-    AND value = {value:String} --? one
-    -- AND owner IN {owners:Array(String)} --? !one
-    -- AND value IN {values:Array(String)} --? !one
+    (list, owner, value) = ({list:String}, {owner:String}, {value:String}) --? one
+    -- list = {list:String} AND owner IN {owners:Array(String)} AND value IN {values:Array(String)} --? !one
     AND tenant_id IN {tenant_id:Array(String)} --? filter_tenant_id
     AND sort_id IN {event_id:Array(String)} --? filter_event_id
     AND topic IN {topic:Array(String)} --? filter_topic
@@ -28,7 +27,6 @@ WHERE
     -- AND sort_time >= fromUnixTimestamp64Milli({at:Int64}, 'UTC') --? after asc
     -- AND (sort_time, sort_id) > (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}) --? after asc !twin
     -- AND (sort_time, sort_id, tenant_id) > (fromUnixTimestamp64Milli({at:Int64}, 'UTC'), {at_id:String}, {at_tenant:String}) --? after asc twin
-ORDER BY sort_time DESC, sort_id DESC, tenant_id DESC, version DESC --? desc
--- ORDER BY sort_time, sort_id, tenant_id, version DESC --? asc
-LIMIT 1 BY sort_time, sort_id, tenant_id
+ORDER BY sort_time DESC, sort_id DESC, tenant_id DESC --? desc
+-- ORDER BY sort_time, sort_id, tenant_id --? asc
 LIMIT {fetch:UInt32}
