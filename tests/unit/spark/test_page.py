@@ -74,7 +74,13 @@ def test_long_cells_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    "starts", [[0], [1_700_000_000 + 3600 * each for each in range(120)], [86_400, 32_000_000_000]]
+    "starts",
+    [
+        [0],
+        *([1_700_000_000, 1_700_000_000 + span] for span in (240, 4 * 3600, 84 * 3600, 4 * 86_400, 4 * 365 * 86_400)),
+        [1_700_000_000 + 3600 * each for each in range(120)],
+        [86_400, 32_000_000_000],
+    ],
 )
 def test_plots_of_any_span(starts: list[int]) -> None:
     values = [float(each) for each in range(len(starts))]
