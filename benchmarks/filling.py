@@ -5,9 +5,10 @@ from __future__ import annotations
 import psycopg
 
 FILL = """
-INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers)
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, delivered_at)
 SELECT gen_random_uuid(), %(event_type)s, 'key-' || n %% 1000, decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
-       jsonb_build_object('source', 'benchmark', 'n', n::text)
+       jsonb_build_object('source', 'benchmark', 'n', n::text), %(status)s::text,
+       CASE %(status)s::text WHEN 'DELIVERED' THEN NOW() END
 FROM generate_series(1, %(count)s) AS n
 """
 UNFINISHED = "SELECT EXISTS (SELECT FROM openoutbox_events WHERE status IN ('PENDING', 'DELIVERING'))"
@@ -15,14 +16,11 @@ _PACE = """
 SELECT count(*) FILTER (WHERE delivered_at > first), extract(epoch FROM max(delivered_at) - min(first))::float8
 FROM openoutbox_events, (SELECT min(delivered_at) AS first FROM openoutbox_events) AS start
 """
-_DELIVER = """
-UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = NOW(), updated_at = NOW() WHERE status = 'PENDING'
-"""
 
 
 def fill(connection: psycopg.Connection, event_type: str, count: int) -> None:
     """Insert pending rows, and leave the table as a busy database's housekeeping would."""
-    connection.execute(FILL, {"event_type": event_type, "count": count})
+    connection.execute(FILL, {"event_type": event_type, "count": count, "status": "PENDING"})
     tidy(connection)
 
 
@@ -32,12 +30,9 @@ def tidy(connection: psycopg.Connection) -> None:
     connection.execute("CHECKPOINT")
 
 
-def fill_delivered(connection: psycopg.Connection, count: int, at_once: int = 500_000) -> None:
+def fill_delivered(connection: psycopg.Connection, count: int) -> None:
     """Insert rows that were delivered before."""
-    for start in range(0, count, at_once):
-        connection.execute(FILL, {"event_type": "history", "count": min(at_once, count - start)})
-        connection.execute(_DELIVER)
-        connection.execute("VACUUM openoutbox_events")
+    connection.execute(FILL, {"event_type": "history", "count": count, "status": "DELIVERED"})
     tidy(connection)
 
 

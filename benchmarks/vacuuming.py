@@ -135,7 +135,7 @@ class Loop:
 
     def through(self, count: int) -> float:
         """Insert, claim and settle so many at once; milliseconds of the claim."""
-        self._connection.execute(FILL, {"event_type": "t", "count": count})
+        self._connection.execute(FILL, {"event_type": "t", "count": count, "status": "PENDING"})
         took, found = self.claim(count)
         if found != count:
             raise RuntimeError(f"{found} of {count} events were claimed")
