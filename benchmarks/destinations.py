@@ -22,6 +22,7 @@ from tests.services.nats import NatsServer
 from tests.services.valkey import ValkeyServer
 
 _PARTITIONS = 6
+_CONFIG = {"message.timestamp.type": "LogAppendTime"}  # so that a message says when the broker stored it
 _PAGE = 1000
 _PATIENCE = 30.0  # seconds without a message after which what is missing is lost
 
@@ -69,7 +70,7 @@ class Kafka:
 
     def prepare(self, target: str) -> None:
         """Make the topic."""
-        self._admin.create_topics([NewTopic(target, num_partitions=_PARTITIONS)])[target].result(30)
+        self._admin.create_topics([NewTopic(target, num_partitions=_PARTITIONS, config=_CONFIG)])[target].result(30)
 
     def received(self, target: str) -> Received:
         """Read every partition from its beginning to its high watermark."""

@@ -1,10 +1,11 @@
 """How long an event is on its way, and what an idle relay costs: ``python -m benchmarks.latency``.
 
 A writer commits one event a transaction, at random moments, 200 a second on average; a consumer on the broker takes
-the time when it sees it. The time of an event runs from the return of its COMMIT to its arrival at the consumer, so it
-holds the consumer's own part too and is an upper bound of the time to the broker's acknowledgement. All settings of
-the relay are the defaults. Then the writer stops, and the relay's statements and CPU time are counted for a while.
-Each publisher is measured a second time with the wake-up extension, which is the only setting that differs.
+the time when it sees it, and reads from the message when the broker stored it. Both times of an event run from the
+return of its COMMIT. Between them lies the broker's acknowledgement: it is sent once the message is stored, while the
+consumer's own part is in the second alone. Kafka's and Redis' clocks tick in milliseconds; the end of the tick counts.
+All settings of the relay are the defaults. Then the writer stops, and the relay's statements and CPU time are counted
+for a while. Each publisher is measured a second time with the wake-up extension, the only setting that differs.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import nats
 import psycopg
@@ -39,18 +41,30 @@ _LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")
 _WARM_UP = 3.0  # seconds whose events are not counted
 _DRY = 5.0  # seconds without a message after which the consumer stops
 
-Seen = dict[str, float]
-"""Event id to the moment, by the monotonic clock."""
+_TICK = 0.001  # seconds of the clocks of Kafka and Redis
+
+
+class Moment(NamedTuple):
+    """When a consumer had a message and when the broker stored it; of a COMMIT twice the same. Seconds since 1970."""
+
+    received: float
+    stored: float
+
+
+Seen = dict[str, Moment]
+"""By event id."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """One run; times are milliseconds."""
+    """One run; times are milliseconds, to the consumer where nothing else is said."""
 
     publisher: str
     wake_up: bool
     events: int
     missing: int
+    stored_p50: float
+    stored_p99: float
     p50: float
     p90: float
     p99: float
@@ -59,25 +73,26 @@ class Latency:
     idle_cpu_seconds_per_minute: float
 
 
-def _read_kafka(url: str, target: str, stop: threading.Event) -> Iterator[str]:
+def _read_kafka(url: str, target: str, stop: threading.Event) -> Iterator[tuple[str, float]]:
     consumer = Consumer({"bootstrap.servers": url, "group.id": target, "auto.offset.reset": "earliest"})
     consumer.subscribe([target])
     try:
         while not stop.is_set():
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                yield bytes(dict(message.headers() or [])["X-Event-ID"]).decode()
+                event_id = bytes(dict(message.headers() or [])["X-Event-ID"]).decode()
+                yield event_id, message.timestamp()[1] / 1000 + _TICK
     finally:
         consumer.close()
 
 
-def _read_redis(url: str, target: str, stop: threading.Event) -> Iterator[str]:
+def _read_redis(url: str, target: str, stop: threading.Event) -> Iterator[tuple[str, float]]:
     with redis.Redis.from_url(url) as client:
         after = b"0"
         while not stop.is_set():
             for _, entries in client.xread({target: after}, block=100) or []:
-                for after, fields in entries:  # noqa: B007  # the last one is where the next read begins
-                    yield fields[b"id"].decode()
+                for after, fields in entries:  # the last one is where the next read begins
+                    yield fields[b"id"].decode(), int(after.partition(b"-")[0]) / 1000 + _TICK
 
 
 def _follow_nats(url: str, target: str, stop: threading.Event, seen: Seen) -> None:
@@ -85,7 +100,8 @@ def _follow_nats(url: str, target: str, stop: threading.Event, seen: Seen) -> No
         client = await nats.connect(url)
 
         async def on_message(message: nats.aio.msg.Msg) -> None:
-            seen[(message.headers or {})["Nats-Msg-Id"]] = time.monotonic()
+            stored = message.metadata.timestamp.timestamp()
+            seen[(message.headers or {})["Nats-Msg-Id"]] = Moment(time.time(), stored)
 
         await client.jetstream().subscribe(target, cb=on_message, ordered_consumer=True)
         await asyncio.to_thread(stop.wait)
@@ -94,10 +110,10 @@ def _follow_nats(url: str, target: str, stop: threading.Event, seen: Seen) -> No
     asyncio.run(follow())
 
 
-def _following(reader: Callable[[str, str, threading.Event], Iterator[str]]) -> Callable[..., None]:
+def _following(reader: Callable[[str, str, threading.Event], Iterator[tuple[str, float]]]) -> Callable[..., None]:
     def follow(url: str, target: str, stop: threading.Event, seen: Seen) -> None:
-        for event_id in reader(url, target, stop):
-            seen[event_id] = time.monotonic()
+        for event_id, stored in reader(url, target, stop):
+            seen[event_id] = Moment(time.time(), stored)
 
     return follow
 
@@ -105,9 +121,9 @@ def _following(reader: Callable[[str, str, threading.Event], Iterator[str]]) -> 
 _FOLLOW = {"kafka": _following(_read_kafka), "redis": _following(_read_redis), "nats": _follow_nats}
 
 
-def _write(url: str, target: str, rate: float, seconds: float) -> Seen:
+def _write(url: str, target: str, rate: float, seconds: float) -> dict[str, float]:
     """Commit events at random moments; event id to the moment its COMMIT returned."""
-    committed: Seen = {}
+    committed: dict[str, float] = {}
     end = time.monotonic() + seconds
     with psycopg.connect(url, autocommit=True) as connection:
         due = time.monotonic()
@@ -116,7 +132,7 @@ def _write(url: str, target: str, rate: float, seconds: float) -> Seen:
                 time.sleep(due - now)
             event_id = str(uuid.uuid4())
             connection.execute(_INSERT, (event_id, target, f"key-{random.randrange(1000)}", b"x" * 512))
-            committed[event_id] = time.monotonic()
+            committed[event_id] = time.time()
             due += random.expovariate(rate)
     return committed
 
@@ -164,21 +180,24 @@ def measure(servers: Servers, publisher: str, options: argparse.Namespace, *, wa
     follower.join()
     broker.discard(target)
     servers.drop_table(url)
-    taken = sorted((seen[event_id] - at) * 1000 for event_id, at in committed.items() if event_id in seen)
+    arrived = [(at, seen[event_id]) for event_id, at in committed.items() if event_id in seen]
+    stored = statistics.quantiles(((moment.stored - at) * 1000 for at, moment in arrived), n=100)
+    taken = sorted((moment.received - at) * 1000 for at, moment in arrived)
     cuts = statistics.quantiles(taken, n=100)
     missing = len(committed) - len(taken)
-    return Latency(publisher, wake_up, len(taken), missing, cuts[49], cuts[89], cuts[98], taken[-1], *idle)
+    times = (stored[49], stored[98], cuts[49], cuts[89], cuts[98], taken[-1])
+    return Latency(publisher, wake_up, len(taken), missing, *times, *idle)
 
 
 def table(runs: Sequence[Latency]) -> str:
     """The runs as Markdown."""
-    lines = [
-        "| publisher | by | events | missing | p50 ms | p90 ms | p99 ms | longest ms | idle statements/s | CPU s/min |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    columns = ["publisher", "by", "events", "missing", "stored p50 ms", "p99 ms", "received p50 ms", "p90 ms", "p99 ms"]
+    columns += ["longest ms", "idle statements/s", "CPU s/min"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in runs:
         found_by = "wake-up" if run.wake_up else "polling"
-        times = " | ".join(f"{value:.1f}" for value in (run.p50, run.p90, run.p99, run.longest))
+        taken = (run.p50, run.p90, run.p99, run.longest)
+        times = " | ".join(f"{value:.1f}" for value in (run.stored_p50, run.stored_p99, *taken))
         idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
         lines.append(f"| {run.publisher} | {found_by} | {run.events} | {run.missing} | {times} | {idle} |")
     return "\n".join(lines)
