@@ -16,6 +16,7 @@ _LONGEST_LINGER = 0.001
 100 take 2.0 ms with 1 ms of lingering and 6.2 ms with 5 ms; 0 ms saves 1 ms and costs a quarter more CPU)."""
 _LARGEST_BATCH = 1_000_000
 """Bytes; below the 1,048,588 that a broker takes for one batch by default."""
+_MOST = 2**31 - 1  # of most of librdkafka's numbers
 _UNKNOWN_TOPIC_AFTER = 2.0
 """Seconds a topic that the broker does not know is asked for again before its events fail."""
 _OURS = frozenset(
@@ -72,23 +73,23 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
         "acks": "all" if everyone else "1",
         "enable.idempotence": everyone,
         "compression.type": options.compression,
-        "linger.ms": min(options.batch_timeout, _LONGEST_LINGER) * 1000,
+        "linger.ms": min(options.batch_timeout, _LONGEST_LINGER, options.write_timeout / 2) * 1000,
         "batch.size": min(_LARGEST_BATCH, options.batch_bytes),
-        "message.max.bytes": options.batch_bytes,
-        "message.send.max.retries": max(options.max_attempts, 1 if everyone else 0),
+        "message.max.bytes": _within(1000, options.batch_bytes, 1_000_000_000),
+        "message.send.max.retries": _within(1 if everyone else 0, options.max_attempts, _MOST),
         "message.timeout.ms": _milliseconds(options.write_timeout),
-        "request.timeout.ms": _milliseconds(options.write_timeout),
-        "socket.timeout.ms": max(_milliseconds(options.read_timeout), 10),
-        "socket.connection.setup.timeout.ms": max(_milliseconds(options.connection_timeout), 1000),
+        "request.timeout.ms": _milliseconds(options.write_timeout, most=900_000),
+        "socket.timeout.ms": _milliseconds(options.read_timeout, least=10, most=300_000),
+        "socket.connection.setup.timeout.ms": _milliseconds(options.connection_timeout, least=1000),
         "topic.metadata.propagation.max.ms": _milliseconds(min(_UNKNOWN_TOPIC_AFTER, options.write_timeout / 2)),
-        "queue.buffering.max.messages": options.queue_messages,
-        "queue.buffering.max.kbytes": max(options.queue_bytes // 1024, 1),
+        "queue.buffering.max.messages": _within(1, options.queue_messages, _MOST),
+        "queue.buffering.max.kbytes": _within(1, options.queue_bytes // 1024, _MOST),
         "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
         "statistics.interval.ms": 0,
     }
     if options.batch_size is not None:
-        config["batch.num.messages"] = options.batch_size
+        config["batch.num.messages"] = _within(1, options.batch_size, 1_000_000)
     return config | connection
 
 
@@ -121,5 +122,10 @@ def _parse(url: str) -> tuple[str, dict[str, str]]:
     return servers, defaults | properties | {"sasl.username": unquote(user), "sasl.password": unquote(password)}
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(int(seconds * 1000), 1)
+def _within(least: int, value: int, most: int) -> int:
+    """The value, or the bound that it passes: librdkafka refuses to start with what is outside of its ranges."""
+    return min(max(value, least), most)
+
+
+def _milliseconds(seconds: float, *, least: int = 1, most: int = _MOST) -> int:
+    return _within(least, int(seconds * 1000), most)

@@ -91,7 +91,7 @@ EXTREMES = {
 
 def test_extreme_values_do_not_break_the_start(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
     relay = daemon(**EXTREMES, PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
-    wait_until(lambda: relay.running and relay.get("/healthz")[0] == 200, 30, "the relay to live")
+    wait_until(lambda: relay.running and relay.get("/readyz")[0] == 200, 30, "the relay to be ready")
     assert all(isinstance(line, dict) for line in relay.log_lines())
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
+from confluent_kafka import Producer
 
 from relay.core.errors import ConfigError
 from relay.publishers.kafka import KafkaPublisher
@@ -25,6 +27,23 @@ def test_defaults_keep_the_promises() -> None:
     assert config["topic.metadata.propagation.max.ms"] < config["message.timeout.ms"]
     assert config["linger.ms"] <= 10
     assert "batch.num.messages" not in config
+
+
+LARGE, LONG = 1 << 40, 1e9
+EXTREMES: list[dict[str, Any]] = [
+    {"batch_bytes": 1, "batch_size": 1, "batch_timeout": 0.0, "max_attempts": 0},
+    {"batch_bytes": 1 << 31, "batch_size": LARGE, "batch_timeout": LONG, "max_attempts": LARGE},
+    {"write_timeout": 0.001, "read_timeout": 0.001, "connection_timeout": 0.001},
+    {"write_timeout": LONG, "read_timeout": LONG, "connection_timeout": LONG},
+    {"queue_messages": 1, "queue_bytes": 1},
+    {"queue_messages": LARGE, "queue_bytes": LARGE << 10},
+]
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("required_acks", ["all", "one"])
+def test_the_client_takes_every_extreme(extreme: dict[str, Any], required_acks: Literal["all", "one"]) -> None:
+    Producer(producer_config(KafkaOptions("127.0.0.1:1", required_acks=required_acks, **extreme)) | {"log_level": 0})
 
 
 def test_one_acknowledgement_means_no_idempotence() -> None:
