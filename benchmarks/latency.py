@@ -45,7 +45,7 @@ _TICK = 0.001  # seconds of the clocks of Kafka and Redis
 
 
 class Moment(NamedTuple):
-    """When a consumer had a message and when the broker stored it; of a COMMIT twice the same. Seconds since 1970."""
+    """When a consumer had a message, and when the broker stored it; seconds since 1970."""
 
     received: float
     stored: float

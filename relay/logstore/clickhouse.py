@@ -1,8 +1,8 @@
 """The delivery log in ClickHouse, embedded (chdb) or a server: one denormalised table, and lists that order it.
 
 A page is one range of a list (narrow rows in the order of the page), whose deliveries are then fetched by their key.
-No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, and a delivery whose
-status changed since it was listed is recognised by its newest copy and passed over.
+No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, and a delivery whose status changed
+since it was listed is recognised by its newest copy and passed over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 -- A page of events: for each combination of the driving filters' values an index range in order, merged.
 -- Index: tenant -> idx_events_tenant_time; tenant and topic -> idx_events_tenant_topic_time; topic ->
 -- idx_events_topic_time; id -> idx_events_id; none -> the key. What else filters is read and thrown away.
--- A single value is a constant for the planner, the limit inside is hidden from it, with its ties; see list_attempts.sql.
+-- A single value is a constant for the planner, the limit inside is hidden from it, and has ties; see list_attempts.sql.
 -- A condition on (time, id) alone would be right, but only the plain one on time prunes partitions.
 SELECT e.*
 FROM
