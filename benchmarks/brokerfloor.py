@@ -11,7 +11,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats
 import redis
@@ -26,6 +26,15 @@ Message = tuple[str, str, bytes, str]
 """Event id, key, payload, number."""
 
 
+class Pace(NamedTuple):
+    """What the client library reached by itself."""
+
+    per_second: float
+    """Acknowledged messages."""
+    cpu_seconds_per_million: float
+    """Of this process: the library, its threads, and the loop around it."""
+
+
 def messages(count: int) -> list[Message]:
     """Messages as ``benchmarks.drain`` fills a table with: 512 bytes, a thousand keys, two small headers."""
     made = []
@@ -35,12 +44,12 @@ def messages(count: int) -> list[Message]:
     return made
 
 
-def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -> float:
-    """Acknowledged messages per second."""
+def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -> Pace:
+    """Send ``count`` messages and wait for every acknowledgement. Raises RuntimeError where one is refused."""
     made = messages(count)
-    started = time.monotonic()
+    started, cpu = time.monotonic(), time.process_time()
     _SENDERS[publisher](url, target, batch, made)
-    return count / (time.monotonic() - started)
+    return Pace(count / (time.monotonic() - started), (time.process_time() - cpu) / count * 1e6)
 
 
 def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:

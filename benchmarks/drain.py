@@ -49,14 +49,15 @@ def _floor(servers: Servers, url: str, batch: int) -> Cell:
     claim = statement("outbox/queries/claim.sql", TableName())
     settle = statement("outbox/queries/settle_delivered.sql", TableName())
     values = {"limit": batch, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "floor"}
-    count, before = 0, servers.postgres_cpu()
+    count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)
         while rows := cursor.execute(claim, values).fetchall():
             cursor.execute(settle, {"ids": [row[0] for row in rows], "relay_id": "floor", "fence": rows[0][-1]})
             count += len(rows)
+        own = (time.process_time() - cpu) / count * 1e6
         postgres = (servers.postgres_cpu() - before) / count * 1e6
-    return Cell("floor", "", batch, pace(url), postgres_cpu_seconds_per_million=postgres)
+    return Cell("floor", "", batch, pace(url), own, postgres)
 
 
 def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, count: int, target: str) -> Cell:
@@ -105,8 +106,8 @@ def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tup
         broker.prepare(target)
     try:
         if relay_name == _BROKER_FLOOR:
-            per_second = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
-            return Cell(publisher, relay_name, batch, per_second)
+            floor = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
+            return Cell(publisher, relay_name, batch, floor.per_second, floor.cpu_seconds_per_million)
         url = servers.fresh_table()
         with psycopg.connect(url, autocommit=True) as connection:
             fill(connection, target, options.events)

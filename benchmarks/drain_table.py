@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.measured import Cell
 
 _HEAD = (
-    "| publisher | relay | batch | events/s | of the floor | relay CPU s per million | PostgreSQL CPU s per million "
+    "| publisher | relay | batch | events/s | of the floor | own CPU s per million | PostgreSQL CPU s per million "
     "| peak MiB | lost | duplicates |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 

@@ -32,7 +32,8 @@ USER_PREFIX = "X-User-"
 
 _POLL = 0.001  # seconds from one look for reports to the next while they come
 _LONGEST_POLL = 0.02  # seconds; as long as that while an answer is missing
-_IDLE_POLL = 0.1  # seconds; an idle client has only errors to report
+_IDLE_POLL = 0.5  # seconds; an idle client has only errors to report
+_ROOM_POLL = 0.1  # seconds from one look for room in a full queue to the next
 _PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; what is missing then goes with the producer
 _SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 21
@@ -90,7 +91,7 @@ class Lane:
             self._look_soon()
             if full:
                 with suppress(TimeoutError):  # room may also come without a report: look again
-                    await asyncio.wait_for(self._room.wait(), _IDLE_POLL)
+                    await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
             elif at < len(events):
                 await asyncio.sleep(0)
 

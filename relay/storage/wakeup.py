@@ -7,8 +7,10 @@ polling. It needs a session, so it does not work behind a pooler in transaction 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 _CHANNEL = "openoutbox_channel"
 """The name that stands in ``listen.sql``."""
 _SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connection is asked
+_READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
 
 
 class WakeUps:
@@ -43,9 +46,12 @@ class WakeUps:
                 await self._subscribe(connection)
                 wake()  # what was inserted until now was announced to nobody
                 while True:
-                    async for _ in connection.notifies(timeout=_SIGN_OF_LIFE):
+                    if not await _readable(connection.fileno(), _SIGN_OF_LIFE):
+                        await connection.execute(statement("outbox/queries/ping.sql"))
+                        wake()  # for what may have come with the answer
+                        continue
+                    async for _ in connection.notifies(timeout=_READ_WITHIN, stop_after=1):
                         wake()
-                    await connection.execute(statement("outbox/queries/ping.sql"))
         except psycopg.Error as error:
             raise classify(error, "listening for wake-ups") from error
 
@@ -63,3 +69,15 @@ class WakeUps:
                 extra={"action": "no_wake_up"},
             )
         await connection.execute(statement("outbox/queries/listen.sql", others={_CHANNEL: TableName(channel)}))
+
+
+async def _readable(fileno: int, seconds: float) -> bool:
+    """Whether a socket can be read within that time. (psycopg's own waiting would look ten times a second.)"""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fileno, readable.set)
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(readable.wait(), seconds)
+    finally:
+        loop.remove_reader(fileno)
+    return readable.is_set()
