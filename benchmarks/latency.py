@@ -5,7 +5,8 @@ the time when it sees it, and reads from the message when the broker stored it. 
 return of its COMMIT. Between them lies the broker's acknowledgement: it is sent once the message is stored, while the
 consumer's own part is in the second alone. Kafka's and Redis' clocks tick in milliseconds; the end of the tick counts.
 All settings of the relay are the defaults. Then the writer stops, and the relay's statements and CPU time are counted
-for a while. Each publisher is measured a second time with the wake-up extension, the only setting that differs.
+for a while. Each publisher is measured a second time with the wake-up extension, the only setting that differs. Beside
+each run stands what the broker takes alone, to acknowledge single messages from memory (``benchmarks.latencyfloor``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ import psycopg
 import redis
 from confluent_kafka import Consumer
 
+from benchmarks.destinations import Destinations
+from benchmarks.latencyfloor import acknowledged_p50
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
@@ -39,6 +42,7 @@ from relay.storage.extensions import add_extension
 _INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
 _LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")
 _WARM_UP = 3.0  # seconds whose events are not counted
+_ALONE = 9.0  # seconds for the broker alone
 _DRY = 5.0  # seconds without a message after which the consumer stops
 
 _TICK = 0.001  # seconds of the clocks of Kafka and Redis
@@ -69,6 +73,8 @@ class Latency:
     p90: float
     p99: float
     longest: float
+    alone_p50: float
+    """What the broker takes to acknowledge a message from memory."""
     idle_statements_per_second: float
     idle_cpu_seconds_per_minute: float
 
@@ -157,8 +163,9 @@ def _idle(servers: Servers, relay: RelayProcess, seconds: float) -> tuple[float,
 
 def measure(servers: Servers, publisher: str, options: argparse.Namespace, *, wake_up: bool) -> Latency:
     """One run on a fresh table and destination."""
-    target = f"bench{uuid.uuid4().hex[:10]}"
     broker = servers.brokers[publisher]
+    alone = _alone(broker, publisher, options)
+    target = f"bench{uuid.uuid4().hex[:10]}"
     broker.prepare(target)
     url = servers.fresh_table()
     env = {"STORAGE_URL": url, "PUBLISHER_TYPE": publisher, "PUBLISHER_URL": broker.url, "RELAY_ID": "benchmark"}
@@ -185,18 +192,27 @@ def measure(servers: Servers, publisher: str, options: argparse.Namespace, *, wa
     taken = sorted((moment.received - at) * 1000 for at, moment in arrived)
     cuts = statistics.quantiles(taken, n=100)
     missing = len(committed) - len(taken)
-    times = (stored[49], stored[98], cuts[49], cuts[89], cuts[98], taken[-1])
+    times = (stored[49], stored[98], cuts[49], cuts[89], cuts[98], taken[-1], alone)
     return Latency(publisher, wake_up, len(taken), missing, *times, *idle)
+
+
+def _alone(broker: Destinations, publisher: str, options: argparse.Namespace) -> float:
+    target = f"bench{uuid.uuid4().hex[:10]}"
+    broker.prepare(target)
+    try:
+        return acknowledged_p50(publisher, broker.url, target, options.rate, min(_ALONE, options.seconds))
+    finally:
+        broker.discard(target)
 
 
 def table(runs: Sequence[Latency]) -> str:
     """The runs as Markdown."""
     columns = ["publisher", "by", "events", "missing", "stored p50 ms", "p99 ms", "received p50 ms", "p90 ms", "p99 ms"]
-    columns += ["longest ms", "idle statements/s", "CPU s/min"]
+    columns += ["longest ms", "broker alone p50 ms", "idle statements/s", "CPU s/min"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in runs:
         found_by = "wake-up" if run.wake_up else "polling"
-        taken = (run.p50, run.p90, run.p99, run.longest)
+        taken = (run.p50, run.p90, run.p99, run.longest, run.alone_p50)
         times = " | ".join(f"{value:.1f}" for value in (run.stored_p50, run.stored_p99, *taken))
         idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
         lines.append(f"| {run.publisher} | {found_by} | {run.events} | {run.missing} | {times} | {idle} |")
