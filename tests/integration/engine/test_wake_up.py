@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 import pytest
 
-from relay.core.errors import ConfigError
+from relay.core.errors import ConfigError, StorageError
 from relay.core.sqltext import TableName
 from relay.storage.extensions import add_extension
 from relay.storage.wakeup import WakeUps
@@ -19,6 +21,10 @@ NEVER = 300.0
 """A poll interval that no test waits for."""
 
 _LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN \"openoutbox_%' AND state = 'idle'"
+_END_ASKED = """
+SELECT pg_terminate_backend(min(pid)) FROM pg_stat_activity
+WHERE query LIKE '%PG_IS_IN_RECOVERY%' AND datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 @pytest.fixture
@@ -54,6 +60,18 @@ async def test_a_lost_connection_listens_again_and_looks_for_what_it_missed(waki
     waking.insert([Row("topic")])
     waking.database.run(_LISTENING.replace("count(*)", "pg_terminate_backend(min(pid))"))
     await eventually(lambda: waking.counts() == {"DELIVERED": 1})
+
+
+async def test_a_connection_on_which_nothing_comes_is_asked_whether_it_lives(
+    waking: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.storage.wakeup._SIGN_OF_LIFE", 0.05)
+    woken: list[None] = []
+    listener = asyncio.create_task(wake_ups(waking).listen(lambda: woken.append(None)))
+    await eventually(lambda: len(woken) >= 3)  # at the start, and after each answer
+    waking.database.run(_END_ASKED)
+    with pytest.raises(StorageError):
+        await asyncio.wait_for(listener, 10)
 
 
 async def test_without_the_trigger_a_warning_says_what_to_do(
