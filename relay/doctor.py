@@ -7,6 +7,7 @@ only settings that cannot be read at all raise ConfigError.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -98,9 +99,8 @@ async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
 
     streams = await read_streams(NatsOptions(_url(settings), connection_timeout=settings.nats_connection_timeout))
     taken = {name: next((stream for stream in streams if stream.takes(name)), None) for name in types}
-    advice = "add the subject to a stream; until then its events are retried and at last dead"
     found = [
-        Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", advice)
+        Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", _add_stream(name))
         for name, stream in taken.items()
         if stream is None
     ] or [_destinations("streams", "stream", types)]
@@ -108,12 +108,20 @@ async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
     return found + [_window(settings, stream.name, stream.duplicate_window) for stream in used.values()]
 
 
+def _add_stream(subject: str) -> str:
+    return (
+        f"make one, nats stream add EVENTS --subjects {shlex.quote(subject)} --defaults, or add the subject to one; "
+        "until then its events are retried and at last dead"
+    )
+
+
 def _window(settings: Settings, stream: str, window: float) -> Finding:
     """The stream's memory of ids against the time after which an event may be sent again."""
     needed = settings.lease_timeout + settings.nats_publish_timeout
     if window < needed:
         said = f"stream {stream} forgets an event's id after {format_duration(window)}, before its lease has expired"
-        advice = f"set the stream's duplicate_window to {format_duration(needed)} or more: nats stream edit {stream}"
+        enough = format_duration(needed)
+        advice = f"make that {enough} or more: nats stream edit {stream} --dupe-window {enough}"
         return Finding(Level.WARNING, "duplicates", said, advice)
     said = f"stream {stream} knows a repeated event for {format_duration(window)}"
     late = settings.retry_max_delay > window

@@ -14,7 +14,17 @@ from relay_cli.output import age, one_line, plural, print_json
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
-_COLUMNS = ("event_id", "status", "event_type", "partition_key", "attempts", "since", "payload_bytes", "last_error")
+_COLUMNS = (
+    "event_id",
+    "status",
+    "event_type",
+    "partition_key",
+    "attempts",
+    "since",
+    "next_try",
+    "payload_bytes",
+    "last_error",
+)
 _UNBOUNDED = 100_000  # columns, to learn how wide a table would like to be
 
 Statuses = Annotated[
@@ -57,8 +67,9 @@ def command(
     """List events, newest first by the time at which they came into their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. Off a terminal: one line an event, separated by tabs: event id, status, event type, partition
-    key, attempts, since, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
+    DEAD one buried. A PENDING event that failed before has a next try, unless a relay is at it already. Off a
+    terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
+    try, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
     rare type, key or error takes a while; name the status to make it shorter.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
@@ -79,7 +90,9 @@ def command(
 
 
 def _cells(event: ListedEvent) -> list[str]:
-    return [one_line(getattr(event, name)) for name in _COLUMNS]
+    waits = event.status == Status.PENDING and event.attempts > 0
+    shown = event._asdict() | {"next_try": event.available_at if waits else None}
+    return [one_line(shown[name]) for name in _COLUMNS]
 
 
 def _print_on_terminal(found: list[ListedEvent]) -> None:
@@ -105,7 +118,9 @@ def _print_on_terminal(found: list[ListedEvent]) -> None:
 
 def _paragraph(event: ListedEvent) -> str:
     """An event on a terminal too narrow for the table: the terminal folds what is long, and copying keeps it whole."""
-    event_id, status, event_type, key, attempts, since, size, error = _cells(event)
+    event_id, status, event_type, key, attempts, since, next_try, size, error = _cells(event)
     parts = [event_type, f"key {key}" if key else "no key", f"attempts {attempts}", plural(int(size), "byte")]
     lines = [f"{event_id}  {status:<10}  {since}", "    " + "  ".join(parts)]
-    return "\n".join([*lines, f"    {error}"] if error else lines)
+    lines += [f"    next try {next_try}"] if next_try else []
+    lines += [f"    {error}"] if error else []
+    return "\n".join(lines)

@@ -100,7 +100,7 @@ class Link:
                 return link
         reason = link._trouble  # now, since the end of the connection is reported over it
         await link.end(reason)
-        raise BrokerUnreachable(reason)
+        raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Publish every event, in order; waits while too many are unanswered."""

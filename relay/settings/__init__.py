@@ -77,7 +77,7 @@ class Settings(Variables):
         if found:
             raise ConfigError("\n".join(found))
         warnings = rules.about(rules.cautions, variables, silent)
-        if only is None:
+        if wanted.issuperset(NAMES):
             warnings += rules.unknown(given)
         effective = {
             "api_token": token,

@@ -48,7 +48,7 @@ def problems(settings: Variables) -> Iterator[Finding]:
 
 def _required(settings: Variables) -> Iterator[Finding]:
     if settings.storage_url is None:
-        yield Finding(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user:password@host:5432/database")
+        yield Finding(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
     if settings.publisher_url is None and settings.publisher_type in _BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type

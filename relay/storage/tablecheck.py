@@ -7,6 +7,7 @@ on it, and UPDATE on the columns it writes. ``relay-cli migrate`` compares every
 from __future__ import annotations
 
 import shlex
+from collections.abc import Container
 from typing import Final
 
 from relay.core.errors import SchemaError
@@ -59,11 +60,7 @@ async def check_table(connection: Connection, table: TableName, *, key_order: bo
         )
     kind, may_select, columns, writable = row
     refuse_kind(kind, table)
-    missing = [name for name in COLUMNS if name not in columns]
-    if missing:
-        raise SchemaError(
-            f"table {table} lacks the columns {', '.join(missing)}; relay-cli migrate says how it differs"
-        )
+    refuse_missing(columns, table)
     if key_order and ORDER_COLUMN not in columns:
         raise SchemaError(
             f"table {table} lacks the column {ORDER_COLUMN}, which ORDERING=key needs; "
@@ -85,6 +82,16 @@ async def check_table(connection: Connection, table: TableName, *, key_order: bo
 def creation(table: TableName) -> str:
     """The command that makes the table, as a shell takes it."""
     return f"relay-cli migrate --table {shlex.quote(str(table))}"
+
+
+def refuse_missing(columns: Container[str], table: TableName) -> None:
+    """Raise SchemaError for a table that is not an outbox: a column of the contract's is not there."""
+    missing = [name for name in COLUMNS if name not in columns]
+    if missing:
+        raise SchemaError(
+            f"table {table} lacks the column{'s' if missing[1:] else ''} {', '.join(missing)}; "
+            "relay-cli migrate says how it differs from an outbox table"
+        )
 
 
 def refuse_kind(kind: str, table: TableName) -> None:

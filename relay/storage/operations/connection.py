@@ -17,7 +17,7 @@ from relay.core.errors import SchemaError
 from relay.core.sqltext import TableName, statement
 from relay.storage.conninfo import connection_parameters
 from relay.storage.sqlstate import classify
-from relay.storage.tablecheck import COLUMNS, creation, refuse_kind
+from relay.storage.tablecheck import creation, refuse_kind, refuse_missing
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Moment = datetime | str
@@ -116,6 +116,4 @@ def _check_table(connection: Connection, table: TableName) -> None:
         raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
     kind, _, columns, _ = found[0]
     refuse_kind(kind, table)
-    missing = [name for name in COLUMNS if name not in columns]
-    if missing:
-        raise SchemaError(f"table {table} lacks the columns {', '.join(missing)}; it is not an outbox table")
+    refuse_missing(columns, table)

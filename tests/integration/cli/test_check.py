@@ -121,7 +121,15 @@ def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Pat
     given |= {"NATS_CONNECTION_TIMEOUT": "1s"}
     [(level, message, _)] = check(tmp_path, given, status=1)["broker"]
     assert level == "error"
+    assert "127.0.0.1:1" in message
     assert "geheim" not in message
+
+
+def test_a_name_that_is_almost_a_variable_is_told(outbox: Outbox, tmp_path: Path) -> None:
+    found = check(tmp_path, {"STORAGE_URL": outbox.relay_url, "STORAGE_TABEL_NAME": "other"})
+    [(level, message, _)] = found["settings"]
+    assert level == "warning"
+    assert "did you mean STORAGE_TABLE_NAME?" in message
 
 
 def test_a_database_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
@@ -141,10 +149,11 @@ async def test_streams_and_their_memory_of_ids(
     given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
     found = check(tmp_path, given, status=1)
     assert [one[:2] for one in found["streams"]] == [("error", f"no stream takes the subject '{name}.a.b'")]
+    assert f"nats stream add EVENTS --subjects {name}.a.b --defaults" in found["streams"][0][2]
     [(level, message, advice)] = found["duplicates"]
     assert level == "warning"
     assert message.startswith(f"stream {name} forgets an event's id after 2m, before its lease")
-    assert "3m5s" in advice
+    assert f"nats stream edit {name} --dupe-window 3m5s" in advice
     await jetstream.update_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=185))
     assert check(tmp_path, given, "--strict") == {}
     await jetstream.delete_stream(name)

@@ -65,7 +65,9 @@ def test_list_shows_the_newest_of_every_status_first(outbox: Outbox, tmp_path: P
     lease(outbox, "working")
     done = run_cli(tmp_path, "list", "--limit", "4", STORAGE_URL=outbox.reader_url)
     assert (done.returncode, done.stderr) == (0, "")
-    types = [line.split("\t")[2] for line in done.stdout.splitlines()]
+    cells = [line.split("\t") for line in done.stdout.splitlines()]
+    assert all(next_try == "" for *_, next_try, _, _ in cells)  # those that wait never failed
+    types = [event_type for _, _, event_type, *_ in cells]
     assert set(types[:2]) == {"waiting", "working"}
     assert set(types[2:]) == {"DEAD-1", "DELIVERED-1"}
 
@@ -115,14 +117,21 @@ def on_terminal(folder: Path, columns: int, *arguments: str, **given: str) -> li
 
 def test_list_fits_a_narrow_terminal_and_leaves_ids_whole(outbox: Outbox, tmp_path: Path) -> None:
     [event_id] = outbox.insert([Row("user.signup", b"{}", "key-7")])
-    outbox.database.run("UPDATE openoutbox_events SET attempts = 3, last_error = 'no such topic'")
+    outbox.database.run(
+        "UPDATE openoutbox_events SET attempts = 3, last_error = 'no such topic', available_at = '2100-01-02 03:04:05Z'"
+    )
     names, wide = on_terminal(tmp_path, 200, "list", STORAGE_URL=outbox.reader_url)
     assert "partition_key" in names
     assert wide.split()[:2] == [event_id, "PENDING"]
+    assert "2100-01-02T03:04:05.000000Z" in wide
     first, *others = on_terminal(tmp_path, 80, "list", STORAGE_URL=outbox.reader_url)
     assert first.split()[:2] == [event_id, "PENDING"]
     assert len(first) <= 80
-    assert others == ["    user.signup  key key-7  attempts 3  2 bytes", "    no such topic"]
+    assert others == [
+        "    user.signup  key key-7  attempts 3  2 bytes",
+        "    next try 2100-01-02T03:04:05.000000Z",
+        "    no such topic",
+    ]
     assert on_terminal(tmp_path, 80, "list", "--status", "dead", STORAGE_URL=outbox.reader_url) == ["no events"]
 
 
