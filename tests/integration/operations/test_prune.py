@@ -191,10 +191,11 @@ def test_a_relay_goes_on_claiming_beside_it(outbox: Outbox, count: int) -> None:
         stop.set()
         for thread in beside:
             thread.join()
-    print(f"{count} rows in {time.monotonic() - began:.1f} s beside {len(claims)} claims")
+    took = time.monotonic() - began
+    print(f"{count} rows in {took:.1f} s beside {len(claims)} claims")
     print(f"longest claim {max(claims):.3f} s, longest transaction of prune {max(ages, default=0):.3f} s")
     assert done.delivered == count
     assert outbox.counts() == {"PENDING": 1000}
     assert claims
     if count == 1_000_000:
-        assert max(ages) < 0.5
+        assert max(ages) < took / 50  # many small transactions; how small depends on what else the machine does
