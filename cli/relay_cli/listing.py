@@ -67,7 +67,7 @@ def command(
     """List events, newest first by the time at which they came into their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. A PENDING event that failed before has a next try, unless a relay is at it already. Off a
+    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next try. Off a
     terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
     try, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
     rare type, key or error takes a while; name the status to make it shorter.
@@ -90,7 +90,7 @@ def command(
 
 
 def _cells(event: ListedEvent) -> list[str]:
-    waits = event.status == Status.PENDING and event.attempts > 0
+    waits = event.status == Status.PENDING and event.available_at != event.created_at
     shown = event._asdict() | {"next_try": event.available_at if waits else None}
     return [one_line(shown[name]) for name in _COLUMNS]
 
