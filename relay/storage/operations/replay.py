@@ -227,7 +227,7 @@ def _refuse_duplicates(
         until = (newest if isinstance(newest, datetime) else now) + window + timedelta(seconds=1)
         raise ReplayRefused(
             f"of these events, {count} arrived less than {options.duplicate_window:g} s ago, within the stream's "
-            f"duplicate window: NATS would acknowledge and drop them again. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "
+            f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "
             f"leave them out with --to {_minutes(options.duplicate_window)}m, or insist with --force"
         )
 

@@ -198,4 +198,4 @@ def test_a_relay_goes_on_claiming_beside_it(outbox: Outbox, count: int) -> None:
     assert outbox.counts() == {"PENDING": 1000}
     assert claims
     if count == 1_000_000:
-        assert max(ages) < took / 50  # many small transactions; how small depends on what else the machine does
+        assert max(ages) < took / 10  # many transactions; how short they are depends on the machine
