@@ -39,20 +39,22 @@ Job = Callable[..., int]
 
 
 class Figures:
-    """What each step took."""
+    """What each step took, said as it ends: a later one may fail after an hour."""
 
-    def __init__(self) -> None:
-        self._lines: list[str] = []
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self._say(f"\n{ORDERS:,} orders")
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
         seconds = time.perf_counter() - began
-        self._lines.append(f"{name}: {seconds:.0f} s, {ORDERS / seconds:,.0f} orders/s")
+        self._say(f"{name}: {seconds:.0f} s, {ORDERS / seconds:,.0f} orders/s")
 
-    def __str__(self) -> str:
-        return "\n".join([f"{ORDERS:,} orders", *self._lines])
+    def _say(self, line: str) -> None:
+        with self._capsys.disabled():
+            print(line, flush=True)
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = topic(partitions=4)
-    figures = Figures()
+    figures = Figures(capsys)
     archived = str(tmp_path / "archive")
 
     def run(job: Job, *given: str) -> tuple[int, Any]:
@@ -153,5 +155,3 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
     with figures.step("report of the archive"):
         code, found = run(run_report, "--archive", archived, "--output", f"{tmp_path}/deliveries")
     assert (code, found["delivered"]) == (0, ORDERS), found
-    with capsys.disabled():
-        print(f"\n{figures}")
