@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 
 RAW_HEADERS = "X-Raw-Headers"
+REPLAY_HEADER = "replay_id"
+"""What Spark's replay adds to a copy: the id of the replay, by which consumers know it."""
 
 Header = tuple[str, str]
 

@@ -4,8 +4,9 @@ All times are the outbox database's: the event's ``created_at`` is its claim's t
 is the claim's plus what went by until the outcome.
 
 An attempt is *manual* when an operator's replay brought it about: the first one after a replay, not the retries that
-may follow it. A replay sets ``attempts`` back to 0 and leaves no other trace in the row, so the record of replays (the
-extension ``replay-audit``) is asked for it; without that record every attempt counts as not manual.
+may follow it. A copy that Spark's replay inserted says so itself, by its header ``replay_id``. ``relay-cli replay``
+sets ``attempts`` back to 0 and leaves no other trace in the row, so the record of replays (the extension
+``replay-audit``) is asked for it; without that record such an attempt counts as not manual.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from relay.client.identity import uuid7
 from relay.core.event import EventId
-from relay.core.headers import wire_headers
+from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
 from relay.core.ports import SettledAttempt
 from relay.logstore.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
@@ -36,7 +37,7 @@ class Naming:
 
 
 def is_manual(settled: SettledAttempt, first_replays: Mapping[EventId, datetime]) -> bool:
-    """Whether an attempt is the first one after a replay, given when its event was replayed for the first time.
+    """Whether an attempt is the first one after a replay in place, given when its event was first replayed so.
 
     A claim later than that one with no failed attempt follows one replay or another: what was delivered before it
     is not claimed again without.
@@ -46,7 +47,10 @@ def is_manual(settled: SettledAttempt, first_replays: Mapping[EventId, datetime]
 
 
 def log_entry(settled: SettledAttempt, naming: Naming, *, manual: bool = False) -> LogEntry:
-    """The entry of one attempt. The id of the attempt is made here, from its time."""
+    """The entry of one attempt. The id of the attempt is made here, from its time.
+
+    ``manual`` is what the record of replays says; a copy that bears ``replay_id`` needs no record.
+    """
     event, claimed_at = settled.event, settled.claimed_at
     metadata = dict(wire_headers(event.headers))
     tenant_id = metadata.get(naming.tenant_header, "")
@@ -73,7 +77,7 @@ def log_entry(settled: SettledAttempt, naming: Naming, *, manual: bool = False) 
         status=SUCCESS if succeeded else FAILED,
         time=time,
         attempt_number=event.attempts + 1,
-        manual=manual,
+        manual=manual or (event.attempts == 0 and REPLAY_HEADER in metadata),
         code=code,
         response_data=response,
     )

@@ -17,10 +17,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType
 
 from relay.core.errors import ConfigError
-from relay.core.headers import wire_headers
+from relay.core.headers import REPLAY_HEADER, wire_headers
 
 EVENT_ID_HEADER: Final = "X-Event-ID"
-REPLAY_HEADER: Final = "replay_id"
 FIELDS: Final = ("event_id", "topic", "key", "payload", "headers", "partition", "offset", "time")
 """What a consumer's table may tell about an event; only the first is needed."""
 ORDER_COLUMN: Final = "insertion_order"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from relay.core.errors import ConfigError
+from relay.core.headers import REPLAY_HEADER
 from relay.spark.common_arguments import moment, names, number, pairs, read_options
 from relay.spark.compare import KINDS
 from relay.spark.connecting import check_url
-from relay.spark.fingerprints import FIELDS, REPLAY_HEADER
+from relay.spark.fingerprints import FIELDS
 from relay.spark.running import secret
 
 _EXAMPLES: Final = """\

@@ -184,6 +184,12 @@ async def test_the_first_attempt_after_a_replay_is_manual(seconds: int, manual: 
     assert (set(replays.asked), replays.closed) == ({"e00001", "e00002"}, True)
 
 
+@pytest.mark.parametrize(("attempts", "manual"), [(0, True), (1, False)])
+def test_a_copy_that_spark_replayed_needs_no_record_to_be_manual(attempts: int, manual: bool) -> None:
+    made = log_entry(settled(1, headers='{"replay_id": "0197"}', attempts=attempts), NAMING)
+    assert made.attempt.manual is manual
+
+
 async def test_a_record_of_replays_that_hangs_holds_nothing_up() -> None:
     store, replays = MemoryLogStore(), Replays(None)
     options = RecorderOptions(batch_size=10, flush_interval=0.01, write_timeout=0.05)
