@@ -35,6 +35,7 @@ from relay.spark.connecting import Connection, connect, translated
 from relay.spark.folder import ArchiveError
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.outbox import Outbox, identify
+from relay.spark.parquet import writing
 from relay.spark.removing import Removal
 from relay.spark.runs import APPLICATION
 from relay.spark.settled import STATUSES, Table, settled_rows
@@ -132,7 +133,7 @@ class Archiving:
             "rebalance", "day", "type"
         )
         placed = placed.observe(observed, *_sums())
-        placed.write.partitionBy("day", "type").option("compression", "zstd").parquet(
+        writing(placed).partitionBy("day", "type").option("compression", "zstd").parquet(
             self._archive.run_path(self.done.run)
         )
         found = observed.get

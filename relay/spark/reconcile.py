@@ -31,6 +31,7 @@ from relay.spark.compare import COMPARED, KINDS, findings, match, strangers
 from relay.spark.fingerprints import expected
 from relay.spark.folder import Folder
 from relay.spark.page.document import render
+from relay.spark.parquet import writing
 from relay.spark.reconcile_arguments import Reconcile, read_reconcile_arguments
 from relay.spark.reconcile_page import Result, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
@@ -192,7 +193,7 @@ class _Run:
         """The frame as a file below the output."""
         self._step = step
         path = f"{self._job.output}/{name}"
-        frame.write.mode("overwrite").parquet(path)
+        writing(frame).mode("overwrite").parquet(path)
         return self._session.read.schema(frame.schema).parquet(path)
 
 

@@ -33,6 +33,7 @@ from relay.spark.outcomes import (
     totals,
 )
 from relay.spark.page.document import render
+from relay.spark.parquet import writing
 from relay.spark.report_arguments import Report, read_report_arguments
 from relay.spark.report_page import Result, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
@@ -117,7 +118,7 @@ def _outcomes(session: SparkSession, job: Report) -> DataFrame:
 
 
 def _kept(session: SparkSession, path: str, frame: DataFrame) -> DataFrame:
-    frame.write.mode("overwrite").parquet(path)
+    writing(frame).mode("overwrite").parquet(path)
     return session.read.schema(frame.schema).parquet(path)
 
 

@@ -58,7 +58,13 @@ SESSION: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
-"""Settings of every test session."""
+"""Settings of every test session: little memory, and a compiler that is quick rather than good."""
+
+SCALE_SESSION: Mapping[str, str] = {
+    **{name: value for name, value in SESSION.items() if "extraJavaOptions" not in name},
+    "spark.driver.memory": "1g",
+}
+"""For large amounts: the memory and the compiler that Spark has unless it is told otherwise."""
 
 
 def kafka_source() -> str:
