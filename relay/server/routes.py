@@ -35,7 +35,7 @@ def application(view: StatusView) -> Starlette:
         readiness = view.readiness()
         body = {
             "ready": readiness.ready,
-            "storage": _word(readiness.storage_problem, "failing"),
+            "storage": _word(readiness.storage_problem, "unreachable"),
             "broker": _word(readiness.broker_problem, "unreachable"),
             **{name: _word(problem, "degraded") for name, problem in readiness.degraded.items()},
         }

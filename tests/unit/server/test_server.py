@@ -86,7 +86,7 @@ async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
         (
             Readiness(storage_problem="refused postgres://u:hunter2@h/db"),
             503,
-            {"ready": False, "storage": "failing: refused postgres://u:***@h/db", "broker": "ok"},
+            {"ready": False, "storage": "unreachable: refused postgres://u:***@h/db", "broker": "ok"},
         ),
         (
             Readiness(degraded={"log_store": "17 entries dropped"}),
