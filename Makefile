@@ -45,14 +45,14 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 	$(BIN)/sqlfluff lint --disable-progress-bar sql
 	PYTHONPATH=.:cli $(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -m "not server" -n $(WORKERS)
 
 # Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
 	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
-	$(BIN)/pytest -s tests/container
+	$(BIN)/pytest -s tests/system/container
 
 bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.drain $(BENCH)

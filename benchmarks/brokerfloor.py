@@ -18,7 +18,7 @@ import redis
 from confluent_kafka import Producer
 from nats.aio.msg import Msg
 
-from relay.publishers.kafka_options import KafkaOptions, producer_config
+from relay.brokers.kafka.options import KafkaOptions, producer_config
 
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
 

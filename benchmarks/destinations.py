@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
-from tests.services.kafka import KafkaServer
-from tests.services.nats import NatsServer
-from tests.services.valkey import ValkeyServer
+from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.nats import NatsServer
+from tests.support.servers.valkey import ValkeyServer
 
 _PARTITIONS = 6
 _CONFIG = {"message.timestamp.type": "LogAppendTime"}  # so that a message says when the broker stored it

@@ -277,7 +277,7 @@ def database(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
-    from relay.demo.postgres import PostgresServer  # noqa: PLC0415 -- the wheel is there in development only
+    from relay.localservers.postgres import PostgresServer  # noqa: PLC0415 -- the wheel is there in development only
 
     with PostgresServer() as server:
         yield server.url

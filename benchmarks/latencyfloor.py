@@ -16,7 +16,7 @@ import nats
 import redis
 from confluent_kafka import Producer
 
-from relay.publishers.kafka_options import KafkaOptions, producer_config
+from relay.brokers.kafka.options import KafkaOptions, producer_config
 
 _PAYLOAD = b"x" * 512
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import psycopg
 
-from relay.demo.postgres import PostgresServer
+from relay.localservers.postgres import PostgresServer
 from relay.logstore import (
     Granularity,
     ListAttempts,

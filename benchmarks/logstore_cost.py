@@ -19,17 +19,17 @@ from functools import partial
 
 import psycopg
 
+from relay.brokers.null import NullPublisher
 from relay.core.sqltext import TableName
-from relay.demo.postgres import PostgresServer
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
+from relay.localservers.postgres import PostgresServer
 from relay.logstore import LogEntry, LogStore, open_logstore
 from relay.logstore.memory import MemoryLogStore
 from relay.logstore.recorder import Recorder, RecorderOptions
-from relay.publishers.null import NullPublisher
-from relay.storage.migrate import migrate
-from relay.storage.options import PostgresOptions
-from relay.storage.postgres import PostgresOutbox
+from relay.outbox.migrate import migrate
+from relay.outbox.options import PostgresOptions
+from relay.outbox.storage import PostgresOutbox
 from relay.telemetry.prometheus import PrometheusTelemetry
 
 _FILL = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from relay.demo.daemon import RelayDaemon
+from relay.localservers.daemon import RelayDaemon
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")

@@ -14,7 +14,7 @@ from psycopg import sql
 from benchmarks.destinations import BROKERS, Destinations
 from benchmarks.process import cpu_seconds
 from relay.core.sqltext import load_sql
-from relay.demo.postgres import PostgresServer
+from relay.localservers.postgres import PostgresServer
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 

@@ -41,12 +41,12 @@ from pyspark.sql import functions as f
 from benchmarks.measured import Machine
 from benchmarks.sparkreads import measure_reads, read_table
 from relay.core.sqltext import load_sql
-from relay.demo.postgres import PostgresServer
+from relay.localservers.postgres import PostgresServer
 from relay.spark.columns import read_columns
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.frames import Framer
 from relay.spark.identity import job_namespace
-from tests.services.spark import SESSION, environment
+from tests.support.servers.spark import SESSION, environment
 
 _JDBC = "42.7.7"
 _COPY = load_sql("spark/queries/copy_events.sql")

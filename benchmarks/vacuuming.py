@@ -36,8 +36,8 @@ from benchmarks.filling import FILL, tidy
 from benchmarks.measured import Machine
 from benchmarks.servers import Servers
 from relay.core.sqltext import TableName, statement
-from relay.storage.extensions import extension_sql
-from relay.storage.operations.prune import PruneOptions, prune
+from relay.outbox.admin.prune import PruneOptions, prune
+from relay.outbox.extensions import extension_sql
 
 _DELIVERED = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at)

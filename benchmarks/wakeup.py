@@ -19,7 +19,7 @@ from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 from relay.core.sqltext import TableName
-from relay.storage.extensions import add_extension
+from relay.outbox.extensions import add_extension
 
 _SCRIPT = r"""
 \set key random(1, 1000)

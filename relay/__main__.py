@@ -44,7 +44,7 @@ def main() -> int:
 def _run() -> int:
     import uvloop
 
-    from relay.app import run
+    from relay.app.run import run
     from relay.telemetry.logs import LogOptions, configure_logs
 
     configure_logs(LogOptions())

@@ -1,7 +1,8 @@
-"""What every test may use: the fixtures of ``tests/fixtures``, which start real servers when a test asks for one."""
+"""Fixtures for every test; those of ``tests/support/fixtures`` start a real server when a test asks for one."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on what else the machine does; nothing is asserted of it.
@@ -9,12 +10,23 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 pytest_plugins = [
-    "tests.fixtures.servers",
-    "tests.fixtures.postgres",
-    "tests.fixtures.outbox",
-    "tests.fixtures.kafka",
-    "tests.fixtures.nats",
-    "tests.fixtures.redis",
-    "tests.fixtures.measured",
-    "tests.fixtures.spark",
+    "tests.support.fixtures.servers",
+    "tests.support.fixtures.postgres",
+    "tests.support.fixtures.outbox",
+    "tests.support.fixtures.kafka",
+    "tests.support.fixtures.nats",
+    "tests.support.fixtures.redis",
+    "tests.support.fixtures.measured",
+    "tests.support.fixtures.spark",
 ]
+
+_STARTS_A_SERVER = {"servers", "own_postgres", "own_nats", "own_redis", "spark", "spark_cluster"}
+_NEEDS_A_SERVER = ("integration", "acceptance", "chaos", "scale", "soak")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, by the fixtures and markers that start one: ``make check`` runs all the others."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & _STARTS_A_SERVER or any(item.get_closest_marker(name) for name in _NEEDS_A_SERVER):
+            item.add_marker("server")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from relay.app.doctor import examine
 from relay.core.finding import Finding, Level
-from relay.doctor import examine
 from relay.settings.variables import NAMES
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from relay.eventstore import EventStore, StoredEvent
 from relay.eventstore.statements import DEFAULT_SCHEMA
-from relay.storage.conninfo import connection_parameters
+from relay.postgres.url import connection_parameters
 from relay_cli.options import read_settings, storage_of
 from relay_cli.output import INTERRUPTED, json_form
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from relay.core.event import Status
-from relay.storage.operations.browse import Filter, ListedEvent, list_events
+from relay.outbox.admin.browse import Filter, ListedEvent, list_events
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import age, one_line, plural, print_json
 

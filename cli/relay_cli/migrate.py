@@ -7,9 +7,9 @@ from typing import Annotated, LiteralString
 
 import typer
 
-from relay.storage.extensions import add_extension, extension_sql
-from relay.storage.migrate import Plan, migrate, plan
-from relay.storage.schema import Step
+from relay.outbox.extensions import add_extension, extension_sql
+from relay.outbox.migrate import Plan, migrate, plan
+from relay.outbox.schema import Step
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)

@@ -17,8 +17,8 @@ def duplicate_window(settings: Settings) -> float:
         return 0.0
     if settings.publisher_url is None:
         raise ConfigError("PUBLISHER_URL is not set; set it, or give --nats-duplicate-window")
-    from relay.publishers.nats_options import NatsOptions  # noqa: PLC0415 - only with this broker
-    from relay.publishers.nats_streams import read_streams  # noqa: PLC0415
+    from relay.brokers.nats.options import NatsOptions  # noqa: PLC0415 - only with this broker
+    from relay.brokers.nats.streams import read_streams  # noqa: PLC0415
 
     options = NatsOptions(
         settings.publisher_url.get_secret_value(), connection_timeout=settings.nats_connection_timeout

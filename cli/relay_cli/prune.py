@@ -8,7 +8,7 @@ import typer
 
 from relay.core.errors import OutboxError
 from relay.core.sqltext import TableName
-from relay.storage.operations.prune import COUNT_MOST, Pruned, PruneOptions, preview, prune
+from relay.outbox.admin.prune import COUNT_MOST, Pruned, PruneOptions, preview, prune
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
 

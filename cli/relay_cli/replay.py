@@ -15,7 +15,7 @@ import typer
 from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
 from relay.core.sqltext import TableName
-from relay.storage.operations.replay import (
+from relay.outbox.admin.replay import (
     Bound,
     Replayed,
     ReplayOptions,

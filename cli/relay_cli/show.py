@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from relay.storage.operations.browse import ShownEvent, show_event
+from relay.outbox.admin.browse import ShownEvent, show_event
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import block, event_id, one_line, print_json
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from relay.storage.operations.browse import Figures, read_figures
-from relay.storage.operations.connection import operating
+from relay.outbox.admin.browse import Figures, read_figures
+from relay.outbox.admin.connection import operating
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, clear_screen, print_json
 

@@ -5,10 +5,11 @@
     ├── StorageError
     │   ├── StorageUnavailable  the database does not answer, is starting, read-only or shutting down
     │   ├── StorageBusy         the statement lost a race (deadlock, serialization, lock or statement timeout)
+    │   ├── RowRefused          a constraint or trigger refuses one row; the other rows can be written
     │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
     ├── PublisherError
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
-    ├── ReplayRefused           a replay would be swallowed by the broker (relay.storage.operations.replay)
+    ├── ReplayRefused           a replay would be swallowed by the broker (relay.outbox.admin.replay)
     ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
     ├── LogStoreError           the delivery log; its branch is in relay.logstore.errors
     │   ├── LogStoreUnavailable the log's database does not answer, or its folder is in use
@@ -46,6 +47,13 @@ class StorageUnavailable(StorageError):
 
 class StorageBusy(StorageError):
     """The statement was rolled back by the database and may be sent again."""
+
+
+class RowRefused(StorageError):
+    """The database refuses a row: a constraint, a value out of range, or an exception raised by a trigger.
+
+    The row is to blame, not the table or the statement, so the other rows of the statement can be written without it.
+    """
 
 
 class SchemaError(StorageError):

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from relay.demo.broker import EmbeddedBroker
 from relay.demo.consumer import count_arrivals
-from relay.demo.daemon import RelayDaemon, migrate
 from relay.demo.display import Display, describe, say, summary
 from relay.demo.ledger import Ledger, Tally
-from relay.demo.postgres import PostgresServer
-from relay.demo.waiting import wait_until
 from relay.demo.workload import TOPICS, count_by_status, create_orders, place_orders
+from relay.localservers.broker import EmbeddedBroker
+from relay.localservers.daemon import RelayDaemon, migrate
+from relay.localservers.postgres import PostgresServer
+from relay.localservers.waiting import wait_until
 
 _REFRESH = 0.1  # seconds
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

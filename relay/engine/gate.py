@@ -19,10 +19,10 @@ from collections.abc import Callable
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.ports import Publisher
-from relay.engine.condition import Condition
-from relay.engine.courier import Courier
+from relay.engine.health import Condition
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
+from relay.engine.publish import Courier
 from relay.engine.waiting import wait_event
 
 _PROBE_GRACE = 1.0  # seconds a probe may take beyond the interval, for a login that needs many round trips

@@ -20,7 +20,7 @@ from relay.core.ports import AttemptRecorder, Settlement
 from relay.core.telemetry import Telemetry
 from relay.core.verdict import Bury, Deliver, Release, Retry, decide
 from relay.engine.attempts import Attempts
-from relay.engine.runs import Runs
+from relay.engine.order import Runs
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from relay.core.errors import StorageBusy, StorageError
 from relay.core.ports import OutboxStorage, Reaped
 from relay.core.telemetry import Telemetry
-from relay.engine.condition import Condition
+from relay.engine.health import Condition
 from relay.engine.options import EngineOptions
 
 logger = logging.getLogger(__name__)

@@ -23,16 +23,16 @@ from collections.abc import Callable, Coroutine
 from relay.core.errors import OutboxError, SchemaError, StorageError
 from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher, WakeUps
 from relay.core.telemetry import Telemetry
-from relay.engine.condition import Condition
-from relay.engine.courier import Courier
+from relay.engine.backlog import Sampler
+from relay.engine.claim import Pump
 from relay.engine.gate import Gate
+from relay.engine.health import Condition
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
-from relay.engine.pump import Pump
+from relay.engine.publish import Courier
 from relay.engine.reaper import Reaper
 from relay.engine.renewer import Renewer
-from relay.engine.sampler import Sampler
-from relay.engine.settler import Settler
+from relay.engine.settle import Settler
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from relay.core.errors import StorageBusy, StorageError
 from relay.core.ports import OutboxStorage
 from relay.core.telemetry import Telemetry
-from relay.engine.condition import Condition
-from relay.engine.courier import Courier
+from relay.engine.health import Condition
 from relay.engine.inflight import Batch, InFlight
 from relay.engine.options import EngineOptions
+from relay.engine.publish import Courier
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from relay.client.identity import uuid7
 from relay.core.event import EventId
@@ -23,6 +24,8 @@ from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
 from relay.core.ports import SettledAttempt
 from relay.logstore.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
 from relay.logstore.times import floored, to_ms
+
+_NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +39,10 @@ class Naming:
     """PUBLISHER_TYPE."""
 
 
-def is_manual(settled: SettledAttempt, first_replays: Mapping[EventId, datetime]) -> bool:
-    """Whether an attempt is the first one after a replay in place, given when its event was first replayed so.
-
-    A claim later than that one with no failed attempt follows one replay or another: what was delivered before it
-    is not claimed again without.
-    """
-    replayed_at = first_replays.get(settled.event.event_id)
-    return replayed_at is not None and settled.event.attempts == 0 and replayed_at <= settled.claimed_at
-
-
-def log_entry(settled: SettledAttempt, naming: Naming, *, manual: bool = False) -> LogEntry:
+def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[EventId, datetime] = _NONE) -> LogEntry:
     """The entry of one attempt. The id of the attempt is made here, from its time.
 
-    ``manual`` is what the record of replays says; a copy that bears ``replay_id`` needs no record.
+    ``first_replays`` is what the record of replays knows: when events were first replayed in place.
     """
     event, claimed_at = settled.event, settled.claimed_at
     metadata = dict(wire_headers(event.headers))
@@ -77,11 +70,23 @@ def log_entry(settled: SettledAttempt, naming: Naming, *, manual: bool = False) 
         status=SUCCESS if succeeded else FAILED,
         time=time,
         attempt_number=event.attempts + 1,
-        manual=manual or (event.attempts == 0 and REPLAY_HEADER in metadata),
+        manual=_is_manual(settled, metadata, first_replays),
         code=code,
         response_data=response,
     )
     return LogEntry(logged, attempt)
+
+
+def _is_manual(settled: SettledAttempt, metadata: Mapping[str, str], first_replays: Mapping[EventId, datetime]) -> bool:
+    """Whether an attempt is the first one after a replay.
+
+    A claim later than the first replay with no failed attempt follows one replay or another: what was delivered before
+    it is not claimed again without.
+    """
+    if settled.event.attempts > 0:
+        return False
+    replayed_at = first_replays.get(settled.event.event_id)
+    return REPLAY_HEADER in metadata or (replayed_at is not None and replayed_at <= settled.claimed_at)
 
 
 def _answer(outcome: Outcome) -> tuple[str | None, dict[str, Any] | None]:

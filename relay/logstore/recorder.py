@@ -29,7 +29,7 @@ from relay.core.outcome import Acknowledged
 from relay.core.ports import ReplayRecord, SettledAttempt
 from relay.core.verdict import Release
 from relay.logstore.errors import LogStoreError, LogStoreUnavailable
-from relay.logstore.mapping import Naming, is_manual, log_entry
+from relay.logstore.mapping import Naming, log_entry
 from relay.logstore.model import LogEntry
 from relay.logstore.store import LogStore
 
@@ -276,8 +276,7 @@ class Recorder:
         entries = []
         for number, settled in enumerate(batch):
             if not isinstance(settled.verdict, Release):
-                manual = is_manual(settled, first_replays)
-                entries.append(log_entry(settled, self._options.naming, manual=manual))
+                entries.append(log_entry(settled, self._options.naming, first_replays))
             if number % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         return entries

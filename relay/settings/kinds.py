@@ -17,7 +17,7 @@ from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
 from relay.core.sqltext import TableName
-from relay.storage.conninfo import connection_parameters
+from relay.postgres.url import connection_parameters
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})

@@ -35,7 +35,7 @@ from relay.spark.connecting import Connection, connect, translated
 from relay.spark.folder import ArchiveError
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.outbox import Outbox, identify
-from relay.spark.parquet import writing
+from relay.spark.parquet import kept, writing
 from relay.spark.removing import Removal
 from relay.spark.runs import APPLICATION
 from relay.spark.settled import STATUSES, Table, settled_rows
@@ -190,7 +190,7 @@ class Archiving:
     def _remove(self, run: str) -> None:
         removal = Removal(self._options.url, self._statements, self._options.batch_rows, self._options.connections)
         archived = self._archive.read(self._archive.paths_of(run))
-        removal.rows_left(archived).write.mode("overwrite").parquet(self._archive.kept_path(run))
+        kept(removal.rows_left(archived), self._archive.kept_path(run))
 
     def _close(self, run: str) -> int:
         left = self._spark.read.schema("event_id string").parquet(self._archive.kept_path(run)).count()

@@ -14,6 +14,12 @@ from pyspark.sql import DataFrame, DataFrameWriter
 ROW_GROUP_BYTES: Final = 16 << 20
 
 
+def kept(frame: DataFrame, path: str) -> DataFrame:
+    """The frame as files at ``path``, in place of what is there; reading it again does not compute it again."""
+    writing(frame).mode("overwrite").parquet(path)
+    return frame.sparkSession.read.schema(frame.schema).parquet(path)
+
+
 def writing(frame: DataFrame) -> DataFrameWriter:
     """The frame's writer, for ``parquet(path)``."""
     return frame.write.option("parquet.block.size", str(ROW_GROUP_BYTES))

@@ -31,7 +31,7 @@ from relay.spark.compare import COMPARED, KINDS, findings, match, strangers
 from relay.spark.fingerprints import expected
 from relay.spark.folder import Folder
 from relay.spark.page.document import render
-from relay.spark.parquet import writing
+from relay.spark.parquet import kept
 from relay.spark.reconcile_arguments import Reconcile, read_reconcile_arguments
 from relay.spark.reconcile_page import Result, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
@@ -192,9 +192,7 @@ class _Run:
     def _written(self, step: str, name: str, frame: DataFrame) -> DataFrame:
         """The frame as a file below the output."""
         self._step = step
-        path = f"{self._job.output}/{name}"
-        writing(frame).mode("overwrite").parquet(path)
-        return self._session.read.schema(frame.schema).parquet(path)
+        return kept(frame, f"{self._job.output}/{name}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from relay.spark.outcomes import (
     totals,
 )
 from relay.spark.page.document import render
-from relay.spark.parquet import writing
+from relay.spark.parquet import kept
 from relay.spark.report_arguments import Report, read_report_arguments
 from relay.spark.report_page import Result, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
@@ -80,10 +80,10 @@ def _work(session: SparkSession, job: Report) -> int:
 
 
 def _measured(session: SparkSession, job: Report, began: float) -> Result:
-    outcomes = _kept(session, f"{job.output}/{_WORK}", _outcomes(session, job))
-    types = _kept(session, f"{job.output}/types", by_type(outcomes))
-    hours = _kept(session, f"{job.output}/hours", by_type_and_hour(outcomes))
-    codes = _kept(session, f"{job.output}/failures", failures(outcomes))
+    outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
+    types = kept(by_type(outcomes), f"{job.output}/types")
+    hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
+    codes = kept(failures(outcomes), f"{job.output}/failures")
     sums = totals(outcomes)
     width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
     return Result(
@@ -115,11 +115,6 @@ def _outcomes(session: SparkSession, job: Report) -> DataFrame:
     if job.until is not None:
         found = found.where(f.col("time") < f.lit(job.until))
     return found.where(f.col("type").isin(list(job.event_types))) if job.event_types else found
-
-
-def _kept(session: SparkSession, path: str, frame: DataFrame) -> DataFrame:
-    writing(frame).mode("overwrite").parquet(path)
-    return session.read.schema(frame.schema).parquet(path)
 
 
 if __name__ == "__main__":

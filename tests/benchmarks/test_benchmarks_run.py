@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.logstore import QUESTIONS
-from relay.demo.daemon import python_path
+from relay.localservers.daemon import python_path
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-
-ROOT = Path(__file__).parents[2]
 
 
 def printed(module: str, *arguments: str) -> str:

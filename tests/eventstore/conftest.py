@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.sqltext import load_sql, sql_root
 from relay.eventstore import EventStore
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 TENANT = UUID("847ed188-9e8b-4d23-8eb4-9126ebd77a4d")
 OTHER_TENANT = UUID("0b9f5a1e-64f3-4d6c-a1f7-6c5f1b1d9e55")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from relay.eventstore import ANY, EventStore, NewEvent, UnknownTenant, VersionConflict
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

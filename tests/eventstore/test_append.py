@@ -22,8 +22,8 @@ from relay.eventstore import (
 )
 from relay.eventstore.announcement import announcement_id
 from tests.eventstore.conftest import STREAM, TENANT
-from tests.fixtures.postgres import Database
-from tests.waiting import eventually
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.demo.postgres import DEFAULT_BUILD
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, StoredEvent, TenantBusy
+from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database, create_database, drop_database
+from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 pytestmark = pytest.mark.integration
 

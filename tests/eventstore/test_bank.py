@@ -7,19 +7,18 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.acceptance.daemon import Daemon
-from tests.acceptance.messages import kafka_headers, kafka_key
-from tests.fixtures.kafka import MakeTopic
-from tests.fixtures.postgres import Database
+from tests.support.daemon import Daemon
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.postgres import Database
+from tests.support.messages import kafka_headers, kafka_key
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCOUNTS, EVENTS_EACH = 4, 12
 
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from relay.core.errors import ConfigError, EventError, OutboxError
 from relay.eventstore import UnknownTenant, VersionConflict
 from relay_cli.main import app
+from tests.cli.running import COMMAND, environment, run_cli
 from tests.eventstore.conftest import STREAM, TENANT
-from tests.fixtures.postgres import Database
-from tests.integration.cli.running import COMMAND, environment, run_cli
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

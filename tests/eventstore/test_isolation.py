@@ -12,7 +12,7 @@ import pytest
 from relay.core.errors import SchemaError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ import pytest
 from relay.eventstore import ANY, EventStore, NewEvent
 from relay.eventstore.statements import Statements
 from tests.eventstore.conftest import TENANT
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

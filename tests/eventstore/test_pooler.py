@@ -11,7 +11,7 @@ import pytest
 
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import STREAM, TENANT
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ import pytest
 
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database
-from tests.waiting import wait_until_async
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,6 @@ import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,12 +16,11 @@ from relay.core.errors import ConfigError
 from relay.eventstore import NO_STREAM, Batch, EventStore, NewEvent, SubscriptionLost
 from relay.eventstore.prometheus import PrometheusMeter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database
-from tests.waiting import eventually, wait_until_async
+from tests.support.fixtures.postgres import Database
+from tests.support.paths import ROOT
+from tests.support.waiting import eventually, wait_until_async
 
 pytestmark = pytest.mark.integration
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 async def fill(store: EventStore, first: int, last: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, TenantBusy, UnknownTenant
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.fixtures.postgres import Database
-from tests.waiting import eventually
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

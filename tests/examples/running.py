@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.integration.cli.running import environment
+from tests.cli.running import environment
+from tests.support.paths import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples"
+FOLDER = ROOT / "examples"
 
 Log = Callable[[], str]
 

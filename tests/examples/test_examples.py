@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from relay.demo.process import accepts, free_port
-from tests.acceptance.daemon import Daemon
+from relay.localservers.process import accepts, free_port
+from tests.cli.running import answer
 from tests.examples.running import FOLDER, Log, finished, running
-from tests.fixtures.kafka import MakeTopic
-from tests.fixtures.nats import MakeStream
-from tests.fixtures.outbox import Outbox
-from tests.integration.cli.running import answer
-from tests.waiting import wait_until
+from tests.support.daemon import Daemon
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.nats import MakeStream
+from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
 

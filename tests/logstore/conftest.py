@@ -17,7 +17,7 @@ import pytest
 
 from relay.logstore import LogStore, open_logstore
 from relay.logstore.clickhouse import ClickHouseLogStore
-from tests.fixtures.postgres import Database, create_database, drop_database
+from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 Reopen = Callable[[], Awaitable[LogStore]]
 

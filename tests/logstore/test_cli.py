@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from relay.core.errors import OutboxError
 from relay.logstore import ListAttempts, LogEntry, LogStore, open_logstore
 from relay_cli.main import app
-from tests.fixtures.postgres import Database
 from tests.logstore.making import BASE, all_items, entry, event, ms
+from tests.support.fixtures.postgres import Database
 
 pytestmark = pytest.mark.integration
 

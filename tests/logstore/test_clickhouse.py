@@ -26,8 +26,7 @@ from relay.logstore import (
 from relay.logstore.clickhouse import ClickHouseLogStore
 from tests.logstore.conftest import drop_tables
 from tests.logstore.making import BASE, all_items, attempt_ids, entry, event, ms
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("clickhouse")]
 

@@ -20,9 +20,9 @@ from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.paging import Scan, scan_attempts, scan_events
 from relay.logstore.postgres_sql import Statement, Statements
 from relay.logstore.times import from_ms, to_ms
-from tests.fixtures.postgres import create_database, drop_database
 from tests.logstore.conftest import drop_tables
 from tests.logstore.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
+from tests.support.fixtures.postgres import create_database, drop_database
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

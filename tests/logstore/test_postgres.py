@@ -20,9 +20,9 @@ from relay.logstore import (
 )
 from relay.logstore.postgres import PostgresLogStore
 from relay.logstore.postgres_partitions import month_after, month_of
-from tests.fixtures.postgres import Database
 from tests.logstore.making import BASE, all_items, attempt_ids, entry, event, ms
-from tests.waiting import wait_until_async
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.integration
 

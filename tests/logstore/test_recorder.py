@@ -13,15 +13,15 @@ from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient, Unreachable
 from relay.core.ports import AttemptRecorder, SettledAttempt
 from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
-from relay.demo.postgres import PostgresServer
+from relay.localservers.postgres import PostgresServer
 from relay.logstore import ListAttempts, LogEntry, LogStore, LogStoreUnavailable, open_logstore
 from relay.logstore.mapping import Naming, log_entry
 from relay.logstore.memory import MemoryLogStore
 from relay.logstore.recorder import Recorder, RecorderOptions
 from relay.logstore.times import floored, time_near
-from tests.fixtures.postgres import Database
 from tests.logstore.making import all_items
-from tests.waiting import eventually
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import eventually
 
 CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, 0, 250_500, tzinfo=UTC))
 
@@ -308,7 +308,7 @@ def test_the_mapping_of_a_delivery() -> None:
     ],
 )
 def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
-    made = log_entry(settled(1, outcome, verdict), NAMING, manual=True)
+    made = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
     assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
     assert made.attempt.response_data == {"reason": "moved"}
     assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")

@@ -1,0 +1,162 @@
+"""The delivery log in the daemon: its recorder, its metrics, its word in ``/readyz`` and its API.
+
+Part of the composition root: only ``relay.app.run`` may import it. Without LOG_STORE_URL nothing of it is made and no
+library of it imported. A log that does not work is degraded, never a reason not to be ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp
+
+from relay.core.errors import ConfigError, OutboxError
+from relay.core.status import Exposition, Health, Readiness, Stats, StatusView
+from relay.logstore import LogStore, open_logstore
+from relay.logstore.mapping import Naming
+from relay.logstore.recorder import Recorder, RecorderOptions
+from relay.outbox.replays import OutboxReplays
+from relay.settings import Settings
+
+_CLOSE_SHARE = 0.1  # of SHUTDOWN_TIMEOUT, for writing what is queued when the relay itself has ended
+
+
+class LogState(Protocol):
+    """What is shown of a recorder."""
+
+    written: int
+    dropped: int
+
+    @property
+    def trouble(self) -> str:
+        """Why the log is degraded."""
+
+
+def build_recorder(settings: Settings) -> Recorder | None:
+    """The recorder that LOG_STORE_* describes; None without LOG_STORE_URL."""
+    open_store = _opener(settings)
+    if open_store is None:
+        return None
+    options = RecorderOptions(
+        batch_size=settings.log_store_batch_size,
+        flush_interval=settings.log_store_flush_interval,
+        failed_only=settings.log_store_record == "failed",
+        queue_size=max(20 * settings.log_store_batch_size, 20_000),
+        close_timeout=settings.shutdown_timeout * _CLOSE_SHARE,
+        naming=Naming(
+            tenant_header=settings.log_store_tenant_header,
+            destination_id=settings.publisher_name or settings.publisher_type,
+            destination_type=settings.publisher_type,
+        ),
+    )
+    return Recorder(open_store, options, replays=_replays(settings))
+
+
+def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[LogStore]] | None:
+    """What opens the log that LOG_STORE_* names; None without LOG_STORE_URL."""
+    if settings.log_store_url is None:
+        return None
+    return partial(
+        open_logstore,
+        settings.log_store_url.get_secret_value(),
+        schema=settings.log_store_schema,
+        prefix=settings.log_store_prefix,
+        retention_days=settings.log_store_retention_days,
+        connections=connections,
+    )
+
+
+def _replays(settings: Settings) -> OutboxReplays | None:
+    if settings.storage_url is None:
+        return None
+    return OutboxReplays(settings.storage_url.get_secret_value(), settings.relay_id, settings.storage_table_name)
+
+
+class LogCollector(Collector):
+    """The recorder's counters in Prometheus' terms."""
+
+    def __init__(self, state: LogState, relay_id: str) -> None:
+        self._state = state
+        self._relay_id = relay_id
+
+    def describe(self) -> Iterator[Family]:
+        """What there is: the same as is collected."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Family]:
+        """Both counters."""
+        for name, meaning, value in (
+            ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._state.dropped),
+            ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._state.written),
+        ):
+            family = CounterMetricFamily(name, meaning, labels=["relay_id"])
+            family.add_metric([self._relay_id], float(value))
+            yield family
+
+
+class StatusWithLog:
+    """A view with the log's state among what is degraded."""
+
+    def __init__(self, view: StatusView, state: LogState) -> None:
+        self._view = view
+        self._state = state
+
+    def health(self) -> Health:
+        """As without the log."""
+        return self._view.health()
+
+    def readiness(self) -> Readiness:
+        """As without the log; its trouble stands among what is degraded."""
+        readiness = self._view.readiness()
+        return replace(readiness, degraded={**readiness.degraded, "log": self._state.trouble})
+
+    async def stats(self) -> Stats | None:
+        """As without the log."""
+        return await self._view.stats()
+
+    def metrics(self, accept: str) -> Exposition:
+        """As without the log; its counters are in the same registry."""
+        return self._view.metrics(accept)
+
+
+class LogApi:
+    """The log's HTTP API with a store of its own, opened at the first request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._store: LogStore | None = None
+        self._opening = asyncio.Lock()
+
+    def application(self) -> dict[str, ASGIApp]:
+        """The application by its prefix; empty without a log or a token. Raises ConfigError without the extra."""
+        token = self._settings.api_token
+        if token is None or self._settings.log_store_url is None:
+            return {}
+        try:
+            from relay.logstore.http import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
+        except ImportError as error:
+            raise ConfigError("API_TOKEN: the API needs FastAPI; install openoutbox-relay[api]") from error
+        return {PREFIX: build_api(self._opened, token.get_secret_value())}
+
+    async def close(self) -> None:
+        """Close the store, if there is one; never raises."""
+        if self._store is not None:
+            with suppress(OutboxError):
+                await self._store.close()
+
+    async def _opened(self) -> LogStore:
+        async with self._opening:
+            open_store = _opener(self._settings, connections=2)
+            if self._store is None and open_store is not None:
+                self._store = await open_store()
+        if self._store is None:
+            raise ConfigError("LOG_STORE_URL is not set")
+        return self._store

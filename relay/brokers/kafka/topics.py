@@ -1,0 +1,25 @@
+"""What topics a Kafka cluster has: for an operator's questions, not for publishing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted
+from relay.core.errors import BrokerUnreachable
+
+_CONNECTION: Final = ("bootstrap.", "client.", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.")
+
+
+async def read_topics(options: KafkaOptions) -> frozenset[str]:
+    """Every topic that this login may see; none is created by asking. Raises BrokerUnreachable."""
+    config = producer_config(options)
+    admin = AdminClient({name: value for name, value in config.items() if name.startswith(_CONNECTION)})
+    try:
+        found = await asyncio.to_thread(admin.list_topics, timeout=options.read_timeout)
+    except KafkaException as error:
+        raise BrokerUnreachable(redacted(f"Kafka: {error.args[0].str()}", config)) from None
+    return frozenset(found.topics)

@@ -1,0 +1,256 @@
+"""One connection to NATS and what is unanswered on it; used by the NATS publisher only.
+
+Each message asks for its acknowledgement on a reply subject of its own below one prefix, and one subscription gets
+them all. ``pending`` is the truth about what is unanswered: an event is resolved by whoever takes its entry out,
+so once at most, and an acknowledgement that comes too late finds nothing.
+
+A link ends once and is not used again. The library's own reconnecting is off: it would buffer messages and send
+them after their events were given back. On ``end`` the connection is cut, not closed in good order, since closing
+would first send what is still buffered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from relay.brokers.nats.errors import (
+    NO_STREAM,
+    PERMISSIONS_CODE,
+    classify_exception,
+    classify_reply,
+    invalid_subject,
+)
+from relay.brokers.nats.headers import block_size, message_headers
+from relay.brokers.nats.options import NatsOptions
+from relay.brokers.resolving import Entry, resolve
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    Outcome,
+    OutcomeSink,
+    Permanent,
+    TimedOut,
+    Transient,
+    Unreachable,
+)
+
+_SLICE = 100  # messages offered before other work of the event loop gets its turn (about 2 ms)
+_SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at least
+_CLOSE_WITHIN = 0.5  # seconds
+_REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
+_LONGEST_CHARACTER = 4  # bytes of UTF-8
+
+
+class _Client(Client):
+    """nats-py's client, which can also be cut off."""
+
+    def cut(self) -> None:
+        """Drop the connection and everything buffered for it.
+
+        The one place that reaches behind the library's public face: it has no way to close without flushing.
+        """
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+
+
+class Link:
+    """A connection in use; ``connect`` makes one."""
+
+    def __init__(self, options: NatsOptions) -> None:
+        self.ended_as: Unreachable | None = None
+        """Set from ``end`` on: the outcome of everything that was still unanswered."""
+        self._options = options
+        self._client = _Client()
+        self._pending: dict[int, tuple[Entry, float]] = {}
+        self._serial = 0
+        self._prefix = ""
+        self._answered: list[tuple[Entry, Outcome]] = []
+        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._trouble = ""
+        """What the library reported last."""
+
+    @classmethod
+    async def connect(cls, options: NatsOptions, arguments: dict[str, Any]) -> Link:
+        """Connect and subscribe. Raises BrokerUnreachable with the reason."""
+        link = cls(options)
+        try:
+            async with asyncio.timeout(options.connection_timeout):
+                await link._connect(arguments)
+        except (OSError, NatsError, TimeoutError) as error:
+            link._trouble = link._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
+        except asyncio.CancelledError:
+            await link.end("the connection was given up")
+            raise
+        else:
+            if not link._trouble:
+                return link
+        reason = link._trouble  # now, since the end of the connection is reported over it
+        await link.end(reason)
+        raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
+
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Publish every event, in order; waits while too many are unanswered."""
+        for at, event in enumerate(events):
+            if at % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            while len(self._pending) >= self._options.max_pending and self.ended_as is None:
+                self._room.clear()
+                await self._room.wait()
+            if self.ended_as is not None:
+                sink([(lost, self.ended_as) for lost in events[at:]])
+                return
+            headers = message_headers(event)
+            refused = invalid_subject(event.event_type) or self._too_large(event, headers)
+            if refused is None:
+                await self._send(event, headers, sink)
+            else:
+                sink([(event, refused)])
+
+    async def ask(self, timeout: float) -> None:
+        """A round trip to the server. Raises BrokerUnreachable."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do
+        except (OSError, NatsError, TimeoutError):
+            self._end_if_closed()
+            raise BrokerUnreachable(self._trouble or f"no answer within {timeout:g} s") from None
+
+    async def end(self, reason: str) -> None:
+        """Cut the connection; on return everything is resolved, what was unanswered as ``Unreachable(reason)``."""
+        self._end(reason)
+        with suppress(Exception):  # it is cut already; what the library still says about it helps nobody
+            await asyncio.wait_for(self._client.close(), _CLOSE_WITHIN)
+
+    async def _connect(self, arguments: dict[str, Any]) -> None:
+        await self._client.connect(
+            **arguments,
+            error_cb=self._on_error,
+            closed_cb=self._on_lost,
+            disconnected_cb=self._on_lost,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0.05,  # type: ignore[arg-type]  # seconds between the tries of several servers
+            ping_interval=10,
+        )
+        self._trouble = ""
+        self._prefix = self._client.new_inbox() + "."
+        await self._client.subscribe(self._prefix + "*", cb=self._on_answer)
+        # The library's PING overtakes the SUB that waits in its buffer. Once the first PONG is here the SUB is out, and
+        # at the second one the server has said whether it is allowed.
+        for _ in range(2):
+            await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
+
+    async def _send(self, event: OutboxEvent, headers: dict[str, str], sink: OutcomeSink) -> None:
+        self._serial = serial = self._serial + 1
+        self._pending[serial] = ((event, sink), self._loop.time() + self._options.publish_timeout)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._options.publish_timeout, self._sweep)
+        try:
+            await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)
+        except (NatsError, OSError) as error:
+            self._answer(serial, classify_exception(error))
+            self._end_if_closed()
+
+    def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
+        """The server cuts the connection on a message over its limit, so none is sent."""
+        limit, size = self._client.max_payload, len(event.payload)
+        at_most = _LONGEST_CHARACTER * 3 * (len(event.headers) + len(event.partition_key or "") + 100)
+        if size + at_most <= limit or (size := size + block_size(headers)) <= limit:
+            return None
+        return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {limit}")
+
+    async def _on_answer(self, message: Msg) -> None:
+        """One acknowledgement, positive or negative."""
+        serial, data = int(message.subject[len(self._prefix) :]), message.data
+        if not self._options.receipts and data.startswith(b'{"stream":') and b'"error":' not in data:
+            self._answer(serial, ACKNOWLEDGED)
+        else:
+            self._answer(serial, _read_answer(message))
+
+    def _answer(self, serial: int, outcome: Outcome) -> None:
+        """Note an outcome; all that came in this turn of the event loop are told together."""
+        if (waiting := self._pending.pop(serial, None)) is not None:
+            if not self._answered:
+                self._loop.call_soon(self._tell)
+            self._answered.append((waiting[0], outcome))
+
+    def _tell(self) -> None:
+        answered, self._answered = self._answered, []
+        resolve(answered)
+        self._room.set()
+
+    def _sweep(self) -> None:
+        """Give up on acknowledgements that are overdue; pending is ordered by deadline."""
+        self._end_if_closed()
+        now, self._sweeper = self._loop.time(), None
+        overdue = []
+        for serial, (_, deadline) in self._pending.items():
+            if deadline > now:
+                self._sweeper = self._loop.call_at(max(deadline, now + _SWEEP), self._sweep)
+                break
+            overdue.append(serial)
+        for serial in overdue:
+            self._answer(serial, TimedOut("NO_ACK", f"no acknowledgement in {self._options.publish_timeout:g} s"))
+
+    async def _on_error(self, error: Exception) -> None:
+        """What the library tells about the connection; a forbidden publish is told here alone."""
+        text = str(error) or type(error).__name__
+        refused = _REFUSED.search(text)
+        if refused is None:
+            self._trouble = text
+            return
+        subject, outcome = refused["subject"], Transient(PERMISSIONS_CODE, text)
+        for serial, ((event, _), _) in list(self._pending.items()):  # the library tells it in lower case
+            mine = f"{self._prefix}{serial}" if refused["reply"] == " with reply of" else event.event_type
+            if mine.lower() == subject:
+                self._answer(serial, outcome)
+
+    def _end_if_closed(self) -> None:
+        """Some versions of the library close a lost connection without a word."""
+        if self._client.is_closed:
+            self._end("the connection was lost")
+
+    async def _on_lost(self) -> None:
+        self._end(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}")
+
+    def _end(self, reason: str) -> None:
+        if self.ended_as is not None:
+            return
+        self.ended_as = outcome = Unreachable(reason)
+        self._client.cut()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._tell()
+        lost, self._pending = self._pending, {}
+        resolve((entry, outcome) for entry, _ in lost.values())
+        self._room.set()
+
+
+def _read_answer(message: Msg) -> Outcome:
+    """The outcome that an acknowledgement stands for."""
+    if message.headers and message.headers.get("Status") == "503":
+        return NO_STREAM
+    try:
+        answer: dict[str, Any] = json.loads(message.data)
+        if (error := answer.get("error")) is not None:
+            return classify_reply(int(error.get("err_code", 0)), str(error.get("description", "")))
+        receipt: dict[str, str | int] = {"stream": str(answer["stream"]), "sequence": int(answer["seq"])}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return Transient("BAD_ACK", f"the acknowledgement cannot be read: {message.data[:200]!r}")
+    if answer.get("duplicate"):
+        receipt["duplicate"] = True
+    return Acknowledged(receipt)

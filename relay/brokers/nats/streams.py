@@ -1,0 +1,73 @@
+"""What streams a NATS account has: for an operator's questions, not for publishing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import nats
+from nats.aio.client import Client
+from nats.errors import Error
+
+from relay.brokers.nats.options import NatsOptions, connect_arguments
+from relay.core.errors import BrokerUnreachable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream, as far as publishing into it matters."""
+
+    name: str
+    subjects: tuple[str, ...]
+    duplicate_window: float
+    """Seconds for which a repeated ``Nats-Msg-Id`` is dropped."""
+
+    def takes(self, subject: str) -> bool:
+        """Whether the stream stores what is published to ``subject``."""
+        return any(subject_matches(pattern, subject) for pattern in self.subjects)
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """NATS's own rule: ``*`` is one token, ``>`` is one or more at the end."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for position, part in enumerate(wanted):
+        if part == ">":
+            return len(given) > position
+        if position >= len(given) or part not in ("*", given[position]):
+            return False
+    return len(wanted) == len(given)
+
+
+async def read_streams(options: NatsOptions) -> list[Stream]:
+    """Every stream of the account. Raises BrokerUnreachable, also when JetStream is off or may not be asked."""
+
+    async def ask(client: Client) -> list[Stream]:
+        found = await client.jetstream(timeout=options.connection_timeout).streams_info()
+        return [
+            Stream(info.config.name or "", tuple(info.config.subjects or ()), float(info.config.duplicate_window or 0))
+            for info in found
+        ]
+
+    return await _with_client(options, ask)
+
+
+async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T]]) -> T:
+    reasons: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        reasons.append(str(error))
+
+    try:
+        async with asyncio.timeout(options.connection_timeout):
+            client = await nats.connect(**connect_arguments(options), allow_reconnect=False, error_cb=on_error)
+            try:
+                return await ask(client)
+            finally:
+                await client.close()
+    except (Error, OSError, TimeoutError) as error:
+        reason = str(error) or (reasons[-1] if reasons else f"no answer within {options.connection_timeout:g} s")
+        raise BrokerUnreachable(f"NATS: {reason}") from None

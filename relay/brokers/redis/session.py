@@ -1,0 +1,215 @@
+"""One connection to Redis and what is unanswered on it; used by the Redis publisher only.
+
+Commands are written as they come and replies are read by a task of their own; Redis answers in order, so the
+oldest unanswered event is the one a reply belongs to. For the same reason a connection on which a reply did not
+come in time is never used again: what comes late would be taken for another event's.
+
+A wire ends once. It is cut, not closed in good order, since closing would first send what is still buffered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from hiredis import pack_command
+from redis.asyncio import Connection, ConnectionPool
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from relay.brokers.redis.errors import REPLIES, classify
+from relay.brokers.resolving import Entry, resolve
+from relay.core.event import OutboxEvent
+from relay.core.headers import wire_headers
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Unreachable
+
+_SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
+_SLICE_BYTES = 1 << 20
+
+
+class Wire:
+    """A connection in use; ``connect`` makes one."""
+
+    def __init__(
+        self, connection: Connection, *, silence: float, max_pending: int, max_bulk: int, receipts: bool
+    ) -> None:
+        self.ended_as: Outcome | None = None
+        """Set from the end on: the outcome of everything that was still unanswered."""
+        self._connection = connection
+        # Kept from the start: when redis-py gives a connection up it forgets the writer, and what that still
+        # holds could reach the server later.
+        self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+        self._silence = silence
+        self._max_pending = max_pending
+        self._max_bulk = max_bulk
+        self._receipts = receipts
+        self._pending: deque[Entry] = deque()
+        self._answered: list[tuple[Entry, Outcome]] = []
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._reader = self._loop.create_task(self._read())
+        self._heard_at = 0.0
+        """When a reply came last, or began to be due."""
+        self._watcher: asyncio.TimerHandle | None = None
+        """Set while replies are due. One timer, for a timeout a reply would cost more than the reply."""
+
+    @classmethod
+    async def connect(cls, pool: ConnectionPool, **limits: Any) -> Wire:  # noqa: ANN401  # as the constructor's
+        """Connect and log in. Raises RedisError or OSError."""
+        connection = pool.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.connect()
+        except BaseException:  # cancelled, too: half a connection must not be left behind
+            with suppress(RedisError, OSError):
+                await connection.disconnect(nowait=True)
+            raise
+        return cls(connection, **limits)
+
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Write every event, in order; waits while too many are unanswered or the connection is full."""
+        at = 0
+        while at < len(events):
+            while len(self._pending) >= self._max_pending and self.ended_as is None:
+                self._room.clear()
+                await self._room.wait()
+            if self.ended_as is not None:
+                sink([(event, self.ended_as) for event in events[at:]])
+                return
+            at = await self._write_slice(events, at, sink)
+
+    def end(self, outcome: Outcome) -> None:
+        """Cut the connection and resolve everything, what was unanswered as ``outcome``."""
+        if self.ended_as is not None:
+            return
+        self.ended_as = outcome
+        if self._writer is not None:
+            self._writer.transport.abort()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._reader is not asyncio.current_task():
+            self._reader.cancel()
+        self._tell()
+        lost, self._pending = self._pending, deque()
+        resolve((entry, outcome) for entry in lost)
+        self._work.set()
+
+    async def gone(self) -> None:
+        """Wait until the reading task of an ended wire is over."""
+        if self._reader is not asyncio.current_task():
+            await asyncio.wait({self._reader})
+
+    async def _write_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> int:
+        """Write some events from ``start`` on; the index of the first that is left."""
+        commands: list[bytes] = []
+        if not self._pending:
+            self._heard_at = self._loop.time()
+        at, size = start, 0
+        stop = min(start + _SLICE, start + self._max_pending - len(self._pending), len(events))
+        while at < stop and size < _SLICE_BYTES:
+            event = events[at]
+            at += 1
+            if len(event.payload) > self._max_bulk:
+                reason = f"{len(event.payload)} bytes of payload, over Redis' {self._max_bulk} for one string"
+                sink([(event, Permanent("TOO_LARGE", reason))])
+                continue
+            commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
+            size += len(event.payload)
+            self._pending.append((event, sink))
+        if commands:
+            self._work.set()
+            if self._watcher is None:
+                self._watcher = self._loop.call_later(self._silence, self._watch)
+            await self._write(commands)
+        await asyncio.sleep(0)
+        return at
+
+    def _watch(self) -> None:
+        """End the wire when replies are due and none has come for too long."""
+        self._watcher = None
+        if self.ended_as is not None or not self._pending:
+            return
+        left = self._heard_at + self._silence - self._loop.time()
+        if left > 0:
+            self._watcher = self._loop.call_later(left, self._watch)
+        else:
+            self.end(classify(RedisTimeoutError(f"no reply within {self._silence:g} s")))
+
+    async def _write(self, commands: list[bytes]) -> None:
+        try:
+            await self._connection.send_packed_command(commands, check_health=False)
+        except (RedisError, OSError) as error:
+            self.end(classify(error))
+
+    async def _read(self) -> None:
+        """The reading task's whole life."""
+        try:
+            while self.ended_as is None:
+                if self._pending:
+                    self._answer(await self._next_outcome())
+                else:
+                    self._work.clear()
+                    await self._work.wait()
+        except (RedisError, OSError) as error:
+            self.end(classify(error))
+        finally:
+            with suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
+
+    async def _next_outcome(self) -> Outcome:
+        """What the next reply says. Raises RedisError or OSError when none comes."""
+        try:
+            entry_id = await self._connection.read_response()
+        except REPLIES as error:
+            return classify(error)
+        return Acknowledged({"entry_id": _text(entry_id)}) if self._receipts else ACKNOWLEDGED
+
+    def _answer(self, outcome: Outcome) -> None:
+        """Give the oldest unanswered event its outcome; all of this turn of the event loop are told together."""
+        if not self._answered:
+            self._loop.call_soon(self._tell)
+        self._answered.append((self._pending.popleft(), outcome))
+
+    def _tell(self) -> None:
+        self._heard_at = self._loop.time()
+        answered, self._answered = self._answered, []
+        resolve(answered)
+        self._room.set()
+
+
+def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
+    """The command that appends an event to its stream (CONTRACT section 3)."""
+    command: list[str | bytes] = ["XADD", event.event_type, "*", "id", event.event_id, "payload", event.payload]
+    if event.partition_key is not None:
+        command += ("partition_key", event.partition_key)
+    if event.headers != "{}":
+        for name, value in wire_headers(event.headers):
+            command += (f"h:{name}", value)
+    return tuple(command)
+
+
+async def ping(pool: ConnectionPool) -> None:
+    """Log in on a connection of its own and ask for a sign of life. Raises RedisError or OSError."""
+    connection = pool.make_connection()  # type: ignore[no-untyped-call]
+    try:
+        await connection.connect()
+        await connection.send_command("PING")
+        await connection.read_response()
+    finally:
+        with suppress(RedisError, OSError):
+            await connection.disconnect(nowait=True)
+
+
+def unreachable(error: Exception) -> str | None:
+    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered all the same."""
+    outcome = classify(error)
+    if isinstance(outcome, Unreachable):
+        return outcome.reason
+    return None if isinstance(error, REPLIES) else str(error)
+
+
+def _text(entry_id: bytes | str) -> str:
+    return entry_id.decode() if isinstance(entry_id, bytes) else entry_id

@@ -1,0 +1,123 @@
+"""The sampler: reads the backlog and looks after the database's health when nothing else talks to it.
+
+Counting may be slow where millions of rows wait, so it slows itself down to a twentieth of the time; the lag alone
+is a probe of one index entry and stays fresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from relay.core.errors import StorageBusy, StorageError
+from relay.core.ports import Backlog, OutboxStorage
+from relay.core.telemetry import Telemetry
+from relay.engine.health import Condition
+from relay.engine.options import EngineOptions
+from relay.engine.waiting import Patience
+
+logger = logging.getLogger(__name__)
+
+_CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
+_PATIENCE_SECONDS = 0.8
+_REMIND_SECONDS = 10.0
+_SHARE = 20  # a sample that took t seconds is not repeated before t times this
+
+
+class Sampler:
+    """Two loops: ``run`` samples, ``watch_storage`` pings."""
+
+    def __init__(
+        self,
+        storage: OutboxStorage,
+        condition: Condition,
+        telemetry: Telemetry,
+        options: EngineOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._storage = storage
+        self._condition = condition
+        self._telemetry = telemetry
+        self._options = options
+        self._clock = clock
+        self._sampled_at = float("-inf")
+        self._took = 0.0
+        self._said_slow_at = float("-inf")
+        self._sampling = asyncio.Lock()
+        self.latest: Backlog | None = None
+        """The last full sample."""
+
+    @property
+    def sample_age(self) -> float:
+        """Seconds since ``latest`` was read."""
+        return self._clock() - self._sampled_at
+
+    async def refresh(self) -> None:
+        """Read the backlog anew, unless that is expensive. Raises nothing, waits a second at most.
+
+        For somebody who asks by hand, and would be puzzled by numbers that are seconds old.
+        """
+        if self._took > _CHEAP_SECONDS or self._condition.storage_error:
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await asyncio.shield(asyncio.ensure_future(self._sample_quietly()))
+        except TimeoutError:
+            self._say_slow()
+
+    def _say_slow(self) -> None:
+        """Once in a while: whoever looks at the numbers every second must not fill the log."""
+        now = self._clock()
+        if now - self._said_slow_at >= _REMIND_SECONDS:
+            self._said_slow_at = now
+            logger.info("the backlog is slow to read; showing the last sample", extra={"action": "stats_slow"})
+
+    async def run(self) -> None:
+        """Sample for ever, at the options' interval where that is cheap."""
+        next_full = float("-inf")
+        while True:
+            started = self._clock()
+            try:
+                if started >= next_full:
+                    await self._sample()
+                    took = self._clock() - started
+                    next_full = started + max(self._options.sample_interval, took * _SHARE)
+                else:
+                    self._telemetry.oldest_due_age(await self._storage.oldest_due_age())
+            except StorageError as error:
+                self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
+                if not isinstance(error, StorageBusy):
+                    self._condition.storage_failed("stats", error)
+            took = self._clock() - started
+            await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
+
+    async def _sample(self) -> None:
+        async with self._sampling:
+            started = self._clock()
+            backlog = await self._storage.backlog()
+            self.latest, self._sampled_at = backlog, self._clock()
+            self._took = self._sampled_at - started
+        self._telemetry.backlog(backlog)
+        self._telemetry.storage_op("stats", ok=True, seconds=self._took)
+
+    async def _sample_quietly(self) -> None:
+        try:
+            await self._sample()
+        except StorageError as error:
+            logger.debug("the backlog could not be read: %s", error)  # the loop will say so where it matters
+
+    async def watch_storage(self) -> None:
+        """Ping for ever: often while the database is away, else once per health check."""
+        patience = Patience(first=0.2, longest=2.0)
+        while True:
+            try:
+                await self._storage.ping()
+            except StorageError as error:
+                self._condition.storage_failed("ping", error)
+                await patience.pause()
+                continue
+            patience.reset()
+            self._condition.storage_worked("ping")
+            await asyncio.sleep(self._options.health_check_interval)

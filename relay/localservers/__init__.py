@@ -1,0 +1,1 @@
+"""Real servers on loopback, for the demonstration, the tests and the benchmarks."""

@@ -1,0 +1,105 @@
+"""Look at the outbox: its backlog, its events, one event. Reads only, and locks nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from relay.core.event import Status
+from relay.core.ports import Backlog
+from relay.core.sqltext import TableName
+from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows
+
+_DOING = "looking at the outbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which events; None does not ask. Ages are seconds in the status an event is in."""
+
+    statuses: tuple[Status, ...] = tuple(Status)
+    event_type: str | None = None
+    partition_key: str | None = None
+    error: str | None = None
+    """Part of ``last_error``, in whatever case."""
+    older_than: float | None = None
+    newer_than: float | None = None
+    limit: int = 20
+    oldest_first: bool = False
+
+
+class ListedEvent(NamedTuple):
+    """One line of a list; the fields of ``list_newest.sql``."""
+
+    event_id: UUID
+    event_type: str
+    partition_key: str | None
+    status: str
+    attempts: int
+    since: Moment | None
+    """When it came into its status; None in a row that breaks the contract."""
+    created_at: Moment
+    available_at: Moment
+    locked_by: str | None
+    payload_bytes: int
+    last_error: str | None
+
+
+class ShownEvent(NamedTuple):
+    """One event, whole; the columns of the table."""
+
+    event_id: UUID
+    event_type: str
+    partition_key: str | None
+    status: str
+    attempts: int
+    last_error: str | None
+    created_at: Moment
+    available_at: Moment
+    locked_by: str | None
+    locked_at: Moment | None
+    delivered_at: Moment | None
+    updated_at: Moment
+    headers: str
+    """PostgreSQL's JSON text."""
+    payload: bytes
+
+
+class Figures(NamedTuple):
+    """The backlog, and what all relays have in their hands."""
+
+    backlog: Backlog
+    in_flight: int
+
+
+def list_events(url: str, table: TableName, wanted: Filter) -> list[ListedEvent]:
+    """The newest (or oldest) events that pass the filter."""
+    with operating(url, table, _DOING) as connection:
+        now = database_time(connection)
+        parameters = {
+            "statuses": [str(status) for status in wanted.statuses],
+            "event_type": wanted.event_type,
+            "partition_key": wanted.partition_key,
+            "error": wanted.error,
+            "older": None if wanted.older_than is None else now - timedelta(seconds=wanted.older_than),
+            "newer": None if wanted.newer_than is None else now - timedelta(seconds=wanted.newer_than),
+            "limit": wanted.limit,
+        }
+        name = "list_oldest" if wanted.oldest_first else "list_newest"
+        return [ListedEvent(*row) for row in rows(connection, name, table, parameters)]
+
+
+def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
+    """One event, or None when there is none of that id."""
+    with operating(url, table, _DOING) as connection:
+        found = rows(connection, "show_event", table, {"event_id": event_id})
+        return ShownEvent(*found[0]) if found else None
+
+
+def read_figures(connection: Connection, table: TableName) -> Figures:
+    """The figures of now, over a connection of ``operating``, so that they can be read again and again."""
+    [backlog] = rows(connection, "backlog", table, {})
+    [(in_flight,)] = rows(connection, "delivering_count", table, {})
+    return Figures(Backlog(*backlog), in_flight)

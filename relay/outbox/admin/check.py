@@ -1,0 +1,127 @@
+"""Is the outbox fit for a relay? Looks at server, table, indexes, rights and clock; changes nothing.
+
+Raises nothing of ``relay.core.errors``: whatever is wrong is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from relay.core.errors import OutboxError, SchemaError
+from relay.core.finding import Finding, Level
+from relay.core.sqltext import TableName, statement
+from relay.outbox.admin.connection import Connection, database_time, fetch, operating, rows
+from relay.outbox.extensions import ORDER_INDEXES
+from relay.outbox.migrate import plan
+from relay.outbox.schema import Step, index_name
+from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
+
+SAMPLE: Final = 10_000
+"""Waiting events whose types are looked at."""
+
+_DOING: Final = "checking"
+_LONGEST_SKEW: Final = 5.0  # seconds
+
+
+def check_storage(url: str, table: TableName, in_order: bool = False) -> tuple[list[Finding], list[str] | None]:
+    """The findings, and the event types that wait for a destination; None when they could not be read.
+
+    ``in_order`` says that ORDERING is ``key``, which needs more of the table.
+    """
+    findings = list(_schema(url, table))
+    if any(finding.level is Level.ERROR for finding in findings):
+        return findings, None
+    try:
+        with operating(url, table, _DOING) as connection:
+            findings += [_writable(connection), _clock(connection), *_rights(connection, table)]
+            findings += _order(connection, table) if in_order else ()
+            types = [name for (name,) in rows(connection, "pending_types", table, {"sample": SAMPLE})]
+    except OutboxError as error:
+        return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], None
+    return findings, types
+
+
+def _schema(url: str, table: TableName) -> Iterator[Finding]:
+    """Table, columns and indexes against the contract's."""
+    create = f"run: {creation(table)}"
+    try:
+        found = plan(url, table)
+    except SchemaError as error:
+        yield Finding(Level.ERROR, "table", str(error), "bring the table to what the contract says, by hand")
+        return
+    except OutboxError as error:
+        yield Finding(Level.ERROR, "database", str(error), "see that the server runs and STORAGE_URL is right")
+        return
+    if not found.live:
+        yield Finding(Level.ERROR, "table", f"there is no table {table}", create)
+        return
+    yield Finding(Level.OK, "table", f"{table} is a plain table with the contract's columns")
+    for step in found.steps:
+        yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
+    if found.up_to_date:
+        yield Finding(Level.OK, "indexes", "all six are there")
+
+
+def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """The column and the indexes of ORDERING=key."""
+    advice = f"run: {creation(table)} --with key-order"
+    sql = statement("outbox/queries/describe_table.sql")
+    [(_, _, columns, _)] = fetch(connection, sql, {"table": table.quoted})
+    if ORDER_COLUMN not in columns:
+        yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
+        return
+    names = [index_name(table, role) for role in ORDER_INDEXES]
+    found = fetch(connection, statement("outbox/queries/order_indexes.sql"), {"table": table.quoted, "names": names})
+    valid = dict(found)
+    for name in names:
+        if name not in valid:
+            yield Finding(Level.ERROR, "order", f"index {name} is missing, and ORDERING=key crawls without it", advice)
+        elif not valid[name]:
+            first = f"drop it, then {advice}"
+            yield Finding(Level.ERROR, "order", f"index {name} is invalid: its making has failed or goes on", first)
+    if all(valid.get(name) for name in names):
+        yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes are there")
+
+
+def _bare(step: Step) -> str:
+    """The statement without its comments, on one line."""
+    return " ".join(line.strip() for line in step.sql.splitlines() if not line.startswith("--"))
+
+
+def _writable(connection: Connection) -> Finding:
+    [(read_only,)] = fetch(connection, statement("outbox/queries/ping.sql"), {})
+    if read_only:
+        advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"
+        return Finding(Level.ERROR, "database", "the server takes no writes: a standby, or set read-only", advice)
+    version = connection.info.server_version
+    return Finding(Level.OK, "database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers and takes writes")
+
+
+def _clock(connection: Connection) -> Finding:
+    before = datetime.now(UTC)
+    theirs = database_time(connection)
+    ours = before + (datetime.now(UTC) - before) / 2
+    skew = (theirs - ours).total_seconds()
+    if abs(skew) > _LONGEST_SKEW:
+        said = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
+        advice = "set the clocks by NTP; deliveries are timed by the database alone, but logs and latencies mislead"
+        return Finding(Level.WARNING, "clock", said, advice)
+    return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
+
+
+def _rights(connection: Connection, table: TableName) -> Iterator[Finding]:
+    sql = statement("outbox/queries/describe_table.sql")
+    [(_, may_select, _, writable)] = fetch(connection, sql, {"table": table.quoted})
+    user = connection.info.user
+    denied = [name for name in WRITTEN if name not in (writable or ())]
+    if not may_select:
+        yield Finding(
+            Level.ERROR, "rights", f"{user} may not read it", f'run: GRANT SELECT ON {table.quoted} TO "{user}"'
+        )
+    if denied:
+        grant = f'run: GRANT UPDATE ({", ".join(WRITTEN)}) ON {table.quoted} TO "{user}"'
+        yield Finding(Level.ERROR, "rights", f"{user} may not write {', '.join(denied)}", grant)
+    if may_select and not denied:
+        yield Finding(Level.OK, "rights", f"{user} may read the table and write what a relay writes")

@@ -1,0 +1,142 @@
+"""Delete delivered and dead events that are old enough (CONTRACT section 8), beside a working relay.
+
+Batches are deleted oldest first, each in a transaction of its own that takes a fraction of a second: a batch that
+takes longer is followed by a smaller one. While events wait to be sent it works a fifth of the time only, so that it
+costs a relay that drains a backlog less than a tenth of its pace. Rows that somebody holds are skipped and left to the
+next run. Whenever it is interrupted, what has been reported is gone and nothing else; running it again goes on from
+there.
+
+The database user needs SELECT, DELETE, and UPDATE of one column (PostgreSQL wants it for FOR UPDATE).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from relay.core.sqltext import TableName, statement
+from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+
+COUNT_MOST: Final = 5_000_000
+"""Where a dry run stops counting: a second or two of reading an index."""
+
+_LONGEST_BATCH: Final = 0.2  # seconds
+_SMALLEST_BATCH: Final = 50
+_REST: Final = 4  # while events wait, times as long as the batch before took
+_DOING: Final = "pruning"
+
+Kind = Literal["delivered", "dead"]
+KINDS: Final[tuple[Kind, ...]] = ("delivered", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """What is old. Ages are seconds; 0 leaves that status alone."""
+
+    delivered_age: float = 7 * 86_400.0
+    """Since ``delivered_at``."""
+    dead_age: float = 30 * 86_400.0
+    """Since ``updated_at``, the moment of death."""
+    batch_size: int = 1000
+    """Most rows of one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """Rows deleted and committed so far; of a dry run, rows that would be."""
+
+    delivered: int = 0
+    dead: int = 0
+    delivered_before: datetime | None = None
+    """By the database's clock at the start; None when delivered rows are left alone."""
+    dead_before: datetime | None = None
+    exact: bool = True
+    """False when a dry run has stopped counting at ``COUNT_MOST``."""
+
+    @property
+    def total(self) -> int:
+        """Rows of both kinds."""
+        return self.delivered + self.dead
+
+
+def prune(
+    url: str, table: TableName, options: PruneOptions, on_batch: Callable[[Pruned], None] = lambda _: None
+) -> Pruned:
+    """Delete; ``on_batch`` is told of the sums after each batch, and once before the first.
+
+    Raises StorageBusy when the table is locked for more than half a second, SchemaError without the rights; what
+    ``on_batch`` was told of stays done.
+    """
+    with operating(url, table, _DOING) as connection:
+        done = _cutoffs(connection, options)
+        on_batch(done)
+        for kind in KINDS:
+            if _before(done, kind) is not None:
+                done = _prune_kind(connection, table, kind, options.batch_size, done, on_batch)
+        return done
+
+
+def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
+    """What ``prune`` would delete now; counts from the indexes and locks nothing."""
+    with operating(url, table, _DOING) as connection:
+        found = _cutoffs(connection, options)
+        counts = {"delivered": 0, "dead": 0}
+        for kind in KINDS:
+            if (before := _before(found, kind)) is not None:
+                [(count,)] = rows(connection, f"prunable_{kind}", table, {"before": before, "most": COUNT_MOST + 1})
+                counts[kind] = min(count, COUNT_MOST)
+                found = replace(found, exact=found.exact and count <= COUNT_MOST)
+        return replace(found, delivered=counts["delivered"], dead=counts["dead"])
+
+
+def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:
+    now = database_time(connection)
+    return Pruned(
+        delivered_before=now - timedelta(seconds=options.delivered_age) if options.delivered_age else None,
+        dead_before=now - timedelta(seconds=options.dead_age) if options.dead_age else None,
+    )
+
+
+def _before(done: Pruned, kind: Kind) -> datetime | None:
+    return done.delivered_before if kind == "delivered" else done.dead_before
+
+
+def _prune_kind(
+    connection: Connection, table: TableName, kind: Kind, most: int, done: Pruned, on_batch: Callable[[Pruned], None]
+) -> Pruned:
+    before = _before(done, kind)
+    after: Moment = "-infinity"
+    size = most
+    while True:
+        began = time.monotonic()
+        with short_transaction(connection):
+            parameters = {"limit": size, "before": before, "after": after}
+            [(count, last)] = rows(connection, f"prune_{kind}", table, parameters)
+        seconds = time.monotonic() - began
+        if count:
+            after = last
+            delivered, dead = (count, 0) if kind == "delivered" else (0, count)
+            done = replace(done, delivered=done.delivered + delivered, dead=done.dead + dead)
+            on_batch(done)
+        if count < size:
+            return done
+        size = next_size(size, most, seconds)
+        if _events_wait(connection, table):
+            time.sleep(seconds * _REST)
+
+
+def _events_wait(connection: Connection, table: TableName) -> bool:
+    """Whether an event is due, so that a relay wants what the database can do."""
+    with connection.transaction():
+        connection.execute(statement("outbox/queries/claim_guard.sql"))
+        [(age,)] = rows(connection, "oldest_due_age", table, {})
+    return bool(age > 0)
+
+
+def next_size(size: int, most: int, seconds: float) -> int:
+    """How many rows the next batch may have, after one of ``size`` rows took ``seconds``."""
+    fitting = int(size * _LONGEST_BATCH / seconds) if seconds > 0 else most
+    return max(min(fitting, size * 2, most), min(_SMALLEST_BATCH, most))

@@ -1,0 +1,159 @@
+"""Create the outbox table, or what is missing of it; called by ``relay-cli migrate`` and nobody else.
+
+The relay itself never needs it: it works on a table that anybody made from the contract. What is to be done is read
+from the catalog each time, so that running it again, or beside itself on several machines, does nothing twice:
+
+- no table: the table and its indexes are made in one transaction, or nothing is;
+- the contract's table with indexes missing: these are built CONCURRENTLY, one by one, while writers go on;
+- anything else (a view, a partitioned table, columns that differ): SchemaError says how it differs; nothing is done.
+
+A schema that does not exist is an error and not created: who owns it is the operator's decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, LiteralString
+
+import psycopg
+from psycopg import IsolationLevel
+
+from relay.core.errors import SchemaError, StorageBusy
+from relay.core.sqltext import TableName, quote_identifier, statement
+from relay.outbox.schema import INDEXES, Step, index_names, steps
+from relay.outbox.schemadiff import (
+    FoundColumn,
+    FoundConstraint,
+    FoundIndex,
+    column_differences,
+    constraint_differences,
+    index_differences,
+    missing_indexes,
+)
+from relay.outbox.tablecheck import refuse_kind
+from relay.postgres.errors import classify
+from relay.postgres.url import connection_parameters
+
+_POLL: Final = 0.1  # seconds between two looks at whether another migrate has finished
+_NAME: Final = "migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is missing. ``live`` says that the table exists, so that its indexes are built CONCURRENTLY."""
+
+    table: TableName
+    steps: tuple[Step, ...]
+    live: bool
+
+    @property
+    def up_to_date(self) -> bool:
+        """Nothing is missing."""
+        return not self.steps
+
+
+def plan(url: str, table: TableName) -> Plan:
+    """What :func:`migrate` would do now. Reads the catalog only.
+
+    Raises SchemaError for a table that differs, ConfigError for a wrong URL, StorageUnavailable.
+    """
+    with _translated(), _connect(url) as connection:
+        return _plan(connection, table)
+
+
+def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callable[[Step], None] | None = None) -> Plan:
+    """Apply what is missing and return it. ``on_step`` is told of each statement that has taken effect.
+
+    Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
+    :func:`plan` does, and SchemaError when a right is missing.
+    """
+    with _translated(), _connect(url) as guard, _connect(url) as connection:
+        _lock(guard, wait)
+        found = _plan(connection, table)
+        if found.live:
+            for step in found.steps:
+                connection.execute(step.sql)
+                _tell(on_step, step)
+        elif found.steps:
+            with connection.transaction():
+                for step in found.steps:
+                    connection.execute(step.sql)
+            for step in found.steps:
+                _tell(on_step, step)
+        guard.rollback()
+        return found
+
+
+def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
+    if on_step is not None:
+        on_step(step)
+
+
+def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    parameters = connection_parameters(url, _NAME)
+    try:
+        connection = psycopg.Connection.connect(**parameters, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own, by name
+    except psycopg.Error as error:
+        raise classify(error) from error
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise classify(error, "migrating") from error
+
+
+def _lock(guard: psycopg.Connection[tuple[Any, ...]], wait: float) -> None:
+    """Hold the one lock of all migrates until the guard's transaction ends."""
+    until = time.monotonic() + wait
+    guard.autocommit = False
+    while True:
+        row = guard.execute(statement("outbox/queries/schema_lock.sql")).fetchone()
+        if row is not None and row[0]:
+            return
+        guard.rollback()
+        if time.monotonic() >= until:
+            raise StorageBusy(f"migrating: another migrate has been at work in this database for {wait:g} s")
+        time.sleep(_POLL)
+
+
+def _plan(connection: psycopg.Connection[tuple[Any, ...]], table: TableName) -> Plan:
+    schema = quote_identifier(table.schema) if table.schema else None
+    named = {"table": table.quoted, "schema": schema}
+    oid, kind, namespace, _ = _rows(connection, "schema_relation", named)[0]
+    if namespace is None:
+        raise SchemaError(_no_schema(table))
+    if oid is not None:
+        refuse_kind(kind, table)
+    names = index_names(table)
+    looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
+    indexes = [FoundIndex(*row) for row in _rows(connection, "schema_indexes", looked_for)]
+    told = index_differences(indexes, names)
+    if oid is not None:
+        columns = [FoundColumn(*row) for row in _rows(connection, "schema_columns", {"oid": oid})]
+        constraints = [FoundConstraint(*row) for row in _rows(connection, "schema_constraints", {"oid": oid})]
+        told = column_differences(columns) + constraint_differences(constraints) + told
+    if told:
+        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *told]))
+    wanted = missing_indexes(indexes) if oid is not None else frozenset({"table", *INDEXES})
+    return Plan(table, steps(table, live=oid is not None, wanted=wanted), live=oid is not None)
+
+
+def _no_schema(table: TableName) -> str:
+    if table.schema is None:
+        return f"no schema of the search_path exists to make table {table} in; name one: schema.{table}"
+    return f"schema {table.schema} does not exist; create it first: CREATE SCHEMA {quote_identifier(table.schema)}"
+
+
+def _rows(
+    connection: psycopg.Connection[tuple[Any, ...]], name: str, parameters: dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    sql: LiteralString = statement(f"outbox/queries/{name}.sql")
+    return connection.execute(sql, parameters).fetchall()

@@ -1,0 +1,97 @@
+"""Claims in order per key, whatever waits: the two statements that make them, and which of them is sent.
+
+Rows that may not be claimed yet are behind others of their key: in flight, backing off, dead and holding it. A claim
+looks at the oldest due rows. Where all of those are behind others (one key with a long backlog is enough), the next
+one goes from key to key instead, each of which costs a single probe however many rows it has, and takes rows without
+a key by an index of their own. The keys are walked round and round, each relay from a place of its own, so that none
+is passed over. Neither way costs more when more is waiting.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final, LiteralString
+
+from relay.core.sqltext import TableName, statement
+from relay.outbox.lane import Connection
+from relay.outbox.options import KeyOrder, PostgresOptions
+
+LONGEST_RUN: Final = 100
+"""Most rows behind the first one of a key in one claim."""
+
+_SMALLEST: Final = 200  # due rows looked at in any case
+_WIDEST: Final = 4  # and for each one wanted, where fewer do not give enough that may be claimed
+_KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
+_WALKS: Final = 10  # such statements in one claim, while nothing is found
+_FIRST_HASH: Final = -(2**63)
+_LAST_HASH: Final = 2**63 - 1
+
+Row = tuple[Any, ...]
+
+
+class OrderedClaim:
+    """The claim of one relay. Not to be called again before a call has ended."""
+
+    def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
+        self._guard = statement("session/jit_off.sql")
+        self._oldest = _bare("outbox/queries/claim_ordered.sql", options.table)
+        self._by_key = _bare("outbox/queries/claim_ordered_by_key.sql", options.table)
+        self._fixed = {
+            "relay_id": options.relay_id,
+            "block": options.key_order is KeyOrder.BLOCK,
+            "run": longest_run,
+            "max_attempts": options.retry.max_attempts,
+        }
+        self._width = 1
+        self._walks_next = False
+        self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
+
+    async def rows(self, connection: Connection, limit: int, max_bytes: int) -> list[Row]:
+        """Claim up to ``limit`` rows: fields of ``OutboxEvent``, then the fence; the rows of a key are in order."""
+        bounds = {"limit": limit, "max_bytes": max_bytes}
+        if not self._walks_next:
+            window = max(limit * self._width, _SMALLEST)
+            rows = await self._execute(connection, self._oldest, {**bounds, "window": window})
+            found = _claimed(rows, 1)
+            self._walks_next = rows[0][0] == window and len(found) < limit
+            if len(found) == limit or not found:  # where nothing may be claimed, looking further is for the walk
+                self._width = max(self._width // 2, 1)
+            elif self._walks_next:
+                self._width = min(self._width * 2, _WIDEST)
+            if found:
+                return found
+        return await self._walk(connection, bounds) if self._walks_next else []
+
+    async def _walk(self, connection: Connection, bounds: dict[str, int]) -> list[Row]:
+        """Go from key to key until something is claimed, once around at most."""
+        self._walks_next = False
+        wrapped = False
+        for _ in range(_WALKS):
+            rows = await self._execute(connection, self._by_key, {**bounds, "keys": _KEYS, "from": self._from})
+            at_the_end, last = rows[0][:2]
+            at_the_end = at_the_end or last == _LAST_HASH
+            self._from = _FIRST_HASH if at_the_end else last + 1
+            if found := _claimed(rows, 2):
+                return found
+            if at_the_end and wrapped:
+                break
+            wrapped = wrapped or at_the_end
+        return []
+
+    async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, int]) -> list[Row]:
+        async with connection.pipeline():  # one round trip, one transaction
+            await connection.execute(self._guard)
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(sql, {**self._fixed, **parameters})
+            return await cursor.fetchall()
+
+
+def _bare(path: str, table: TableName) -> LiteralString:
+    """The statement without comments and indentation: psycopg remembers what it has parsed up to 4,096 characters."""
+    lines: list[LiteralString] = [line.strip() for line in statement(path, table).splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("--"))
+
+
+def _claimed(rows: list[Row], front: int) -> list[Row]:
+    """The rows as an unordered claim returns them, without the first columns; a claim of none has one, of NULLs."""
+    return [] if rows[0][front] is None else [row[front:] for row in rows]

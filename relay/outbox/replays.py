@@ -1,0 +1,69 @@
+"""The record of replays, read for the delivery log: ``relay.core.ports.ReplayRecord`` on the optional table.
+
+It is asked beside the relay's own work, over a connection of its own that is made when it is first needed, in the
+event loop that asks. It needs SELECT on the table of ``sql/outbox/extensions/replay_audit.sql``. It never raises: where
+the table is missing, may not be read or does not answer in time nothing is known, and for a minute nothing is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from relay.core.errors import SchemaError, StorageError
+from relay.core.event import EventId
+from relay.core.sqltext import TableName, statement
+from relay.outbox.extensions import REPLAYS, replays_of
+from relay.outbox.lane import Connection, Epoch, Lane
+from relay.postgres.url import connection_parameters
+
+logger = logging.getLogger(__name__)
+
+_DEADLINE = 2.0  # seconds for an answer: the delivery log waits for it
+_ASK_AGAIN = 60.0  # seconds after a question that had no answer
+_MISSING = "42P01"
+
+
+class OutboxReplays:
+    """The record of one outbox. Constructing it connects to nothing; raises ConfigError for a URL it cannot mean."""
+
+    def __init__(self, url: str, relay_id: str, table: TableName, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lane = Lane(connection_parameters(url, relay_id), _DEADLINE, Epoch())
+        self._sql = statement("outbox/queries/first_replays.sql", table, {REPLAYS: replays_of(table)})
+        self._table = table
+        self._clock = clock
+        self._ask_from = clock()
+        self._said = ""
+
+    async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
+        """When each of these events was replayed for the first time; what was never, or is not known, is left out."""
+        if self._clock() < self._ask_from:
+            return {}
+
+        async def ask(connection: Connection) -> dict[EventId, datetime]:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(self._sql, {"ids": list(event_ids), "outbox": str(self._table)})
+                return {EventId(str(event_id)): first async for event_id, first in cursor}
+
+        try:
+            return await self._lane.run("reading the record of replays", ask)
+        except StorageError as error:
+            self._ask_from = self._clock() + _ASK_AGAIN
+            self._say(error)
+            return {}
+
+    async def close(self) -> None:
+        """Close the connection; never raises."""
+        await self._lane.close()
+
+    def _say(self, error: StorageError) -> None:
+        """Once for each reason; a record that nobody asked for is none."""
+        if error.sqlstate == _MISSING or str(error) == self._said:
+            return
+        self._said = str(error)
+        remedy = ""
+        if isinstance(error, SchemaError):
+            remedy = f"; GRANT SELECT ON {replays_of(self._table).quoted} TO this user"
+        logger.warning("the delivery log cannot tell which attempts follow a replay: %s%s", error, remedy)

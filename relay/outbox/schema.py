@@ -1,0 +1,142 @@
+"""The outbox table's schema as the contract has it: the migrations for any table name, and what a table must be.
+
+Pure: nothing here connects. Each file under ``sql/outbox/migrations`` says in its first line what it creates, the
+table or one of the indexes; whether it is to be applied is read from the catalog (``relay.outbox.migrate``), not
+from a list of what once was, so that a table made by hand needs no second truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, LiteralString
+
+from relay.core.errors import ConfigError
+from relay.core.sqltext import DEFAULT_TABLE, TableName, load_sql, quote_identifier, sql_root, statement
+
+_FOLDER: Final = "outbox/migrations"
+_CREATES: Final = re.compile(r"-- (\d{4}) creates: (table|index (\w+))$")
+_INDEX_TOKEN: Final = re.compile(r"\bidx_openoutbox_(\w+)\b")
+_LONGEST_IDENTIFIER: Final = 63  # bytes
+_DIGEST: Final = 10  # hexadecimal digits
+
+CHECK_NAME: Final = "check_valid_status"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the catalog describes it; ``default`` in PostgreSQL's own words."""
+
+    name: str
+    type: str
+    required: bool = False
+    default: str | None = None
+
+    def __str__(self) -> str:
+        required = " NOT NULL" if self.required else ""
+        return f"{self.type}{required}{f' DEFAULT {self.default}' if self.default is not None else ''}"
+
+
+_NOW: Final = "now()"
+
+COLUMNS: Final = (
+    Column("event_id", "uuid", required=True),
+    Column("event_type", "text", required=True),
+    Column("partition_key", "text"),
+    Column("payload", "bytea", required=True),
+    Column("headers", "jsonb", required=True, default="'{}'::jsonb"),
+    Column("status", "text", required=True, default="'PENDING'::text"),
+    Column("attempts", "integer", required=True, default="0"),
+    Column("last_error", "text"),
+    Column("available_at", "timestamp with time zone", required=True, default=_NOW),
+    Column("locked_by", "text"),
+    Column("locked_at", "timestamp with time zone"),
+    Column("delivered_at", "timestamp with time zone"),
+    Column("created_at", "timestamp with time zone", required=True, default=_NOW),
+    Column("updated_at", "timestamp with time zone", required=True, default=_NOW),
+)
+
+INDEXES: Final = {
+    "processing_queue": "USING btree (available_at, created_at) WHERE (status = 'PENDING'::text)",
+    "stuck_leases": "USING btree (locked_at) WHERE (status = 'DELIVERING'::text)",
+    "metrics_count": "USING btree (status) INCLUDE (attempts) WHERE (status = 'PENDING'::text)",
+    "metrics_lag": "USING btree (status, created_at) WHERE (status = 'PENDING'::text)",
+    "prune_delivered": "USING btree (delivered_at) WHERE (status = 'DELIVERED'::text)",
+    "prune_dead": "USING btree (updated_at) WHERE (status = 'DEAD'::text)",
+}
+"""What each index is, in the words of ``pg_get_indexdef``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement that migrate applies, ready for its table."""
+
+    number: int
+    creates: str
+    """``table``, or the index's name."""
+    sql: LiteralString
+
+
+def index_name(table: TableName, role: str) -> str:
+    """The name of one of the six indexes of ``table``.
+
+    The contract's own for the contract's table. For another table its name takes the place of ``openoutbox``; where
+    that would be over 63 bytes, or would be the contract's own name, a digest of the table's name stands in it, so
+    that the names of two tables never meet.
+    """
+    if table.table == DEFAULT_TABLE:
+        return f"idx_openoutbox_{role}"
+    plain = f"idx_{table.table}_{role}"
+    if len(plain.encode()) <= _LONGEST_IDENTIFIER and table.table != "openoutbox":
+        return plain
+    digest = hashlib.sha256(table.table.encode()).hexdigest()[:_DIGEST]
+    room = _LONGEST_IDENTIFIER - len(f"idx__{digest}_{role}")
+    return f"idx_{table.table.encode()[:room].decode(errors='ignore')}_{digest}_{role}"
+
+
+def index_names(table: TableName) -> dict[str, str]:
+    """Role to name, all six."""
+    return {role: index_name(table, role) for role in INDEXES}
+
+
+def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step, ...]:
+    """The migrations that create what ``wanted`` names (``table``, or roles of indexes), in order.
+
+    On a ``live`` table indexes are built CONCURRENTLY, so that writers go on; such a statement cannot be part of a
+    transaction.
+    """
+    found = []
+    for path, number, role in _migrations():
+        if (role or "table") in wanted:
+            creates = index_name(table, role) if role else "table"
+            found.append(Step(number, creates, _for_table(statement(path, table), table, live=live)))
+    return tuple(found)
+
+
+def _for_table(sql: LiteralString, table: TableName, *, live: bool) -> LiteralString:
+    """The statement with this table's index names, as text that is sent without parameters."""
+    text = with_index_names(sql, table).replace("%%", "%")
+    if live:
+        text = text.replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ")
+    return text
+
+
+def with_index_names(sql: LiteralString, table: TableName) -> LiteralString:
+    """The statement with the names that indexes have on this table, quoted, in place of the default table's."""
+    text: str = _INDEX_TOKEN.sub(lambda match: quote_identifier(index_name(table, match.group(1))), sql)
+    return text
+
+
+@cache
+def _migrations() -> tuple[tuple[str, int, str | None], ...]:
+    """Path, number and index role (None for the table) of every migration, in order."""
+    found = []
+    for file in sorted((sql_root() / _FOLDER).glob("*.sql")):
+        path = f"{_FOLDER}/{file.name}"
+        header = _CREATES.match(load_sql(path).partition("\n")[0])
+        if header is None or not file.name.startswith(header.group(1)):
+            raise ConfigError(f"sql/{path}: the first line must be its number and what it creates")
+        found.append((path, int(header.group(1)), header.group(3)))
+    return tuple(found)

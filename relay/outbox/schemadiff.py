@@ -1,0 +1,115 @@
+"""How a table that exists differs from the contract's, in words an operator can act on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from relay.outbox.schema import CHECK_NAME, COLUMNS, INDEXES, Column
+
+_STATUSES: Final = frozenset({"PENDING", "DELIVERING", "DELIVERED", "DEAD"})
+_LITERAL: Final = re.compile(r"'([^']*)'")
+_STORAGE_OPTIONS: Final = re.compile(r" WITH \([^)]*\)")
+_NOW_SPELLINGS: Final = frozenset({"CURRENT_TIMESTAMP", "transaction_timestamp()"})
+_ANY_DEFAULT: Final = frozenset({"event_id"})  # a database that makes the id itself does no harm
+
+
+class FoundColumn(NamedTuple):
+    """A row of ``schema_columns.sql``."""
+
+    name: str
+    type: str
+    required: bool
+    default: str | None
+    filled: bool
+
+
+class FoundConstraint(NamedTuple):
+    """A row of ``schema_constraints.sql``."""
+
+    kind: str
+    name: str
+    definition: str
+
+
+class FoundIndex(NamedTuple):
+    """A row of ``schema_indexes.sql``."""
+
+    name: str
+    ours: bool
+    definition: str
+    valid: bool
+
+
+def column_differences(found: Sequence[FoundColumn]) -> list[str]:
+    """One sentence for each column that is missing, differs, or would make a plain INSERT fail."""
+    by_name = {column.name: column for column in found}
+    told = []
+    for wanted in COLUMNS:
+        there = by_name.pop(wanted.name, None)
+        if there is None:
+            told.append(f"column {wanted.name} is missing: it must be {wanted}")
+        elif (actual := _as_column(there, wanted)) != wanted:
+            told.append(f"column {wanted.name} is {actual}: it must be {wanted}")
+    told += [
+        f"column {extra.name} is not the contract's, and an INSERT that does not know it fails: give it a DEFAULT, "
+        "or drop its NOT NULL"
+        for extra in by_name.values()
+        if extra.required and extra.default is None and not extra.filled
+    ]
+    return told
+
+
+def _as_column(found: FoundColumn, wanted: Column) -> Column:
+    default = "now()" if found.default in _NOW_SPELLINGS else found.default
+    if found.name in _ANY_DEFAULT:
+        default = wanted.default
+    return Column(found.name, found.type, found.required, default)
+
+
+def constraint_differences(found: Sequence[FoundConstraint]) -> list[str]:
+    """One sentence each for the primary key and the check of the status, where they are not the contract's."""
+    told = []
+    keys = [one.definition for one in found if one.kind == "p"]
+    if keys != ["PRIMARY KEY (event_id)"]:
+        told.append(f"the primary key is {keys[0] if keys else 'missing'}: it must be PRIMARY KEY (event_id)")
+    allowed = [set(_LITERAL.findall(one.definition)) for one in found if one.name == CHECK_NAME and one.kind == "c"]
+    if allowed != [set(_STATUSES)]:
+        told.append(
+            f"constraint {CHECK_NAME} is {'another one' if allowed else 'missing'}: it must be "
+            "CHECK (status IN ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD'))"
+        )
+    return told
+
+
+def index_differences(found: Sequence[FoundIndex], names: dict[str, str]) -> list[str]:
+    """One sentence for each wanted index name that something else bears, or whose index is of no use."""
+    by_name = {index.name: index for index in found}
+    told = []
+    for role, name in names.items():
+        index = by_name.get(name)
+        if index is None:
+            continue
+        if not index.ours:
+            told.append(f"the name {name} is taken by another relation of this schema: rename that one")
+        elif _core(index.definition) != INDEXES[role]:
+            told.append(f"index {name} is {_core(index.definition)}: it must be {INDEXES[role]}; drop it and run again")
+        elif not index.valid:
+            told.append(
+                f"index {name} is invalid, because its CREATE INDEX CONCURRENTLY is under way or has failed: wait for "
+                "it, or drop it and run again"
+            )
+    return told
+
+
+def missing_indexes(found: Sequence[FoundIndex]) -> frozenset[str]:
+    """The roles that no valid index of the table fills, whatever its name: a second equal one only costs writes."""
+    there = {_core(index.definition) for index in found if index.ours and index.valid}
+    return frozenset(role for role, definition in INDEXES.items() if definition not in there)
+
+
+def _core(definition: str) -> str:
+    """What the index is, without its own name, the table's, and storage options."""
+    using = definition.find(" USING ")
+    return _STORAGE_OPTIONS.sub("", definition[using + 1 :])

@@ -1,0 +1,66 @@
+"""Verdicts written back: as few statements as there are kinds of verdict, one transaction, one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, LiteralString
+
+from relay.core.arrays import id_array
+from relay.core.event import EventId
+from relay.core.ports import Settled, Settlement
+from relay.core.sqltext import TableName, statement
+from relay.outbox.lane import Connection
+
+Call = tuple[LiteralString, dict[str, Any]]
+
+
+class SettleStatements:
+    """The four fenced statements of one relay on one table."""
+
+    def __init__(self, table: TableName, relay_id: str) -> None:
+        self._relay_id = relay_id
+        self._sql: dict[str, LiteralString] = {
+            kind: statement(f"outbox/queries/settle_{kind}.sql", table) for kind in Settled._fields
+        }
+
+    async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write all settlements in one transaction, and count what was still ours.
+
+        In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
+        single statement is one by itself and goes without.
+        """
+        calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one)]
+        if len(calls) == 1:
+            cursors = [await connection.execute(*calls[0][2])]
+        else:
+            async with connection.pipeline():
+                cursors = [await connection.execute(*call) for _, _, call in calls]
+        counts: list[dict[str, int]] = [{} for _ in settlements]
+        for (place, kind, _), cursor in zip(calls, cursors, strict=True):
+            counts[place][kind] = cursor.rowcount
+        return [Settled(**count) for count in counts]
+
+    def _calls(self, settlement: Settlement) -> Iterator[tuple[str, Call]]:
+        """The statements that one settlement needs, always in the same order of kinds."""
+        if settlement.delivered:
+            yield "delivered", self._call("delivered", settlement, settlement.delivered)
+        if settlement.retried:
+            ids, errors, delays = zip(*settlement.retried, strict=True)
+            yield (
+                "retried",
+                self._call("retried", settlement, ids, errors=[storable(text) for text in errors], delays=list(delays)),
+            )
+        if settlement.buried:
+            ids, errors = zip(*settlement.buried, strict=True)
+            yield "buried", self._call("buried", settlement, ids, errors=[storable(text) for text in errors])
+        if settlement.released:
+            yield "released", self._call("released", settlement, settlement.released)
+
+    def _call(self, kind: str, settlement: Settlement, ids: Sequence[EventId], **more: list[Any]) -> Call:
+        fenced = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence}
+        return self._sql[kind], {**fenced, **more}
+
+
+def storable(text: str) -> str:
+    """``text`` as TEXT can hold it: no NUL and no lone surrogate."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

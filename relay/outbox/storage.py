@@ -1,0 +1,189 @@
+"""The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over a table that anybody may have made.
+
+The composition root (``relay.app.build``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
+on eight of its columns, no other right, and holds three connections at most: one claims, one settles and renews, one
+keeps house (reap, backlog, ping), so that none of them waits for another. A ping that would have to wait for the
+housekeeping goes over a fourth one, made for it and closed after it: a server that hangs keeps every statement waiting
+up to its deadline, and must be found out sooner. All times are the database's.
+
+When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
+when a server turns read-only, every connection is made anew from the URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
+
+import psycopg
+
+from relay.core.errors import SchemaError, StorageUnavailable
+from relay.core.event import Claim, EventId, Fence, OutboxEvent
+from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.sqltext import statement
+from relay.outbox.lane import Connection, Epoch, Lane
+from relay.outbox.options import PostgresOptions
+from relay.outbox.ordered import OrderedClaim
+from relay.outbox.renewal import Renewer
+from relay.outbox.settling import SettleStatements
+from relay.outbox.tablecheck import check_table
+from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
+
+Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
+Values = Mapping[str, Any] | None
+
+_EVENT_FIELDS = len(OutboxEvent._fields)
+_LONGEST_CLOSE = 1.0  # seconds
+_SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
+
+
+class PostgresOutbox:
+    """The adapter. Constructing it connects to nothing; raises ConfigError for a URL that cannot be meant."""
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self._options = options
+        parameters = connection_parameters(options.url, options.relay_id)
+        epoch = Epoch()
+        self._epoch = epoch
+        lanes = [Lane(parameters, options.statement_timeout, epoch) for _ in range(4)]
+        self._claiming, self._settling, self._housekeeping, self._spare = self._lanes = lanes
+        patience = min(options.ping_timeout, options.statement_timeout)
+        self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
+        self._claim = self._sql("claim")
+        self._ordered = OrderedClaim(options) if options.key_order else None
+        self._reap = self._sql("reap")
+        self._backlog = self._sql("backlog")
+        self._oldest_due_age = self._sql("oldest_due_age")
+        self._claim_guard = self._sql("claim_guard")
+        self._slow = False
+        """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
+        nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
+        self._ping = self._sql("ping")
+        self._settle = SettleStatements(options.table, options.relay_id)
+        self._renewer = Renewer(self._settling, options)
+
+    def _sql(self, name: str) -> LiteralString:
+        return statement(f"outbox/queries/{name}.sql", self._options.table)
+
+    async def open(self) -> None:
+        """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
+
+        async def check(connection: Connection) -> None:
+            await check_table(connection, self._options.table, key_order=self._options.key_order is not None)
+
+        await self._housekeeping.run("looking at the table", check)
+
+    async def close(self) -> None:
+        """Close the connections, cutting off what still runs; never raises, takes a second at most."""
+        closing = [asyncio.ensure_future(lane.close()) for lane in self._lanes]
+        _, late = await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
+        for task in late:
+            task.cancel()
+
+    async def claim(self, limit: int, max_bytes: int) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+        parameters = {
+            "limit": limit,
+            "max_bytes": max_bytes,
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+        }
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._ordered is not None:
+                return await self._ordered.rows(connection, limit, max_bytes)
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, self._claim, parameters)
+            return await cursor.fetchall()
+
+        rows = await self._claiming.run("claiming", work)
+        if not rows:
+            self._slow = False
+            return Claim(None, [])
+        event, fields = OutboxEvent._make, _EVENT_FIELDS
+        return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
+        if not any(settlements):
+            return [Settled()] * len(settlements)
+
+        async def work(connection: Connection) -> list[Settled]:
+            return await self._settle.execute(connection, settlements)
+
+        return await self._settling.run("settling", work)
+
+    async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        """Prolong leases to a full lease from now; a lost reply is read back before this returns."""
+        return await self._renewer.renew(fence, event_ids)
+
+    async def reap(self, limit: int) -> Reaped:
+        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+        retry = self._options.retry
+        parameters = {
+            "limit": limit,
+            "lease": self._options.lease_timeout,
+            "base_delay": retry.base_delay,
+            "max_delay": retry.max_delay,
+            "jitter": retry.jitter,
+            "max_attempts": retry.max_attempts,
+        }
+        return Reaped(*await self._one_row("reaping", self._reap, parameters))
+
+    async def backlog(self) -> Backlog:
+        """Count and age what waits (may be slow on a huge backlog)."""
+        return Backlog(*await self._one_row("reading the backlog", self._backlog))
+
+    async def oldest_due_age(self) -> float:
+        """The lag alone; one index probe on any table."""
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, self._oldest_due_age)
+            return await cursor.fetchone()
+
+        row = await self._housekeeping.run("reading the lag", work)
+        return float(row[0]) if row else 0.0
+
+    async def _guarded(
+        self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
+    ) -> None:
+        """Run it with the guard before it, in one round trip and one transaction, where it was slow without."""
+        guarded, self._slow = self._slow, True  # whatever fails now is guarded the next time
+        began = time.monotonic()
+        if guarded:
+            async with connection.pipeline():
+                await connection.execute(self._claim_guard)
+                await cursor.execute(query, values)
+        else:
+            await cursor.execute(query, values)
+        self._slow = guarded or time.monotonic() - began > _SLOW
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and takes writes."""
+        lane = self._spare if self._housekeeping.busy else self._housekeeping
+        try:
+            (read_only,) = await self._one_row("asking for a sign of life", self._ping, lane=lane)
+        finally:
+            await self._spare.close()
+        if read_only:
+            self._epoch.advance()
+            raise StorageUnavailable("the server takes no writes: a standby, or default_transaction_read_only is on")
+
+    async def _one_row(
+        self, doing: str, sql: LiteralString, parameters: dict[str, Any] | None = None, lane: Lane | None = None
+    ) -> tuple[Any, ...]:
+        """The row of a statement; over ``lane`` it is a ping, with a ping's deadline."""
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(sql, parameters or {})
+            return await cursor.fetchone()
+
+        deadline = None if lane is None else self._ping_deadline
+        row = await (lane or self._housekeeping).run(doing, work, deadline)
+        if row is None:
+            raise SchemaError(f"{doing}: no answer row")
+        return row

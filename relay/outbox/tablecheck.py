@@ -1,0 +1,103 @@
+"""Is the configured table one that the relay can work on? Looked at once, when the storage is opened.
+
+Only what the relay itself needs is asked for, whoever made the table: a plain table, the contract's columns, SELECT
+on it, and UPDATE on the columns it writes. ``relay-cli migrate`` compares everything else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Container
+from typing import Final
+
+from relay.core.errors import SchemaError
+from relay.core.sqltext import TableName, statement
+from relay.outbox.lane import Connection
+
+COLUMNS: Final = (
+    "event_id",
+    "event_type",
+    "partition_key",
+    "payload",
+    "headers",
+    "status",
+    "attempts",
+    "last_error",
+    "available_at",
+    "locked_by",
+    "locked_at",
+    "delivered_at",
+    "created_at",
+    "updated_at",
+)
+ORDER_COLUMN: Final = "insertion_order"
+"""What ``sql/outbox/extensions/key_order`` adds, and ORDERING=key needs."""
+WRITTEN: Final = (
+    "status",
+    "attempts",
+    "last_error",
+    "available_at",
+    "locked_by",
+    "locked_at",
+    "delivered_at",
+    "updated_at",
+)
+UNDEFINED_TABLE: Final = "42P01"
+NO_PRIVILEGE: Final = "42501"
+"""SQLSTATEs of what an operator may yet put right while the relay waits; what is wrong with the table has none."""
+_KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+
+
+async def check_table(connection: Connection, table: TableName, *, key_order: bool = False) -> None:
+    """Raise SchemaError, saying what to do, unless the relay can work on ``table``, in order per key where asked."""
+    cursor = await connection.execute(statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
+    row = await cursor.fetchone()
+    if row is None:
+        raise SchemaError(
+            f"there is no table {table} for this user; create it with: {creation(table)} "
+            "(or grant USAGE on its schema)",
+            UNDEFINED_TABLE,
+        )
+    kind, may_select, columns, writable = row
+    refuse_kind(kind, table)
+    refuse_missing(columns, table)
+    if key_order and ORDER_COLUMN not in columns:
+        raise SchemaError(
+            f"table {table} lacks the column {ORDER_COLUMN}, which ORDERING=key needs; "
+            f"add it with: {creation(table)} --with key-order"
+        )
+    if not may_select:
+        raise SchemaError(
+            f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user", NO_PRIVILEGE
+        )
+    denied = [name for name in WRITTEN if name not in (writable or ())]
+    if denied:
+        raise SchemaError(
+            f"no right to write {', '.join(denied)} of table {table}; "
+            f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user",
+            NO_PRIVILEGE,
+        )
+
+
+def creation(table: TableName) -> str:
+    """The command that makes the table, as a shell takes it."""
+    return f"relay-cli migrate --table {shlex.quote(str(table))}"
+
+
+def refuse_missing(columns: Container[str], table: TableName) -> None:
+    """Raise SchemaError for a table that is not an outbox: a column of the contract's is not there."""
+    missing = [name for name in COLUMNS if name not in columns]
+    if missing:
+        raise SchemaError(
+            f"table {table} lacks the column{'s' if missing[1:] else ''} {', '.join(missing)}; "
+            "relay-cli migrate says how it differs from an outbox table"
+        )
+
+
+def refuse_kind(kind: str, table: TableName) -> None:
+    """Raise SchemaError unless ``kind`` (pg_class.relkind) is a plain table."""
+    if kind != "r":
+        raise SchemaError(
+            f"{table} is {_KINDS.get(kind, 'not a table')}; the relay needs a plain table, because it finds its rows "
+            "by ctid, which is unique within one plain table only"
+        )

@@ -1,0 +1,83 @@
+"""Wake-ups: a connection that listens for the notifications of the optional ``wake-up`` extension.
+
+The relay wires it (``relay.app.build``) when ``WAKE_UP`` is on. It promises nothing but speed: an event that is not
+announced, because the connection was lost, the trigger is missing or the notifications are thinned out, is found by
+polling. It needs a session, so it does not work behind a pooler in transaction mode; it needs no right but to connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from relay.core.errors import StorageError
+from relay.core.sqltext import TableName, statement
+from relay.postgres.errors import classify
+from relay.postgres.url import connection_parameters
+
+logger = logging.getLogger(__name__)
+
+_CHANNEL = "openoutbox_channel"
+"""The name that stands in ``listen.sql``."""
+_SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connection is asked
+_READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
+
+
+class WakeUps:
+    """Listens on a connection of its own. Raises ConfigError for a URL that cannot be meant; connects to nobody yet."""
+
+    def __init__(self, url: str, relay_id: str, table: TableName) -> None:
+        self._parameters = connection_parameters(url, relay_id)
+        self._table = table
+
+    async def listen(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once the connection listens and at every wake-up; ends by StorageError only."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                **self._parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
+                autocommit=True,
+                prepare_threshold=None,
+            )
+            async with connection:
+                await self._subscribe(connection)
+                wake()  # what was inserted until now was announced to nobody
+                while True:
+                    if not await _readable(connection.fileno(), _SIGN_OF_LIFE):
+                        await connection.execute(statement("outbox/queries/ping.sql"))
+                        wake()  # for what may have come with the answer
+                        continue
+                    async for _ in connection.notifies(timeout=_READ_WITHIN, stop_after=1):
+                        wake()
+        except psycopg.Error as error:
+            raise classify(error, "listening for wake-ups") from error
+
+    async def _subscribe(self, connection: psycopg.AsyncConnection) -> None:
+        cursor = await connection.execute(statement("outbox/queries/wake_channel.sql"), {"table": self._table.quoted})
+        channel, has_trigger = await cursor.fetchone() or (None, False)
+        if channel is None:
+            raise StorageError(f"listening for wake-ups: there is no table {self._table}")
+        if not has_trigger:
+            logger.warning(
+                "WAKE_UP is on, but nobody wakes: table %s has no trigger for it; add it by relay-cli migrate "
+                "--table %s --with wake-up",
+                self._table,
+                self._table,
+                extra={"action": "no_wake_up"},
+            )
+        await connection.execute(statement("outbox/queries/listen.sql", others={_CHANNEL: TableName(channel)}))
+
+
+async def _readable(fileno: int, seconds: float) -> bool:
+    """Whether a socket can be read within that time. (psycopg's own waiting would look ten times a second.)"""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fileno, readable.set)
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(readable.wait(), seconds)
+    finally:
+        loop.remove_reader(fileno)
+    return readable.is_set()

@@ -1,0 +1,74 @@
+"""The delivery log's place in the daemon, without a database."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.types import ASGIApp
+
+from relay.app.delivery_log import LogApi, LogCollector, StatusWithLog, build_recorder
+from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.server.routes import application, dispatching
+from relay.settings import Settings
+
+LOGGED = {
+    "STORAGE_URL": "postgres://u:p@h/db",
+    "LOG_STORE_URL": "memory://",
+    "LOG_STORE_RECORD": "failed",
+    "API_TOKEN": "token-of-some-length",
+}
+
+
+class State:
+    written = 7
+    dropped = 3
+    trouble = "it hangs"
+
+
+class Well:
+    def health(self) -> Health:
+        return Health()
+
+    def readiness(self) -> Readiness:
+        return Readiness(degraded={"other": ""})
+
+    async def stats(self) -> Stats | None:
+        return None
+
+    def metrics(self, accept: str) -> Exposition:
+        return Exposition(b"", "text/plain")
+
+
+def client_of(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://relay")
+
+
+def test_without_a_url_there_is_no_log() -> None:
+    settings = Settings.from_env({"STORAGE_URL": "postgres://u:p@h/db", "API_TOKEN": "token-of-some-length"})
+    assert build_recorder(settings) is None
+    assert LogApi(settings).application() == {}
+
+
+async def test_trouble_is_degraded_and_not_unready() -> None:
+    async with client_of(application(StatusWithLog(Well(), State()))) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["log"]) == (200, "degraded: it hangs")
+
+
+def test_what_was_dropped_is_counted() -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LogCollector(State(), "r1"))
+    text = generate_latest(registry).decode()
+    assert 'openoutbox_log_dropped_total{relay_id="r1"} 3.0' in text
+    assert 'openoutbox_log_written_total{relay_id="r1"} 7.0' in text
+
+
+@pytest.mark.parametrize(("token", "status"), [("token-of-some-length", 200), ("wrong", 401), ("", 401)])
+async def test_the_api_lives_beside_the_endpoints(token: str, status: int) -> None:
+    app = dispatching(application(Well()), LogApi(Settings.from_env(LOGGED)).application())
+    async with client_of(app) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        answer = await client.get("/api/v1/log/attempts", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == status
+        assert (await client.get("/api/v1/logs")).status_code == 404

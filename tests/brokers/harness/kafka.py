@@ -1,0 +1,78 @@
+"""A real Apache Kafka of the suite's own, which may be paused and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any, cast
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import AdminClient
+
+from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.support.fixtures.kafka import create_topic
+from tests.support.servers.kafka import KafkaServer
+from tests.support.waiting import wait_until
+
+
+class KafkaHarness(ServerHarness):
+    """Topics of one partition."""
+
+    features = Features(
+        receipts=True,
+        hangs=True,
+        stops=True,
+        missing_destination="UNKNOWN_TOPIC_OR_PART",
+        invalid_names=("", ".", "..", "a b", "ünï", "a/b", "a*", "x" * 250),
+        too_large=2_000_000,
+    )
+
+    def __init__(self, server: KafkaServer) -> None:
+        super().__init__(server)
+        self._server = server
+
+    def publisher(self, **options: Any) -> KafkaPublisher:
+        return KafkaPublisher(KafkaOptions(**({"url": self._server.url} | options)))
+
+    async def destination(self) -> str:
+        def create() -> str:
+            admin = AdminClient({"bootstrap.servers": self._server.url})
+            return create_topic(admin, f"conformance.{uuid.uuid4().hex[:12]}")
+
+        return await asyncio.to_thread(create)
+
+    async def read(self, destination: str, count: int) -> list[Message]:
+        return await asyncio.to_thread(self._read, destination, count)
+
+    def _read(self, destination: str, count: int) -> list[Message]:
+        settings = {"bootstrap.servers": self._server.url, "group.id": "none", "enable.auto.commit": False}
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition(destination, 0, 0)])
+        found: list[KafkaMessage] = []
+
+        def enough() -> bool:
+            found.extend(message for message in consumer.consume(1000, timeout=0.1) if message.error() is None)
+            return len(found) >= count
+
+        try:
+            wait_until(enough, 30, f"{count} messages of {destination}")
+        finally:
+            consumer.close()
+        return [_message(message) for message in found][:count]
+
+
+def _message(message: KafkaMessage) -> Message:
+    pairs = cast("list[tuple[str, bytes]]", message.headers() or [])
+    headers = [(name, value.decode()) for name, value in pairs]
+    identities = [value for name, value in headers if name.lower() == "x-event-id"]
+    assert len(identities) == 1, "our header is there once, in whatever case"
+    value, key = message.value(), message.key()
+    assert value is not None, "an empty payload is a value of no length, never a tombstone"
+    return Message(
+        identities[0],
+        None if key is None else key.decode(),
+        value,
+        [(name, text) for name, text in headers if name != "X-Event-ID"],
+    )

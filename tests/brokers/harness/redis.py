@@ -1,0 +1,43 @@
+"""A real Valkey of the suite's own, which may be paused and restarted."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from redis.asyncio import Redis
+
+from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.support.servers.valkey import ValkeyServer
+
+
+class RedisHarness(ServerHarness):
+    """One stream a destination; a stream is made by the first entry, and any name is one."""
+
+    features = Features(receipts=True, hangs=True, stops=True, too_large=2_000_000)
+
+    def __init__(self, server: ValkeyServer) -> None:
+        super().__init__(server)
+        self._server = server
+
+    def publisher(self, **options: Any) -> RedisPublisher:
+        defaults: dict[str, Any] = {"url": self._server.url, "max_bulk": 1_000_000}
+        return RedisPublisher(RedisOptions(**(defaults | options)))
+
+    async def destination(self) -> str:
+        return f"conformance.{uuid.uuid4().hex[:12]}"
+
+    async def read(self, destination: str, count: int) -> list[Message]:
+        async with Redis.from_url(self._server.url) as client:
+            entries: Any = await client.xrange(destination, count=count)
+        assert len(entries) == count
+        return [_message(fields) for _, fields in entries]
+
+
+def _message(fields: dict[bytes, bytes]) -> Message:
+    key = fields.get(b"partition_key")
+    headers = [(name.decode()[2:], value.decode()) for name, value in fields.items() if name.startswith(b"h:")]
+    expected = {b"id", b"payload", b"partition_key"}
+    assert all(name in expected or name.startswith(b"h:") for name in fields)
+    return Message(fields[b"id"].decode(), None if key is None else key.decode(), fields[b"payload"], headers)

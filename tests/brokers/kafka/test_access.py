@@ -1,0 +1,150 @@
+"""Every way to log in to Kafka, each with a good and a bad secret: which of them is let in, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from relay.core.errors import BrokerUnreachable
+from relay.core.outcome import Acknowledged, Unreachable
+from tests.brokers.harness.base import PATIENCE, Collector, make_event
+from tests.support.fixtures.kafka import create_topic
+from tests.support.servers.identities import Identities, KeyPair
+from tests.support.servers.kafka_secured import PASSWORD, USER, SecuredKafka
+from tests.support.servers.token_issuer import TokenIssuer
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("secured kafka")]
+
+CLIENT_SECRET = "the+client's secret"
+WRONG = "wr0ng/secret+of ours"
+TOPIC = "letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """The broker and everything that a client needs."""
+
+    broker: SecuredKafka
+    identities: Identities
+    strangers: Identities
+    """Another authority, which the broker does not know."""
+    issuer: TokenIssuer
+
+    def url(self, listener: str, login: str = "", **properties: str | Path) -> str:
+        """The PUBLISHER_URL for one listener; an underscore in a property's name stands for a dot."""
+        known: dict[str, str | Path] = {"ssl_ca_location": self.identities.ca_file}
+        given = known | properties
+        query = "&".join(f"{name.replace('_', '.')}={quote(str(value), safe='')}" for name, value in given.items())
+        return f"kafka://{login}{self.broker.address(listener)}?{query}"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    identities = Identities(folder / "ours")
+    with (
+        TokenIssuer(USER, CLIENT_SECRET, folder / "keys.json") as issuer,
+        SecuredKafka(identities, folder / "keys.json") as broker,
+    ):
+        create_topic(AdminClient({"bootstrap.servers": broker.url}), TOPIC)
+        yield Secured(broker, identities, Identities(folder / "strangers"), issuer)
+
+
+def sasl(secured: Secured, mechanism: str, password: str) -> str:
+    listener = "PLAIN" if mechanism == "PLAIN" else "SCRAM"
+    return secured.url(listener, f"{USER}:{quote(password, safe='')}@", sasl_mechanism=mechanism)
+
+
+def oauth(secured: Secured, secret: str) -> str:
+    return secured.url(
+        "OAUTH",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_method="oidc",
+        sasl_oauthbearer_client_id=USER,
+        sasl_oauthbearer_client_secret=secret,
+        sasl_oauthbearer_token_endpoint_url=secured.issuer.url,
+    )
+
+
+def by_certificate(secured: Secured, pair: KeyPair) -> str:
+    return secured.url(
+        "MUTUAL", security_protocol="SSL", ssl_certificate_location=pair.certificate, ssl_key_location=pair.key
+    )
+
+
+def good_url(secured: Secured, way: str) -> str:
+    match way:
+        case "TLS":
+            return secured.url("TLS", security_protocol="SSL")
+        case "MUTUAL":
+            return by_certificate(secured, secured.identities.issue("client", "relay.test"))
+        case "OAUTHBEARER":
+            return oauth(secured, CLIENT_SECRET)
+        case _:
+            return sasl(secured, way, PASSWORD)
+
+
+def bad_url(secured: Secured, way: str) -> str:
+    match way:
+        case "TLS":
+            return secured.url("TLS", security_protocol="SSL", ssl_ca_location=secured.strangers.ca_file)
+        case "MUTUAL":
+            return by_certificate(secured, secured.strangers.issue("client", "relay.test"))
+        case "OAUTHBEARER":
+            return oauth(secured, WRONG)
+        case _:
+            return sasl(secured, way, WRONG)
+
+
+REASONS = {
+    "PLAIN": "Invalid username or password",
+    "SCRAM-SHA-256": "invalid credentials with SASL mechanism SCRAM-SHA-256",
+    "SCRAM-SHA-512": "invalid credentials with SASL mechanism SCRAM-SHA-512",
+    "OAUTHBEARER": "invalid_client",
+    "TLS": "broker certificate could not be verified",
+    "MUTUAL": "bad certificate",
+}
+
+
+@pytest.mark.parametrize("way", REASONS)
+async def test_a_good_secret_is_let_in(secured: Secured, way: str) -> None:
+    publisher, sink, events = KafkaPublisher(KafkaOptions(good_url(secured, way))), Collector(), [make_event(TOPIC)]
+    await publisher.open()
+    await publisher.publish(events, sink)
+    assert await sink.outcomes(events) == [Acknowledged()]
+    await publisher.close()
+
+
+@pytest.mark.parametrize(("way", "reason"), REASONS.items())
+async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
+    secured: Secured, way: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    publisher, sink, events = KafkaPublisher(KafkaOptions(bad_url(secured, way))), Collector(), [make_event(TOPIC)]
+    await publisher.open()
+    told = await _probe_error(publisher, reason)
+    await publisher.publish(events, sink)
+    await publisher.abandon(told)
+    assert await sink.outcomes(events) == [Unreachable(told)]
+    await publisher.close()
+    for secret in (WRONG, quote(WRONG, safe=""), "PRIVATE KEY"):
+        assert secret not in told + caplog.text
+
+
+async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
+    """What a probe says once it has found the reason; the first may only know that nobody answered in time."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with pytest.raises(BrokerUnreachable) as caught:
+                await publisher.probe(1.0)
+            if until in str(caught.value):
+                return str(caught.value)

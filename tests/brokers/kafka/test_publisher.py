@@ -1,0 +1,167 @@
+"""What only Kafka does: batches refused for one message, topics that come late, logins, a client that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from relay.brokers.kafka.session import Failure
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient, Unreachable
+from relay.localservers.process import accepts
+from tests.brokers.harness.base import PATIENCE, Collector, make_event
+from tests.support.fixtures.kafka import MakeTopic, create_topic
+from tests.support.servers.kafka import KafkaServer
+from tests.support.waiting import wait_until_async
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def publisher(kafka: str) -> AsyncIterator[KafkaPublisher]:
+    made = KafkaPublisher(KafkaOptions(kafka, receipts=True))
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def outcomes(publisher: KafkaPublisher, events: list[OutboxEvent]) -> list[Outcome]:
+    sink = Collector()
+    await publisher.publish(events, sink)
+    return await sink.outcomes(events)
+
+
+async def test_over_the_clients_own_limit_is_permanent_and_says_by_how_much(
+    publisher: KafkaPublisher, topic: MakeTopic
+) -> None:
+    [outcome] = await outcomes(publisher, [make_event(topic(), os.urandom(10_500_000))])
+    assert isinstance(outcome, Permanent)
+    assert outcome.code == "MSG_SIZE_TOO_LARGE"
+    assert "10500000" in outcome.reason
+    assert "10485760" in outcome.reason
+
+
+async def test_an_invalid_record_takes_no_neighbour_with_it(publisher: KafkaPublisher, topic: MakeTopic) -> None:
+    compacted = topic(config={"cleanup.policy": "compact"})
+    events = [make_event(compacted, key=None if n == 3 else str(n)) for n in range(10)]
+    found = await outcomes(publisher, events)
+    refused = found.pop(3)
+    assert isinstance(refused, Permanent)
+    assert refused.code == "INVALID_RECORD"
+    assert all(isinstance(outcome, Acknowledged) for outcome in found)
+
+
+async def test_a_topic_that_comes_late_is_used_then(publisher: KafkaPublisher, kafka_admin: AdminClient) -> None:
+    name = f"late.{os.urandom(6).hex()}"
+    [outcome] = await outcomes(publisher, [make_event(name)])
+    assert isinstance(outcome, Transient)
+    await asyncio.to_thread(create_topic, kafka_admin, name)
+
+    async def acknowledged() -> bool:
+        [outcome] = await outcomes(publisher, [make_event(name)])
+        assert isinstance(outcome, Acknowledged | Transient), outcome
+        return isinstance(outcome, Acknowledged)
+
+    await wait_until_async(acknowledged, PATIENCE)
+    kafka_admin.delete_topics([name])[name].result(10)
+
+
+async def test_a_full_queue_is_waited_for(kafka: str, topic: MakeTopic) -> None:
+    publisher = KafkaPublisher(KafkaOptions(kafka, queue_messages=100))
+    await publisher.open()
+    name = topic()
+    events = [make_event(name, str(n).encode()) for n in range(10_000)]
+    assert await outcomes(publisher, events) == [Acknowledged()] * len(events)
+    await publisher.close()
+
+
+async def test_a_receipt_names_partition_and_offset(publisher: KafkaPublisher, topic: MakeTopic) -> None:
+    assert await outcomes(publisher, [make_event(topic())]) == [Acknowledged({"partition": 0, "offset": 0})]
+
+
+async def test_a_client_that_breaks_is_made_anew(publisher: KafkaPublisher, topic: MakeTopic) -> None:
+    name = topic()
+    sink, events = Collector(), [make_event(name, os.urandom(100_000)) for _ in range(200)]
+    await publisher.publish(events, sink)
+    lane = publisher._main
+    assert lane is not None
+    publisher._replace(lane, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
+    found = await sink.outcomes(events)
+    lost = {outcome for outcome in found if not isinstance(outcome, Acknowledged)}
+    assert lost <= {Unreachable("INVALID_PRODUCER_EPOCH: fenced")}
+    [outcome] = await outcomes(publisher, [make_event(name)])
+    assert isinstance(outcome, Acknowledged)
+
+
+class LoginServer(KafkaServer):
+    """Its one listener wants SASL PLAIN."""
+
+    def __init__(self) -> None:
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        jaas = f'{module} username="relay" password="right" user_relay="right";'
+        super().__init__(
+            settings={
+                "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.plaintext.plain.sasl.jaas.config": jaas,
+            }
+        )
+
+    def _answers(self) -> bool:
+        return accepts(self.port)
+
+
+@pytest.fixture(scope="module")
+def login_server() -> Iterator[LoginServer]:
+    with LoginServer() as server:
+        yield server
+
+
+async def test_a_refused_login_is_unreachable_and_says_why(login_server: LoginServer) -> None:
+    make = partial(_with_password, login_server)
+    publisher = make("wrong")
+    await publisher.open()
+    error = await _probe_error(publisher, until="uthenticat")
+    assert "wrong" not in error
+    sink, events = Collector(), [make_event("t")]
+    await publisher.publish(events, sink)
+    await publisher.abandon(error)
+    assert await sink.outcomes(events) == [Unreachable(error)]
+    await publisher.close()
+
+
+async def test_the_right_login_is_let_in(login_server: LoginServer) -> None:
+    publisher = _with_password(login_server, "right")
+    await publisher.open()
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await publisher.probe(5.0)
+                break
+            except BrokerUnreachable:
+                continue
+    await publisher.close()
+
+
+def _with_password(server: LoginServer, password: str) -> KafkaPublisher:
+    query = "security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN"
+    return KafkaPublisher(KafkaOptions(f"kafka://relay:{password}@{server.url}?{query}"))
+
+
+async def _probe_error(publisher: Any, until: str) -> str:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await publisher.probe(1.0)
+            except BrokerUnreachable as error:
+                if until in str(error):
+                    return str(error)

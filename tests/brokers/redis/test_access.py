@@ -1,0 +1,99 @@
+"""Every way to log in to Redis, each with a good and a bad secret: which of them is let in, and what is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from relay.core.errors import BrokerUnreachable
+from relay.core.outcome import Acknowledged, Unreachable
+from tests.brokers.harness.base import Collector, make_event
+from tests.support.servers.identities import Identities
+from tests.support.servers.redis_secured import SecuredRedis
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+DEFAULT, ACL, WRONG = "the/default's", "pa:ss/w@rd", "wr0ng:secret/of ours"
+USERS = [f"user default on >{DEFAULT} ~* +@all", f"user relay on >{ACL} ~* +xadd +ping"]
+OPEN = ["user default on nopass ~* +@all"]
+
+REASONS = {
+    "password": "invalid username-password pair",
+    "ACL user": "invalid username-password pair",
+    "TLS": "(?i)certificate",
+    "mutual TLS": "(?i)certificate|unknown ca|connection",
+    "no certificate": "(?i)certificate|connection",
+}
+
+
+class Access:
+    """Two servers: one with users, one that asks for certificates; and an authority that neither knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ours, self.strangers = Identities(folder / "ours"), Identities(folder / "strangers")
+        self.users = SecuredRedis(self.ours, USERS)
+        self.certified = SecuredRedis(self.ours, OPEN, certificates=True)
+
+    def url(self, way: str, right: bool) -> str:
+        ours, theirs = f"ssl_ca_certs={self.ours.ca_file}", f"ssl_ca_certs={self.strangers.ca_file}"
+        login = f"relay:{quote(ACL, safe='')}@"
+        match way:
+            case "password":
+                login = f":{quote(DEFAULT if right else WRONG, safe='')}@"
+                return f"{self._with(self.users, login)}?{ours}"
+            case "ACL user":
+                login = f"relay:{quote(ACL if right else WRONG, safe='')}@"
+                return f"{self._with(self.users, login)}?{ours}"
+            case "TLS":
+                return f"{self._with(self.users, login)}?{ours if right else theirs}"
+            case _:
+                pair = (self.ours if right else self.strangers).issue("client", "relay.test")
+                files = f"&ssl_certfile={pair.certificate}&ssl_keyfile={pair.key}"
+                return f"{self.certified.url}?{ours}{files if right or way == 'mutual TLS' else ''}"
+
+    @staticmethod
+    def _with(server: SecuredRedis, login: str) -> str:
+        return server.url.replace("rediss://", f"rediss://{login}")
+
+
+def descriptors() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture(scope="module")
+def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
+    made = Access(tmp_path_factory.mktemp("access"))
+    with made.users, made.certified:
+        yield made
+
+
+@pytest.mark.parametrize(("way", "reason"), REASONS.items())
+async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
+    access: Access, way: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    before = descriptors()
+    publisher, sink, events = RedisPublisher(RedisOptions(access.url(way, True))), Collector(), [make_event("letters")]
+    await publisher.open()
+    await publisher.publish(events, sink)
+    assert await sink.outcomes(events) == [Acknowledged()]
+    await publisher.close()
+
+    refused, sink = RedisPublisher(RedisOptions(access.url(way, False))), Collector()
+    await refused.open()
+    with pytest.raises(BrokerUnreachable, match=reason) as caught:
+        await refused.probe(5.0)
+    await refused.publish(events, sink)
+    [outcome] = await sink.outcomes(events)
+    assert isinstance(outcome, Unreachable)
+    for secret in (WRONG, quote(WRONG, safe=""), ACL, quote(ACL, safe=""), "PRIVATE KEY"):
+        assert secret not in f"{caught.value} {outcome} {caplog.text}"
+    await refused.close()
+    await eventually(lambda: descriptors() <= before)

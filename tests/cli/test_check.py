@@ -1,0 +1,171 @@
+"""``relay-cli check`` finds what is wrong, says what to do, and following its advice heals it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from nats.js import JetStreamContext
+from nats.js.api import StreamConfig
+
+from tests.cli.running import run_cli
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.fixtures.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+
+def check(folder: Path, given: dict[str, str], *arguments: str, status: int = 0) -> dict[str, list[Any]]:
+    """The findings by subject, without those that are fine: level, message, advice."""
+    done = run_cli(folder, "check", "--json", *arguments, **given)
+    assert (done.returncode, done.stderr) == (status, ""), (done.stdout, done.stderr)
+    answer = json.loads(done.stdout)
+    assert answer["ok"] is (status == 0)
+    found: dict[str, list[Any]] = {}
+    for one in answer["findings"]:
+        if one["level"] != "ok":
+            assert one["advice"]
+            found.setdefault(one["subject"], []).append((one["level"], one["message"], one["advice"]))
+    return found
+
+
+def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    outbox.insert([Row(topic())])
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    assert check(tmp_path, given, "--strict") == {}
+    lines = run_cli(tmp_path, "check", **given).stdout.splitlines()
+    assert all(line.startswith("ok ") for line in lines)
+    assert {"table", "indexes", "database", "clock", "rights", "lease", "broker", "topics"} == {
+        line.split()[1].rstrip(":") for line in lines
+    }
+
+
+def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    there, missing = topic(), f"missing.{uuid.uuid4().hex}"
+    outbox.insert([Row(there), Row(missing)])
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    [(level, message, _)] = check(tmp_path, given)["topics"]
+    assert (level, message) == ("warning", f"there is no topic {missing!r}")
+    check(tmp_path, given, "--strict", status=1)
+
+
+def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
+    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.relay_url})["indexes"]
+    assert (level, message) == ("warning", "index idx_openoutbox_prune_dead is missing")
+    outbox.database.run(advice.partition(", or: ")[2])
+    assert "indexes" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
+
+
+def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Path) -> None:
+    given = {"STORAGE_URL": outbox.relay_url, "ORDERING": "key"}
+    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    assert (level, message) == ("error", "there is no column insertion_order, and ORDERING=key needs it")
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
+    assert "order" not in check(tmp_path, given)
+    outbox.database.run("DROP INDEX idx_openoutbox_order_waiting")
+    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
+    assert "order" not in check(tmp_path, given)
+
+
+def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:
+    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
+    assert (level, message) == ("error", "there is no table openoutbox_events")
+    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=database.url).returncode == 0
+    assert "table" not in check(tmp_path, {"STORAGE_URL": database.url})
+    database.run("ALTER TABLE openoutbox_events ALTER COLUMN payload DROP NOT NULL")
+    [(level, message, _)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
+    assert level == "error"
+    assert "column payload is bytea: it must be bytea NOT NULL" in message
+
+
+def test_of_a_database_that_is_away_nothing_else_is_said(outbox: Outbox, kafka: str, tmp_path: Path) -> None:
+    url = sqlalchemy.make_url(outbox.url).set(database="absent").render_as_string(hide_password=False)
+    given = {"STORAGE_URL": url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    done = run_cli(tmp_path, "check", **given)
+    first, *others = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert first.startswith("error    database: connection failed: ")
+    assert first.endswith('database "absent" does not exist')
+    assert [line for line in others if "topics" in line] == []
+    failed = run_cli(tmp_path, "stats", STORAGE_URL=url)
+    assert failed.stderr.startswith("error: connection failed: ")
+
+
+def test_missing_rights_come_with_their_grants(outbox: Outbox, tmp_path: Path) -> None:
+    role = f"relay_{outbox.database.name}"
+    outbox.database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'geheim'")
+    url = sqlalchemy.make_url(outbox.url).set(username=role, password="geheim").render_as_string(hide_password=False)
+    try:
+        outbox.database.run(f"GRANT SELECT ON openoutbox_events TO {role}")
+        [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": url}, status=1)["rights"]
+        assert level == "error"
+        assert message.startswith(f"{role} may not write status, attempts")
+        outbox.database.run(advice.removeprefix("run: "))
+        assert "rights" not in check(tmp_path, {"STORAGE_URL": url})
+    finally:
+        outbox.database.run(f"DROP OWNED BY {role}")
+        outbox.database.run(f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(("kind", "broker"), [("kafka", "127.0.0.1:1"), ("nats", "nats://u:geheim@127.0.0.1:1")])
+def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Path, kind: str, broker: str) -> None:
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": broker}
+    given |= {"NATS_CONNECTION_TIMEOUT": "1s"}
+    [(level, message, _)] = check(tmp_path, given, status=1)["broker"]
+    assert level == "error"
+    assert "127.0.0.1:1" in message
+    assert "geheim" not in message
+
+
+def test_a_name_that_is_almost_a_variable_is_told(outbox: Outbox, tmp_path: Path) -> None:
+    found = check(tmp_path, {"STORAGE_URL": outbox.relay_url, "STORAGE_TABEL_NAME": "other"})
+    [(level, message, _)] = found["settings"]
+    assert level == "warning"
+    assert "did you mean STORAGE_TABLE_NAME?" in message
+
+
+def test_a_database_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    found = check(tmp_path, {"STORAGE_URL": "postgres://u:geheim@127.0.0.1:1/d"}, status=1)
+    [(level, message, _)] = found["database"]
+    assert level == "error"
+    assert "geheim" not in message
+
+
+async def test_streams_and_their_memory_of_ids(
+    outbox: Outbox, nats_url: str, jetstream: JetStreamContext, tmp_path: Path
+) -> None:
+    name = f"check{uuid.uuid4().hex}"
+    config = StreamConfig(name=name, subjects=[f"{name}.*"], duplicate_window=120)
+    await jetstream.add_stream(config)
+    outbox.insert([Row(f"{name}.a"), Row(f"{name}.a.b")])
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
+    found = check(tmp_path, given, status=1)
+    assert [one[:2] for one in found["streams"]] == [("error", f"no stream takes the subject '{name}.a.b'")]
+    assert f"nats stream add EVENTS --subjects {name}.a.b --defaults" in found["streams"][0][2]
+    [(level, message, advice)] = found["duplicates"]
+    assert level == "warning"
+    assert message.startswith(f"stream {name} forgets an event's id after 2m, before its lease")
+    assert f"nats stream edit {name} --dupe-window 3m5s" in advice
+    await jetstream.update_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=185))
+    assert check(tmp_path, given, "--strict") == {}
+    await jetstream.delete_stream(name)
+
+
+def test_a_lease_that_is_too_short_is_warned_about(outbox: Outbox, tmp_path: Path, kafka: str) -> None:
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka, "LEASE_TIMEOUT": "15s"}
+    assert check(tmp_path, given)["lease"][0][0] == "warning"
+
+
+def test_settings_that_cannot_be_read_fail_with_two(outbox: Outbox, tmp_path: Path) -> None:
+    failed = run_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, LEASE_TIMEOUT="soon", PUBLISHER_TYPE="pigeon")
+    assert failed.returncode == 2
+    assert "LEASE_TIMEOUT" in failed.stderr
+    assert "PUBLISHER_TYPE" in failed.stderr

@@ -1,0 +1,184 @@
+"""``relay-cli stats``, ``list`` and ``show`` as an operator runs them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import COMMAND, answer, environment, run_cli
+from tests.outbox.admin.filling import fill_aged
+from tests.support.fixtures.outbox import Outbox, Row
+
+pytestmark = pytest.mark.integration
+
+
+def lease(outbox: Outbox, event_type: str) -> None:
+    sql = "UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'r', locked_at = NOW() WHERE event_type = %s"
+    outbox.database.run(sql, [event_type])
+
+
+def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.insert([Row("a"), Row("b"), Row("c"), Row("d")])
+    fill_aged(outbox, "DEAD", 5)
+    outbox.database.run("UPDATE openoutbox_events SET attempts = 2 WHERE event_type = 'b'")
+    outbox.database.run("UPDATE openoutbox_events SET created_at = NOW() - INTERVAL '1 hour' WHERE event_type = 'c'")
+    lease(outbox, "d")
+    found = answer(tmp_path, "stats", STORAGE_URL=outbox.reader_url)
+    assert 3600 <= found.pop("oldest_age_sec") < 3660
+    assert 0 <= found.pop("oldest_due_age_sec") < 60
+    assert found == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1}
+    lines = run_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
+    assert lines[0].split() == ["pending_count", "2"]
+    assert len(lines) == 6
+
+
+def test_stats_goes_on_until_it_is_interrupted(outbox: Outbox, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "stats", "--watch", "0.1", "--json"],
+        cwd=tmp_path,
+        env=environment(STORAGE_URL=outbox.reader_url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(3):
+            assert json.loads(process.stdout.readline())["pending_count"] == 0
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == ""
+    assert process.returncode == 130
+
+
+def test_list_shows_the_newest_of_every_status_first(outbox: Outbox, tmp_path: Path) -> None:
+    fill_aged(outbox, "DEAD", 3)
+    fill_aged(outbox, "DELIVERED", 3)
+    outbox.insert([Row("waiting"), Row("working")])
+    lease(outbox, "working")
+    done = run_cli(tmp_path, "list", "--limit", "4", STORAGE_URL=outbox.reader_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    cells = [line.split("\t") for line in done.stdout.splitlines()]
+    assert all(next_try == "" for *_, next_try, _, _ in cells)  # those that wait never failed
+    types = [event_type for _, _, event_type, *_ in cells]
+    assert set(types[:2]) == {"waiting", "working"}
+    assert set(types[2:]) == {"DEAD-1", "DELIVERED-1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--status", "dead", "--limit", "2"], ["DEAD-1", "DEAD-2"]),
+        (["--status", "DEAD", "--oldest", "--limit", "2"], ["DEAD-30", "DEAD-29"]),
+        (["--type", "DELIVERED-5"], ["DELIVERED-5"]),
+        (["--key", "key-4", "--status", "dead"], ["DEAD-4", "DEAD-14", "DEAD-24"]),
+        (["--error", "fatal: NO 12"], ["DEAD-12"]),
+        (["--status", "dead", "--newer-than", "150m"], ["DEAD-1", "DEAD-2"]),
+        (["--status", "dead", "--older-than", "28.5h"], ["DEAD-29", "DEAD-30"]),
+        (["--type", "none"], []),
+    ],
+)
+def test_list_finds_what_is_asked_for(
+    outbox: Outbox, tmp_path: Path, arguments: list[str], expected: list[str]
+) -> None:
+    fill_aged(outbox, "DEAD", 30)
+    fill_aged(outbox, "DELIVERED", 30)
+    found = answer(tmp_path, "list", *arguments, STORAGE_URL=outbox.reader_url)["events"]
+    assert [event["event_type"] for event in found] == expected
+
+
+def on_terminal(folder: Path, columns: int, *arguments: str, **given: str) -> list[str]:
+    """The lines that the command writes to a terminal that is so wide."""
+    ours, theirs = pty.openpty()
+    with (
+        os.fdopen(ours, "rb", buffering=0) as reader,
+        subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=folder,
+            env=environment(COLUMNS=str(columns), TERM="xterm", **given),
+            stdout=theirs,
+        ) as process,
+    ):
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # a terminal whose other side is closed reads as an I/O error
+            while part := reader.read(65536):
+                text += part
+    assert process.returncode == 0
+    return text.decode().splitlines()
+
+
+def test_list_fits_a_narrow_terminal_and_leaves_ids_whole(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("user.signup", b"{}", "key-7")])
+    outbox.database.run(
+        "UPDATE openoutbox_events SET attempts = 3, last_error = 'no such topic', available_at = '2100-01-02 03:04:05Z'"
+    )
+    names, wide = on_terminal(tmp_path, 200, "list", STORAGE_URL=outbox.reader_url)
+    assert "partition_key" in names
+    assert wide.split()[:2] == [event_id, "PENDING"]
+    assert "2100-01-02T03:04:05.000000Z" in wide
+    first, *others = on_terminal(tmp_path, 80, "list", STORAGE_URL=outbox.reader_url)
+    assert first.split()[:2] == [event_id, "PENDING"]
+    assert len(first) <= 80
+    assert others == [
+        "    user.signup  key key-7  attempts 3  2 bytes",
+        "    next try 2100-01-02T03:04:05.000000Z",
+        "    no such topic",
+    ]
+    assert on_terminal(tmp_path, 80, "list", "--status", "dead", STORAGE_URL=outbox.reader_url) == ["no events"]
+
+
+def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("a\x1b[2Jb\tc\nd", b"x\x1b[31m\ny", headers='{"h": "\\u001b[2J"}')])
+    for arguments in (["list"], ["show", event_id]):
+        done = run_cli(tmp_path, *arguments, STORAGE_URL=outbox.reader_url)
+        assert "\x1b" not in done.stdout
+        assert r"a\x1b[2Jb\tc\nd" in done.stdout
+
+
+def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("user.signup", '{"a":[1,"ü"]}'.encode(), "k", '{"h": 12345678901234567890123}')])
+    done = run_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in ("status:        PENDING", "delivered_at:  -", '  "h": 12345678901234567890123', '    "ü"'):
+        assert line in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b"plain text", "plain text"),
+        (b'{"price": 1.10}', '{"price": 1.10}'),  # indenting would make it 1.1
+        (b"\x00\xff", base64.b64encode(b"\x00\xff").decode()),
+        (b"", ""),
+    ],
+)
+def test_show_never_changes_a_payload(outbox: Outbox, tmp_path: Path, payload: bytes, shown: str) -> None:
+    [event_id] = outbox.insert([Row("a", payload)])
+    assert run_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout.splitlines()[-1] == shown
+    found = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
+    raw = found["payload"].encode() if found["payload_encoding"] == "utf-8" else base64.b64decode(found["payload"])
+    assert raw == payload
+
+
+def test_an_event_that_is_not_there_fails_with_one(outbox: Outbox, tmp_path: Path) -> None:
+    id_ = "0190b0a0-0000-7000-8000-000000000001"
+    failed = run_cli(tmp_path, "show", id_, STORAGE_URL=outbox.reader_url)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == f"error: there is no event {id_} in table openoutbox_events\n"
+    assert run_cli(tmp_path, "show", "nonsense", STORAGE_URL=outbox.reader_url).returncode == 2
+
+
+def test_rows_with_infinite_times_are_listed_and_shown(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("a")])
+    outbox.database.run("UPDATE openoutbox_events SET available_at = 'infinity', created_at = '4000-01-01 BC'")
+    [event] = answer(tmp_path, "list", STORAGE_URL=outbox.reader_url)["events"]
+    assert event["available_at"] == "infinity"
+    assert answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)["created_at"] == "-infinity"

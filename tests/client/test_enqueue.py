@@ -1,0 +1,277 @@
+"""Events go in through every driver alike: one table of callers, the same cases for each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from relay.client import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
+from relay.core.errors import ConfigError
+from relay.core.sqltext import TableName
+from tests.client.conftest import create_outbox
+from tests.support.fixtures.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+Events = NewEvent | Iterable[NewEvent]
+Caller = Callable[[Database, Events, str, bool], Enqueued]
+"""Insert in a transaction of its own, through one kind of connection, and commit or roll back."""
+
+
+def _psycopg(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with database.connect(autocommit=False) as connection:
+        done = enqueue(connection, events, table=table)
+        connection.commit() if commit else connection.rollback()
+        return done
+
+
+def _psycopg_cursor(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with database.connect(autocommit=False) as connection, psycopg.RawCursor(connection) as cursor:
+        cursor.execute("SELECT $1::int", (7,))
+        done = enqueue(cursor, events, table=table)
+        assert cursor.fetchone() == (7,), "the caller's cursor keeps its results"
+        connection.commit() if commit else connection.rollback()
+        return done
+
+
+def _psycopg_async(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    async def run() -> Enqueued:
+        async with await database.connect_async(autocommit=False) as connection, connection.cursor() as cursor:
+            done = await enqueue_async(cursor if commit else connection, events, table=table)
+            await (connection.commit() if commit else connection.rollback())
+            return done
+
+    return asyncio.run(run())
+
+
+def _alchemy_url(database: Database, driver: str) -> sqlalchemy.URL:
+    return sqlalchemy.make_url(database.url).set(drivername=f"postgresql+{driver}")
+
+
+@contextlib.contextmanager
+def _engine(database: Database, driver: str) -> Iterator[sqlalchemy.Engine]:
+    engine = sqlalchemy.create_engine(_alchemy_url(database, driver))
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _alchemy_connection(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with _engine(database, "psycopg") as engine, engine.connect() as connection:
+        done = enqueue(connection, events, table=table)
+        connection.commit() if commit else connection.rollback()
+        return done
+
+
+def _alchemy_session(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with _engine(database, "psycopg2") as engine, Session(engine) as session:
+        done = enqueue(session, events, table=table)
+        session.commit() if commit else session.rollback()
+        return done
+
+
+def _alchemy_scoped_session(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with _engine(database, "psycopg") as engine:
+        session = scoped_session(sessionmaker(engine))
+        done = enqueue(session, events, table=table)
+        session.commit() if commit else session.rollback()
+        session.remove()
+        return done
+
+
+def _alchemy_async(driver: str, kind: type[AsyncSession] | type[AsyncConnection]) -> Caller:
+    async def run(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+        engine = create_async_engine(_alchemy_url(database, driver))
+        try:
+            async with kind(engine) as target:
+                done = await enqueue_async(target, events, table=table)
+                await (target.commit() if commit else target.rollback())
+                return done
+        finally:
+            await engine.dispose()
+
+    def call(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+        started: Coroutine[Any, Any, Enqueued] = run(database, events, table, commit)
+        return asyncio.run(started)
+
+    return call
+
+
+CALLERS: dict[str, Caller] = {
+    "psycopg": _psycopg,
+    "psycopg-cursor": _psycopg_cursor,
+    "psycopg-async": _psycopg_async,
+    "sqlalchemy-connection": _alchemy_connection,
+    "sqlalchemy-session": _alchemy_session,
+    "sqlalchemy-scoped-session": _alchemy_scoped_session,
+    "sqlalchemy-async-session": _alchemy_async("psycopg", AsyncSession),
+    "sqlalchemy-async-connection": _alchemy_async("asyncpg", AsyncConnection),
+}
+
+TABLE = "openoutbox_events"
+
+
+@pytest.fixture(params=list(CALLERS))
+def caller(request: pytest.FixtureRequest) -> Caller:
+    return CALLERS[request.param]
+
+
+def test_every_column_arrives_as_given(caller: Caller, outbox: Database) -> None:
+    at = datetime(2031, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
+    nested = {"n": 12345678901234567890123, "text": 'quote " comma , brace }', "ü": [None, True]}
+    events = [
+        NewEvent("user.signup", bytes(range(256)), partition_key="k'1", headers=nested, available_at=at),
+        NewEvent("user.left: 100% sure", b""),
+    ]
+    assert caller(outbox, events, TABLE, True) == Enqueued([event.event_id for event in events], 2)
+    columns = (
+        "event_id, event_type, partition_key, payload, headers, status, attempts, last_error, locked_by, locked_at"
+    )
+    rows = outbox.run(f"SELECT {columns}, delivered_at FROM openoutbox_events ORDER BY payload DESC")
+    rest: tuple[object, ...] = ("PENDING", 0, None, None, None, None)
+    assert rows == [
+        (events[0].event_id, "user.signup", "k'1", bytes(range(256)), nested, *rest),
+        (events[1].event_id, "user.left: 100% sure", None, b"", {}, *rest),
+    ]
+    due: dict[Any, Any] = dict(
+        outbox.run("SELECT event_type, available_at FROM openoutbox_events WHERE available_at <> created_at")
+    )
+    assert due == {"user.signup": at}
+
+
+def test_a_delay_counts_from_the_databases_time(caller: Caller, outbox: Database) -> None:
+    caller(outbox, NewEvent("late", b"", delay=timedelta(hours=1, milliseconds=250)), TABLE, True)
+    assert outbox.run("SELECT available_at - created_at FROM openoutbox_events") == [
+        (timedelta(hours=1, milliseconds=250),)
+    ]
+
+
+def test_the_caller_decides_about_the_transaction(caller: Caller, outbox: Database) -> None:
+    caller(outbox, NewEvent("never.was", b""), TABLE, False)
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(0,)]
+
+
+def test_repeating_an_insert_changes_nothing(caller: Caller, outbox: Database) -> None:
+    event, id_ = NewEvent("once", b"first"), uuid7()
+    assert caller(outbox, [event], TABLE, True).inserted == 1
+    again = [NewEvent("once", b"second", event_id=event.event_id), NewEvent("new", b"", event_id=id_)]
+    assert caller(outbox, again, TABLE, True) == Enqueued([event.event_id, id_], 1)
+    assert outbox.run("SELECT payload FROM openoutbox_events WHERE event_type = 'once'") == [(b"first",)]
+
+
+def test_thousands_go_in_with_one_statement_in_their_order(caller: Caller, outbox: Database) -> None:
+    outbox.run("ALTER TABLE openoutbox_events ADD COLUMN seq BIGINT GENERATED ALWAYS AS IDENTITY")
+    outbox.run("CREATE TABLE statements (n int)")
+    outbox.run("""CREATE FUNCTION count_statement() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN INSERT INTO statements VALUES (1); RETURN NULL; END $$""")
+    outbox.run("""CREATE TRIGGER counting AFTER INSERT ON openoutbox_events
+        FOR EACH STATEMENT EXECUTE FUNCTION count_statement()""")
+    done = caller(outbox, (NewEvent("many", str(n), partition_key=str(n)) for n in range(5000)), TABLE, True)
+    assert done.inserted == 5000
+    assert [id_ for (id_,) in outbox.run("SELECT event_id FROM openoutbox_events ORDER BY seq")] == done.event_ids
+    assert outbox.run("SELECT count(*) FROM statements") == [(1,)]
+
+
+def test_no_events_send_no_statement(caller: Caller, database: Database) -> None:
+    assert caller(database, [], "there.is_none", True) == Enqueued([], 0)
+
+
+def test_any_table_name_is_taken_exactly(caller: Caller, database: Database) -> None:
+    name = 'Odd "name" 100% a:b'
+    database.run('CREATE SCHEMA "Shop"')
+    create_outbox(database, TableName(name, "Shop"))
+    caller(database, NewEvent("a", b""), f"Shop.{name}", True)
+    assert database.run("SELECT count(*) FROM " + TableName(name, "Shop").quoted) == [(1,)]
+
+
+def test_the_insert_privilege_is_all_it_needs(caller: Caller, outbox: Database) -> None:
+    role = f"writer_{outbox.name}"
+    outbox.run(f"CREATE ROLE {role} LOGIN PASSWORD 'writer'")
+    outbox.run(f"GRANT INSERT ON openoutbox_events TO {role}")
+    url = sqlalchemy.make_url(outbox.url).set(username=role, password="writer")
+    writer = Database(outbox.name, url.render_as_string(hide_password=False), outbox.admin_url)
+    event = NewEvent("a", b"")
+    try:
+        assert caller(writer, event, TABLE, True).inserted == 1
+        assert caller(writer, event, TABLE, True).inserted == 0
+    finally:
+        outbox.run(f"DROP OWNED BY {role}")
+        outbox.run(f"DROP ROLE {role}")
+
+
+def test_nothing_is_prepared_on_the_server(outbox: Database) -> None:
+    with outbox.connect(autocommit=False) as connection:
+        connection.prepare_threshold = 0
+        for _ in range(10):
+            enqueue(connection, NewEvent("a", b""))
+        assert connection.execute("SELECT name FROM pg_prepared_statements", prepare=False).fetchall() == []
+
+
+def test_a_pipeline_is_not_made_to_wait(outbox: Database) -> None:
+    with outbox.connect(autocommit=False) as connection:
+        with connection.pipeline():
+            assert enqueue(connection, NewEvent("a", b"")).inserted is None
+        connection.commit()
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+def test_two_transactions_with_one_id_insert_it_once(outbox: Database) -> None:
+    event = NewEvent("a", b"")
+    with outbox.connect(autocommit=False) as first, outbox.connect(autocommit=False) as second:
+        enqueue(first, event)
+        first_pid = first.info.backend_pid
+        second.execute("SET LOCAL lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            enqueue(second, event)
+        assert first.info.backend_pid == first_pid
+        second.rollback()
+        first.rollback()
+        assert enqueue(second, event).inserted == 1
+        second.commit()
+    assert outbox.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+async def test_the_wrong_kind_of_connection_is_refused_with_the_way_out(outbox: Database) -> None:
+    event = NewEvent("a", b"")
+    wrong: list[Any] = [object(), None, outbox.url]
+    with _engine(outbox, "psycopg") as engine, outbox.connect() as connection:
+        for target in [*wrong, engine, await _closed_async_connection(outbox)]:
+            with pytest.raises(TypeError, match=r"enqueue takes a synchronous .* await enqueue_async"):
+                enqueue(target, event)
+        for target in [*wrong, engine, connection]:
+            with pytest.raises(TypeError, match=r"enqueue_async takes an asynchronous .* enqueue\("):
+                await enqueue_async(target, event)
+
+
+async def _closed_async_connection(database: Database) -> Any:
+    connection = await database.connect_async()
+    await connection.close()
+    return connection
+
+
+def test_what_cannot_be_leaves_the_transaction_unharmed(outbox: Database) -> None:
+    good, bad = NewEvent("a", b""), cast("NewEvent", {"event_type": "a"})
+    with outbox.connect(autocommit=False) as connection:
+        connection.execute("SELECT 1")
+        with pytest.raises(EventError):
+            enqueue(connection, [good, bad])
+        with pytest.raises(ConfigError, match=r"'a\.b\.c' is not a table name"):
+            enqueue(connection, good, table="a.b.c")
+        assert enqueue(connection, good).inserted == 1
+
+
+def test_an_id_is_what_was_given(outbox: Database) -> None:
+    id_ = UUID("5a0c32f5-6a8e-4f3e-9d5c-6f6a3c8f7e11")
+    with outbox.connect() as connection:
+        assert enqueue(connection, NewEvent("a", b"", event_id=id_)).event_ids == [id_]

@@ -1,1 +1,0 @@
-"""One suite per port, run by every adapter of it."""

@@ -1,0 +1,134 @@
+"""The files in ``deploy`` and the Dockerfile agree with the relay: variables, paths, time to stop, no privileges."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from relay.server.routes import application
+from relay.settings import Settings
+from relay.settings.variables import NAMES
+from tests.server.test_server import Told
+from tests.support.paths import ROOT
+
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+STOPPING_SECONDS = Settings.from_env({"STORAGE_URL": "postgres://db/app"}).shutdown_timeout
+OURS = [name for name, service in COMPOSE.items() if service["image"] == "openoutbox-relay"]
+RELAYS = [name for name in OURS if "entrypoint" not in COMPOSE[name]]
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """Every Kubernetes object, by its kind."""
+    documents = [
+        document
+        for path in (DEPLOY / "kubernetes").glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+    return {document["kind"]: document for document in documents}
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    """The specification of every pod."""
+    yield manifests()["Deployment"]["spec"]["template"]["spec"]
+    yield manifests()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("service", RELAYS)
+def test_a_relay_of_the_compose_file_starts_without_a_warning(service: str) -> None:
+    assert not Settings.from_env(COMPOSE[service]["environment"]).warnings
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_the_compose_file_sets_only_variables_that_exist(service: str) -> None:
+    assert set(COMPOSE[service]["environment"]) <= set(NAMES)
+
+
+@pytest.mark.parametrize("service", RELAYS)
+def test_a_relay_of_the_compose_file_has_the_time_to_stop_and_no_privileges(service: str) -> None:
+    definition = COMPOSE[service]
+
+    assert int(definition["stop_grace_period"].removesuffix("s")) > STOPPING_SECONDS
+    assert definition["read_only"] is True
+    assert definition["cap_drop"] == ["ALL"]
+
+
+def test_the_compose_file_depends_on_services_that_it_has() -> None:
+    assert {name for service in COMPOSE.values() for name in service.get("depends_on", {})} <= set(COMPOSE)
+
+
+def test_kubernetes_gives_the_pods_no_privileges() -> None:
+    for pod in pods():
+        (container,) = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_kubernetes_sets_variables_and_asks_for_paths_that_exist() -> None:
+    pod = next(pods())
+    (container,) = pod["containers"]
+    paths = {route.path for route in application(Told()).routes}  # type: ignore[attr-defined]
+
+    assert {variable["name"] for variable in container["env"]} <= set(NAMES)
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= paths
+    assert pod["terminationGracePeriodSeconds"] > STOPPING_SECONDS
+
+
+def test_kubernetes_selects_the_pods_that_it_makes() -> None:
+    deployment = manifests()["Deployment"]["spec"]
+    budget = manifests()["PodDisruptionBudget"]["spec"]
+
+    assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    assert budget["selector"] == deployment["selector"]
+    assert budget["minAvailable"] < deployment["replicas"]
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze here")
+    for unit in (DEPLOY / "systemd").iterdir():  # the program is not installed where the unit expects it
+        text = re.sub(r"^(ExecStart=)\S+", r"\1/bin/true", unit.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        (tmp_path / unit.name).write_text(text, encoding="utf-8")
+
+    command = ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    found = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
+    assert not found  # a misspelt key is a warning: the exit code says nothing
+
+
+def test_systemd_gives_the_relay_the_time_to_stop() -> None:
+    unit = (DEPLOY / "systemd" / "relay.service").read_text(encoding="utf-8")
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+
+    assert int(seconds) > STOPPING_SECONDS
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    hadolint = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or "hadolint"
+    command = [hadolint, "--no-color", str(ROOT / "Dockerfile")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_runs_the_relay_itself_as_a_numbered_user() -> None:
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", DOCKERFILE, re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["relay"\]$', DOCKERFILE, re.MULTILINE)
+    assert re.search(r'^\s+CMD \["relay", "--healthcheck"\]$', DOCKERFILE, re.MULTILINE)

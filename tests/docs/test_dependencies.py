@@ -1,0 +1,23 @@
+"""docs/dependencies.md lists every requirement of pyproject.toml, word for word, and no other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.support.paths import ROOT
+
+
+def required() -> set[str]:
+    """Every requirement, whatever it is for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    groups = project["dependency-groups"].values()
+    lists = [project["project"]["dependencies"], *extras, *groups]
+    return {requirement for each in lists for requirement in each if isinstance(requirement, str)}
+
+
+def test_every_requirement_is_listed_with_its_bounds() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^\| `([^`]+)` \| .*\w", text, re.MULTILINE)) == required()

@@ -1,0 +1,33 @@
+"""Every test that docs/guarantees.md names exists, under that name."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.support.paths import ROOT
+
+
+def named() -> list[tuple[str, str]]:
+    """Path and function of each."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    return re.findall(r"`(tests/\S+\.py)::(\w+)`", text)
+
+
+def functions(path: str) -> set[str]:
+    """The test functions of a file; none if it is not there."""
+    file = ROOT / path
+    body = ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else []
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_named_test_exists() -> None:
+    assert [f"{path}::{name}" for path, name in named() if name not in functions(path)] == []
+
+
+def test_every_promise_names_a_test() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    promises = re.split(r"\n(?=\*\*)", text)[1:]
+
+    assert len(promises) >= 10
+    assert [promise.splitlines()[0] for promise in promises if "`tests/" not in promise] == []

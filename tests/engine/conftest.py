@@ -1,0 +1,83 @@
+"""A relay in this process: real storage, broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from relay.core.backoff import RetryPolicy
+from relay.engine.options import EngineOptions
+from relay.engine.relay import Relay
+from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.storage import PostgresOutbox
+from relay.outbox.wakeup import WakeUps
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.fixtures.outbox import Outbox, through
+
+RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A relay that runs, and what it stands on."""
+
+    relay: Relay
+    broker: MemoryPublisher
+    telemetry: MemoryTelemetry
+    task: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """Stop it and wait for its end."""
+        self.relay.stop()
+        await self.task
+
+
+StartRelay = Callable[..., Awaitable[Running]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Everything runs twice: connected straight to the server, and through PgBouncer where no session is needed."""
+    if "way" in metafunc.fixturenames:
+        needs_session = metafunc.definition.get_closest_marker("session") is not None
+        metafunc.parametrize("way", ["direct"] if needs_session else ["direct", "pooled"])
+
+
+@pytest.fixture
+def outbox(outbox: Outbox, way: str, request: pytest.FixtureRequest) -> Outbox:
+    """The outbox, with the way in that the test is run with."""
+    return outbox if way == "direct" else through(outbox, request.getfixturevalue("pgbouncer"))
+
+
+@pytest.fixture
+async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
+    """A function that runs a relay with the options given to it; all are stopped after the test."""
+    running: list[Running] = []
+
+    async def make(
+        broker: MemoryPublisher | None = None,
+        relay_id: str = "relay",
+        key_order: KeyOrder | None = None,
+        wake_ups: WakeUps | None = None,
+        **options: object,
+    ) -> Running:
+        values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
+        engine = EngineOptions(**({"retry": RETRY, "in_order": key_order is not None} | values | options))  # type: ignore[arg-type]
+        lease, retry = engine.lease_timeout, engine.retry
+        storage = PostgresOutbox(
+            PostgresOptions(outbox.relay_url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
+        )
+        telemetry = MemoryTelemetry()
+        publisher = broker or MemoryPublisher()
+        relay = Relay(storage, publisher, telemetry, engine, wake_ups=wake_ups)
+        one = Running(relay, publisher, telemetry, asyncio.create_task(relay.run()))
+        running.append(one)
+        return one
+
+    yield make
+    for one in running:
+        one.relay.stop()
+    await asyncio.gather(*(one.task for one in running), return_exceptions=True)

@@ -1,0 +1,145 @@
+"""Each outcome ends in the row as the contract says."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
+from tests.engine.conftest import StartRelay
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+async def test_everything_is_delivered_and_offered_once(outbox: Outbox, start: StartRelay) -> None:
+    outbox.fill("topic", 5_000)
+    running = await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 5_000})
+    outbox.check_invariants()
+    assert len(running.broker.offered) == 5_000
+    await eventually(lambda: running.telemetry.counts["delivered"] == 5_000)
+    assert running.telemetry.counts["leases_lost"] == 0
+    assert outbox.rows("max(attempts)") == [(0,)]
+
+
+async def test_events_of_one_claim_are_offered_oldest_first(outbox: Outbox, start: StartRelay) -> None:
+    ids = []
+    for _ in range(30):
+        ids += outbox.insert([Row("topic")])
+    running = await start()
+    await eventually(lambda: len(running.broker.offered) == 30)
+    assert [event.event_id for event in running.broker.offered] == ids
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "attempts"),
+    [(Permanent("TOO_LARGE", "11 MiB"), "DEAD", 1), (Transient("LEADER", "changed"), "PENDING", 1)],
+)
+async def test_failures(outbox: Outbox, start: StartRelay, outcome: Outcome, status: str, attempts: int) -> None:
+    bad, good = outbox.insert([Row("bad"), Row("good")])
+    broker = MemoryPublisher()
+    broker.answer_with(lambda event: outcome if event.event_type == "bad" else ACKNOWLEDGED)
+    running = await start(broker)
+    await eventually(lambda: outbox.counts() == {status: 1, "DELIVERED": 1})
+    row = outbox.row(bad)
+    assert row["attempts"] == attempts
+    assert row["last_error"] in ("TOO_LARGE: 11 MiB", "LEADER: changed")
+    assert outbox.row(good)["last_error"] is None
+    due = outbox.database.run(
+        "SELECT available_at > now() + interval '50 s' FROM openoutbox_events WHERE event_id = %s", [bad]
+    )
+    assert due == [(status == "PENDING",)]
+    outbox.check_invariants()
+    await eventually(lambda: running.telemetry.counts["failed"] == 1)
+
+
+async def test_the_last_transient_failure_is_the_end(outbox: Outbox, start: StartRelay) -> None:
+    [event_id] = outbox.insert([Row("bad")])
+    outbox.database.run("UPDATE openoutbox_events SET attempts = 2")
+    broker = MemoryPublisher()
+    broker.answer_with(lambda _: Transient("NOPE", ""))
+    await start(broker)
+    await eventually(lambda: outbox.counts() == {"DEAD": 1})
+    assert outbox.row(event_id)["attempts"] == 3
+    assert outbox.row(event_id)["last_error"] == "NOPE"
+
+
+async def test_an_event_without_an_answer_holds_up_nobody(outbox: Outbox, start: StartRelay) -> None:
+    [slow] = outbox.insert([Row("slow")])
+    outbox.insert([Row("fast")] * 50)
+    broker = MemoryPublisher()
+    broker.answer_with(lambda event: None if event.event_type == "slow" else ACKNOWLEDGED)
+    running = await start(broker)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 50, "DELIVERING": 1})
+    running.broker.answer(ACKNOWLEDGED, EventId(slow))
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 51})
+
+
+async def test_a_timeout_is_an_attempt_where_the_broker_answers(outbox: Outbox, start: StartRelay) -> None:
+    [event_id] = outbox.insert([Row("slow")])
+    broker = MemoryPublisher()
+    broker.answer_with(lambda _: TimedOut("TIMED_OUT", "no acknowledgement"))
+    await start(broker)
+    await eventually(lambda: outbox.row(event_id)["attempts"] == 1)
+    assert outbox.row(event_id)["status"] == "PENDING"
+    assert outbox.row(event_id)["last_error"] == "TIMED_OUT: no acknowledgement"
+
+
+async def test_in_flight_is_bounded(outbox: Outbox, start: StartRelay) -> None:
+    outbox.fill("topic", 500)
+    broker = MemoryPublisher()
+    broker.hold()
+    running = await start(broker, batch_size=20, max_in_flight=60)
+    await eventually(lambda: len(broker.offered) == 60)
+    while outbox.counts() != {"DELIVERED": 500}:
+        await eventually(lambda: broker.held or outbox.counts() == {"DELIVERED": 500})
+        broker.answer()
+    assert running.telemetry.most_in_flight == 60
+
+
+async def test_payload_bytes_in_flight_are_bounded_and_a_larger_row_goes_alone(
+    outbox: Outbox, start: StartRelay
+) -> None:
+    outbox.insert([Row("topic", b"x" * 1000)] * 10 + [Row("topic", b"y" * 50_000)] + [Row("topic", b"z" * 1000)] * 10)
+    broker = MemoryPublisher()
+    await start(broker, batch_bytes=4000)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 21})
+
+
+async def test_a_row_that_the_database_refuses_to_settle_holds_up_nobody(outbox: Outbox, start: StartRelay) -> None:
+    [bad] = outbox.insert([Row("bad")])
+    outbox.fill("good", 300)
+    outbox.database.run("""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'not this one'; END $$
+    """)
+    outbox.database.run("""
+        CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events FOR EACH ROW
+        WHEN (NEW.status = 'DELIVERED' AND NEW.event_type = 'bad') EXECUTE FUNCTION refuse()
+    """)
+    await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 300, "DELIVERING": 1}, 20)
+    assert outbox.row(bad)["status"] == "DELIVERING"
+
+
+async def test_a_publisher_that_raises_costs_its_batch_an_attempt(outbox: Outbox, start: StartRelay) -> None:
+    class Raising(MemoryPublisher):
+        async def publish(self, events: object, sink: object) -> None:
+            raise RuntimeError("a bug")
+
+    outbox.insert([Row("topic")] * 3)
+    await start(Raising())
+    await eventually(lambda: outbox.rows("sum(attempts)") == [(3,)])
+    assert outbox.rows("DISTINCT last_error, status") == [("RuntimeError: a bug", "PENDING")]
+
+
+async def test_unusual_event_fields_reach_the_publisher_unchanged(outbox: Outbox, start: StartRelay) -> None:
+    payload = bytes(range(256))
+    [event_id] = outbox.insert([Row("ünï ✓", payload, "key\n", '{"a": 1.10}')])
+    running = await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 1})
+    [event] = running.broker.offered
+    assert event[:6] == OutboxEvent(EventId(event_id), "ünï ✓", "key\n", payload, '{"a": 1.10}', 0, 0.0)[:6]

@@ -1,1 +1,0 @@
-"""Each broker's own ways, against the real server."""

@@ -1,0 +1,79 @@
+"""The operators' statements read what their headers say they read, on a table of some size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relay.core.sqltext import statement
+from tests.outbox.admin.filling import fill_aged
+from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.postgres import create_database, drop_database
+
+pytestmark = pytest.mark.integration
+
+ROWS = 5000
+
+_RANGE: dict[str, Any] = {"after": "-infinity", "since": None, "until": "2999-01-01Z", "before": "2999-01-01Z"}
+_NO_FILTER: dict[str, Any] = {"event_type": None, "partition_key": None, "ids": None, "error": None}
+_LIST: dict[str, Any] = {"older": None, "newer": None, "statuses": ["PENDING", "DELIVERING", "DELIVERED", "DEAD"]}
+PARAMETERS = {**_RANGE, **_NO_FILTER, **_LIST, "limit": 100, "most": 1000, "sample": 100}
+ONE = {"ids": ["0190b0a0-0000-7000-8000-000000000001"]}
+
+
+@pytest.fixture(scope="module")
+def filled(postgres: str) -> Any:
+    """A database with some thousand rows of every status, analysed; read by every test here, written by none."""
+    database = create_database(postgres)
+    outbox = Outbox.create(database)
+    for status in ("PENDING", "DELIVERED", "DEAD"):
+        fill_aged(outbox, status, ROWS)
+    database.run("VACUUM ANALYZE openoutbox_events")
+    yield outbox
+    drop_database(database)
+
+
+def explain(outbox: Outbox, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every node of the plan that was run, in a transaction that is rolled back."""
+    sql = statement(f"outbox/queries/{name}.sql")
+    with outbox.database.connect() as connection, connection.transaction(force_rollback=True):
+        explained = connection.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, parameters).fetchone()
+    assert explained is not None
+    nodes: list[dict[str, Any]] = []
+    waiting = [explained[0][0]["Plan"]] if not isinstance(explained[0], str) else [json.loads(explained[0])[0]["Plan"]]
+    while waiting:
+        node = waiting.pop()
+        nodes.append(node)
+        waiting += node.get("Plans", [])
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "index", "most"),
+    [
+        ("prune_delivered", {}, "idx_openoutbox_prune_delivered", 100),
+        ("prune_dead", {}, "idx_openoutbox_prune_dead", 100),
+        ("prunable_delivered", {}, "idx_openoutbox_prune_delivered", 1000),
+        ("prunable_dead", {}, "idx_openoutbox_prune_dead", 1000),
+        ("replay_delivered", {}, "idx_openoutbox_prune_delivered", 100),
+        ("replay_dead", {}, "idx_openoutbox_prune_dead", 100),
+        ("replay_dead", ONE, "openoutbox_events_pkey", 100),
+        ("replayable_delivered", {"since": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
+        ("replayable_dead", ONE, "openoutbox_events_pkey", 1000),
+        ("pending_types", {}, "idx_openoutbox_metrics_lag", 100),
+        ("show_event", {"event_id": ONE["ids"][0]}, "openoutbox_events_pkey", 1),
+        ("list_newest", {}, "idx_openoutbox_metrics_lag", 100),
+        ("list_oldest", {"statuses": ["DEAD"]}, "idx_openoutbox_prune_dead", 100),
+    ],
+)
+def test_no_statement_reads_the_whole_table(
+    filled: Outbox, name: str, given: dict[str, Any], index: str, most: int
+) -> None:
+    nodes = explain(filled, name, {**PARAMETERS, **given})
+    assert index in {node.get("Index Name") for node in nodes}
+    scans = [node for node in nodes if node["Node Type"] == "Seq Scan" and node.get("Relation Name") is not None]
+    assert [node for node in scans if node["Actual Loops"]] == []
+    read = [node["Actual Rows"] * node["Actual Loops"] for node in nodes if node.get("Index Name")]
+    assert all(rows <= most for rows in read), read

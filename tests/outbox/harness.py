@@ -1,0 +1,152 @@
+"""The two outboxes behind the storage's conformance suite: in memory, and a table of a real PostgreSQL."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import timedelta
+from typing import Any, Protocol
+
+import psycopg
+
+from relay.core.backoff import RetryPolicy
+from relay.core.event import EventId, Fence
+from relay.core.ports import OutboxStorage
+from relay.core.sqltext import TableName
+from relay.outbox.extensions import add_extension
+from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.storage import PostgresOutbox
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
+from tests.support.fixtures.outbox import Outbox
+
+LEASE = 60.0
+RETRY = RetryPolicy(max_attempts=3, base_delay=10.0, max_delay=30.0, jitter=0.5)
+
+
+class StorageHarness(Protocol):
+    """What a case needs around the port: rows to begin with, rows to look at, time that passes."""
+
+    key_order: KeyOrder | None
+    """How its relays claim; a test may change it."""
+
+    def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
+        """One more relay on the table; closed with the harness."""
+
+    async def close(self) -> None:
+        """Close all relays."""
+
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
+        """One PENDING event, inserted in its own transaction."""
+
+    def row(self, event_id: EventId) -> dict[str, Any]:
+        """Every column of an event."""
+
+    def advance(self, seconds: float) -> None:
+        """Let that much time pass."""
+
+    def aged(self, fence: Fence, seconds: float) -> Fence:
+        """What a fence from before ``advance(seconds)`` is called now."""
+
+
+class MemoryHarness:
+    """The outbox in memory; its clock is the test's."""
+
+    def __init__(self, key_order: KeyOrder | None = None) -> None:
+        self.key_order = key_order
+        self._table = MemoryTable()
+
+    def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
+        return MemoryOutbox(self._table, relay_id, LEASE, retry, self.key_order)
+
+    async def close(self) -> None:
+        return
+
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
+        return self._table.insert(payload=payload, due_in=due_in, attempts=attempts, headers=headers, partition_key=key)
+
+    def row(self, event_id: EventId) -> dict[str, Any]:
+        return dataclasses.asdict(self._table.rows[event_id])
+
+    def advance(self, seconds: float) -> None:
+        self._table.advance(seconds)
+
+    def aged(self, fence: Fence, seconds: float) -> Fence:
+        return fence
+
+
+_INSERT = """
+INSERT INTO openoutbox_events (event_id, event_type, payload, headers, attempts, partition_key, available_at)
+VALUES (%s, 'test', %s, %s, %s, %s, now() + make_interval(secs => %s))
+"""
+
+_ADVANCE = """
+UPDATE openoutbox_events SET
+    available_at = available_at - d, locked_at = locked_at - d, delivered_at = delivered_at - d,
+    created_at = created_at - d, updated_at = updated_at - d
+FROM make_interval(secs => %s) AS d
+"""
+
+
+class PostgresHarness:
+    """A real table. Time passes by moving every row into the past, so no test waits."""
+
+    def __init__(self, outbox: Outbox, key_order: KeyOrder | None = None) -> None:
+        self.key_order = key_order
+        self._outbox = outbox
+        if key_order is not None:
+            add_extension(outbox.url, TableName(), "key-order")
+        self._relays: list[PostgresOutbox] = []
+        self._connection = outbox.database.connect()
+
+    def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
+        options = PostgresOptions(
+            self._outbox.relay_url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
+        )
+        self._relays.append(PostgresOutbox(options))
+        return self._relays[-1]
+
+    async def close(self) -> None:
+        for relay in self._relays:
+            await relay.close()
+        self._connection.close()
+
+    def insert(
+        self,
+        payload: bytes = b"{}",
+        *,
+        due_in: float = 0.0,
+        attempts: int = 0,
+        headers: str = "{}",
+        key: str | None = None,
+    ) -> EventId:
+        event_id = EventId(str(uuid.uuid4()))
+        self._connection.execute(_INSERT, (event_id, payload, headers, attempts, key, due_in))
+        return event_id
+
+    def row(self, event_id: EventId) -> dict[str, Any]:
+        with self._connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            row = cursor.execute("SELECT * FROM openoutbox_events WHERE event_id = %s", [event_id]).fetchone()
+        assert row is not None
+        return row
+
+    def advance(self, seconds: float) -> None:
+        self._connection.execute(_ADVANCE, [seconds])
+
+    def aged(self, fence: Fence, seconds: float) -> Fence:
+        return Fence(fence - timedelta(seconds=seconds))

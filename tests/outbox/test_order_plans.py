@@ -1,0 +1,123 @@
+"""A claim in order per key is served by its indexes, and costs the same whatever waits.
+
+At every batch size, with good, stale and no statistics; one key has a backlog of 50,000 rows, the oldest of all. What
+is bounded is the number of rows that a claim reads, counted by EXPLAIN ANALYZE; no time is asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay.core.sqltext import TableName, statement
+from relay.outbox.extensions import add_extension
+from relay.outbox.migrate import migrate
+from tests.outbox.test_plans import indexes, nodes
+from tests.support.fixtures.postgres import Database, create_database, drop_database
+
+pytestmark = pytest.mark.integration
+
+HOT = 50_000
+BATCHES = [1, 100, 1000, 5000]
+KEYS = 1000
+RUN = 100
+FIRST_HASH = -(2**63)
+QUEUE = "idx_openoutbox_processing_queue"
+WAITING = "idx_openoutbox_order_waiting"
+KEYLESS = "idx_openoutbox_order_keyless"
+DEAD = "idx_openoutbox_order_dead"
+
+_INSERT = """
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, status, available_at, delivered_at)
+SELECT gen_random_uuid(), 't', {key}, decode(repeat('ab', 200), 'hex'), {status}, now() - {age},
+       CASE WHEN {status} = 'DELIVERED' THEN now() END
+FROM generate_series(1, {count}) AS n
+"""
+_WAITING = [
+    {"key": "'hot'", "status": "'PENDING'", "age": "interval '1 day'", "count": HOT},
+    {"key": "'key-' || n % 1000", "status": "'PENDING'", "age": "interval '1 hour'", "count": 10_000},
+    {"key": "NULL", "status": "'PENDING'", "age": "interval '1 minute'", "count": 1_000},
+]
+_FINISHED = [
+    {"key": "'key-' || n % 1000", "status": "'DELIVERED'", "age": "interval '2 days'", "count": 20_000},
+    {"key": "'key-' || n % 10", "status": "'DEAD'", "age": "interval '2 days'", "count": 1_000},
+]
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING"])
+def connection(request: pytest.FixtureRequest, postgres: str) -> Iterator[Connection]:
+    """The table, its statistics as the parameter says; autovacuum leaves it alone."""
+    database = create_database(postgres)
+    try:
+        with database.connect() as connection:
+            _fill(database, connection, request.param)
+            yield connection
+    finally:
+        drop_database(database)
+
+
+def _fill(database: Database, connection: Connection, statistics: str) -> None:
+    migrate(database.url, TableName())
+    add_extension(database.url, TableName(), "key-order")
+    connection.execute("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
+    if statistics == "analyzed when empty":
+        connection.execute("ANALYZE openoutbox_events")
+    for rows in _WAITING:
+        connection.execute(_INSERT.format(**rows).encode())
+    if statistics == "all were PENDING":
+        connection.execute("ANALYZE openoutbox_events")
+    for rows in _FINISHED:
+        connection.execute(_INSERT.format(**rows).encode())
+    if statistics == "fresh":
+        connection.execute("VACUUM ANALYZE openoutbox_events")
+
+
+def run(connection: Connection, name: str, **parameters: Any) -> list[dict[str, Any]]:
+    """The nodes of the plan, as carried out; what was claimed is rolled back."""
+    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(f"outbox/queries/{name}.sql", TableName())
+    fixed = {"max_bytes": 1 << 26, "max_attempts": 25, "relay_id": "relay", "from": FIRST_HASH, "run": RUN}
+    with connection.transaction(force_rollback=True):
+        row = connection.execute(sql.encode(), {**fixed, **parameters}).fetchone()
+    assert row is not None
+    found = [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+    assert not [node for node in found if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]
+    return found
+
+
+def rows_read(found: list[dict[str, Any]]) -> int:
+    """Rows that the scans of the table returned, and those that they read and threw away."""
+    scans = [node for node in found if "Scan" in node["Node Type"] and "Relation Name" in node]
+    removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+    read: float = 0
+    for node in scans:
+        read += (node["Actual Rows"] + sum(node.get(name, 0) for name in removed)) * node["Actual Loops"]
+    return round(read)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_oldest_due_rows(connection: Connection, batch: int, block: bool) -> None:
+    window = 3 * batch
+    found = run(connection, "claim_ordered", limit=batch, window=window, block=block)
+    assert indexes(found) <= {QUEUE, WAITING} | ({DEAD} if block else set())
+    # One row for each one looked at, one probe each; then locked, updated, and the run behind the one key.
+    assert rows_read(found) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_from_key_to_key(connection: Connection, batch: int, block: bool) -> None:
+    found = run(connection, "claim_ordered_by_key", limit=batch, keys=KEYS, block=block)
+    assert indexes(found) <= {WAITING, KEYLESS} | ({DEAD} if block else set())
+    assert rows_read(found) <= (3 if block else 2) * min(batch, KEYS) + 4 * (RUN + 2 * batch)
+
+
+def test_a_long_backlog_of_one_key_is_one_probe(connection: Connection) -> None:
+    found = run(connection, "claim_ordered_by_key", limit=100, keys=KEYS, block=False)
+    [claimed] = [node for node in found if node.get("Operation") == "Update"]
+    assert claimed["Actual Rows"] == 100

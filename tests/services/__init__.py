@@ -1,5 +1,0 @@
-"""Real servers for tests, benchmarks and demonstrations: each a small class with ``start``, ``stop`` and an address.
-
-Nothing here knows pytest; the fixtures are in ``tests/fixtures``. ``shared`` lets all processes of one test run use
-one server of each kind.
-"""

@@ -1,0 +1,63 @@
+"""One list of variables: the contract's, the settings', the help's and the documentation's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from relay.settings import Settings, describe, help_text
+from relay.settings.__main__ import renewed
+from relay.settings.variables import NAMES
+from tests.support.paths import ROOT
+
+CONTRACT = Path(__file__).with_name("contract_variables.txt")
+
+
+def contract_defaults() -> dict[str, str]:
+    lines = CONTRACT.read_text(encoding="utf-8").splitlines()
+    return {name: default for name, _, default in (line.partition(" ") for line in lines)}
+
+
+FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "LOG_STORE_URL_FILE"), "unset")
+LOG = {"LOG_STORE_SCHEMA": "openoutbox_log", "LOG_STORE_PREFIX": "none", "LOG_STORE_RETENTION_DAYS": "unset"}
+BEYOND = {"WAKE_UP": "false", **FILES, **LOG}
+"""What the contract does not know; by its default nothing is different."""
+
+
+def test_every_variable_of_the_contract_is_there_with_its_default() -> None:
+    rows = {row.variable: row.default.removesuffix(" for kafka, nats and redis") for row in describe()}
+
+    assert {name: rows.pop(name) for name in BEYOND} == BEYOND
+    assert rows == contract_defaults()
+
+
+def test_settings_hold_exactly_the_described_variables() -> None:
+    fields = {name.upper() for name in Settings.model_fields} - {"OTEL", "WARNINGS"}
+
+    assert fields == {row.variable for row in describe()} - {"OTEL_*"} == set(NAMES)
+
+
+def test_every_variable_is_described() -> None:
+    assert all(row.meaning.endswith(".") and row.group and row.default for row in describe())
+
+
+def test_the_help_names_every_variable_with_its_default() -> None:
+    shown = dict(re.findall(r"^  ([A-Z_*]+)(?: \(.*?\))?, default: (.*)$", help_text(), re.MULTILINE))
+
+    assert shown == {row.variable: row.default for row in describe()}
+
+
+def test_the_documentation_is_up_to_date() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+    assert text == renewed(text), "run: python -m relay.settings"
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    readers = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "relay").rglob("*.py"))
+        if re.search(r"os\.environ|os\.getenv", path.read_text(encoding="utf-8"))
+    ]
+
+    assert readers == ["relay/settings/__init__.py"]

@@ -1,0 +1,133 @@
+"""The data source with accidents: what happens to real jobs, made to happen at a chosen moment.
+
+Each accident happens once (a file in the folder ``marks`` remembers it), to the first attempt at partition 0.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from relay.core.errors import OutboxError
+from relay.spark import OutboxDataSource
+from relay.spark.columns import Columns, read_columns
+from relay.spark.liveness import this_driver
+from relay.spark.options import WriteOptions
+from relay.spark.tasks import Written, current_task
+from relay.spark.writers import BatchWriter, Messages, StreamWriter
+from tests.support.waiting import wait_until
+
+
+class Accident(OutboxError):
+    """It was made to happen."""
+
+
+class Marks:
+    """What has happened already, as files that every process sees."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def first_time(self, name: str) -> bool:
+        """Whether this has not happened before; it has now."""
+        try:
+            (self.folder / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def happened(self, name: str) -> bool:
+        """Whether this has happened."""
+        return (self.folder / name).exists()
+
+
+def kill_jvm() -> None:
+    """Kill the executor, or the driver, that this Python process works for."""
+    os.kill(int(this_driver().split("/")[-2]), signal.SIGKILL)
+
+
+class FaultyWriter(BatchWriter):
+    """A writer to which ``fault`` happens."""
+
+    def __init__(self, options: WriteOptions, columns: Columns, fault: str, marks: Marks) -> None:
+        super().__init__(options, columns)
+        self.fault = fault
+        self.marks = marks
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        if current_task().partitionId() != 0:
+            return super().write(iterator)
+        written = super().write(self._disturbed(iterator))
+        if self.fault == "raise-after" and self.marks.first_time("raised"):
+            raise Accident("after the database's commit")
+        if self.fault == "kill-after" and self.marks.first_time("killed"):
+            kill_jvm()
+        if self.fault == "twice":
+            self._wait_for_the_other()
+        return written
+
+    def _disturbed(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(iterator):
+            yield batch
+            if number == 0 and self.fault == "raise-within" and self.marks.first_time("raised"):
+                raise Accident("in the middle of the partition")
+            if number == 0 and self.fault == "kill-within" and self.marks.first_time("killed"):
+                kill_jvm()
+
+    def _wait_for_the_other(self) -> None:
+        """Return only when two attempts at this partition have committed."""
+        attempt = current_task().attemptNumber()
+        self.marks.first_time(f"written-{attempt}")
+        wait_until(lambda: all(map(self.marks.happened, ("written-0", "written-1"))), 60, "both attempts")
+
+    def commit(self, messages: Messages) -> None:
+        if self.fault == "kill-driver" and self.marks.first_time("killed"):
+            kill_jvm()
+            raise Accident("the driver is dead")
+        super().commit(messages)
+
+
+class FaultyStreamWriter(StreamWriter):
+    """A stream's writer to which ``fault`` happens at its second micro-batch."""
+
+    def __init__(self, options: WriteOptions, columns: Columns, fault: str, marks: Marks) -> None:
+        super().__init__(options, columns)
+        self.fault = fault
+        self.marks = marks
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        if batchId == 1 and self.fault == "kill-before-commit" and self.marks.first_time("killed"):
+            kill_jvm()
+            raise Accident("the driver is dead")
+        super().commit(messages, batchId)
+        if batchId == 1 and self.fault == "kill-after-commit" and self.marks.first_time("killed"):
+            kill_jvm()
+
+
+class FaultySource(OutboxDataSource):
+    """``format("openoutbox_faulty")``: options ``fault`` and ``marks``, and those of the real one."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._fault: str = self.options.pop("fault")
+        self._marks = Marks(self.options.pop("marks"))
+
+    @classmethod
+    def name(cls) -> str:
+        return "openoutbox_faulty"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        options = self._options(overwrite)
+        columns = read_columns(schema, options.event_type, options.id_columns)
+        return FaultyWriter(options, columns, self._fault, self._marks)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        options = self._options(overwrite)
+        columns = read_columns(schema, options.event_type, options.id_columns)
+        return FaultyStreamWriter(options, columns, self._fault, self._marks)

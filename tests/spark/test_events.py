@@ -1,0 +1,225 @@
+"""``format("openoutbox_events")``: no committed event is skipped or read twice, in either position mode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from relay.eventstore import ANY, EventStore, NewEvent
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+TENANTS = [UUID(int=number) for number in range(1, 26)]
+STREAM = UUID(int=7)
+T = TypeVar("T")
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+async def make(url: str, positions: str, *, schema: str = "bank", tenants: int = 2) -> None:
+    async with await EventStore.connect(url, schema=schema) as store:
+        await store.migrate(positions=positions, notify=False)  # type: ignore[arg-type]
+        for tenant in TENANTS[:tenants]:
+            await store.provision_tenant(tenant)
+
+
+async def append(url: str, tenant: UUID, count: int, *, schema: str = "bank", each: int = 100) -> None:
+    async with await EventStore.connect(url, schema=schema) as store:
+        for start in range(0, count, each):
+            events = [
+                NewEvent(f"T{number % 3}", {"n": number, "é": None}, {"m": 1}) for number in range(start, start + each)
+            ]
+            await store.append(tenant, uuid4(), events, ANY)
+
+
+def insert(connection: psycopg.Connection[Any], version: int, tenant: UUID = TENANTS[0]) -> int:
+    """One event by plain SQL, in the connection's transaction; its position."""
+    row = connection.execute(
+        "INSERT INTO bank.event (TenantId, StreamId, Version, Type, Meta, Data) VALUES (%s, %s, %s, 'T0', '{}', NULL) "
+        "RETURNING SequenceNum",
+        (tenant, STREAM, version),
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def stored(database: Database, columns: str = "SequenceNum") -> list[tuple[Any, ...]]:
+    return sorted(database.run(f"SELECT {columns} FROM bank.event"))
+
+
+class Copy:
+    """A stream from the store to Parquet files."""
+
+    def __init__(self, spark: SparkSession, database: Database, folder: Path) -> None:
+        self.spark = spark
+        self.url = database.url
+        self.folder = folder
+
+    def start(self, *, available_now: bool = False, **options: object) -> StreamingQuery:
+        frame: DataFrame = events(self.spark.readStream, self.url, **options).load()
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(self.folder / "checkpoint"))
+        writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
+        return writer.option("path", str(self.folder / "copy")).start()
+
+    def positions(self) -> list[int]:
+        rows = self.spark.read.parquet(str(self.folder / "copy")).select("sequence_num").collect()
+        return sorted(row.sequence_num for row in rows)
+
+
+def sizes(query: StreamingQuery) -> list[int]:
+    """Rows of the micro-batches that had any."""
+    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def events(reader: Any, url: str, **options: object) -> Any:
+    reader = reader.format("openoutbox_events").option("url", url).option("storeSchema", "bank")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader
+
+
+@pytest.fixture(params=["gapless", "settled"])
+def store(request: pytest.FixtureRequest, database: Database) -> Database:
+    """A store with two tenants, in both position modes."""
+    done(make(database.url, str(request.param)))
+    return database
+
+
+def test_a_batch_gives_every_event_of_every_tenant(spark: SparkSession, database: Database) -> None:
+    done(make(database.url, "settled", tenants=25))
+    for tenant in TENANTS:
+        done(append(database.url, tenant, 200))
+    frame: DataFrame = events(spark.read, database.url, numPartitions=2).load()
+    assert frame.rdd.getNumPartitions() == 2
+    columns = "SequenceNum, TenantId::text, StreamId::text, Version, Type, Meta::text, Data::text"
+    assert sorted(map(tuple, frame.drop("log_date").collect())) == stored(database, columns)
+    some = events(spark.read, database.url, tenants=f"{TENANTS[3]},{TENANTS[4]}", types="T0,T2", start=100, end=1000)
+    found = some.schema("type string, sequence_num long, log_date timestamp").load()
+    expected = database.run(
+        "SELECT SequenceNum FROM bank.event "
+        "WHERE TenantId = ANY(%s) AND Type <> 'T1' AND SequenceNum BETWEEN 101 AND 1000",
+        ([TENANTS[3], TENANTS[4]],),
+    )
+    assert sorted(row.sequence_num for row in found.collect()) == sorted(number for (number,) in expected)
+    assert events(spark.read, database.url, start="end").load().count() == 0
+
+
+def test_late_commits_and_rollbacks_are_waited_for(spark: SparkSession, store: Database, tmp_path: Path) -> None:
+    copy = Copy(spark, store, tmp_path)
+    with psycopg.connect(store.url) as first:
+        insert(first, 1)
+        first.commit()
+        query = copy.start()
+        try:
+            query.processAllAvailable()
+            late = insert(first, 2)
+            quick = threading.Thread(target=insert_and_commit, args=(store.url, TENANTS[1]))
+            quick.start()  # in a gapless store it waits for the first one's end
+            query.processAllAvailable()
+            assert late not in copy.positions()
+            first.commit()
+            quick.join()
+            insert(first, 3)
+            first.rollback()
+            insert(first, 3)
+            first.commit()
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    assert copy.positions() == [number for (number,) in stored(store)]
+    assert len(copy.positions()) == 4
+
+
+def insert_and_commit(url: str, tenant: UUID) -> None:
+    with psycopg.connect(url) as connection:
+        insert(connection, 1, tenant)
+
+
+def write(url: str, number: int, over: threading.Event) -> None:
+    """Transactions of one to five events until it is over: some are held open for a while, every third rolled back."""
+    with psycopg.connect(url) as connection:
+        version = 0
+        turn = 0
+        while not over.is_set():
+            turn += 1
+            version_before = version
+            for _ in range(1 + turn % 5):
+                version += 1
+                row = "INSERT INTO bank.event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, %s, 'W', '{}')"
+                connection.execute(row, (TENANTS[number % 2], UUID(int=100 + number), version))
+            over.wait(0.001 * (turn * (number + 3) % 30))
+            if turn % 3 == 0:
+                connection.rollback()
+                version = version_before
+            else:
+                connection.commit()
+
+
+def test_each_committed_event_once_while_many_write_and_the_stream_restarts(
+    spark: SparkSession, store: Database, tmp_path: Path
+) -> None:
+    copy = Copy(spark, store, tmp_path)
+    over = threading.Event()
+    writers = [threading.Thread(target=write, args=(store.url, number, over)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    try:
+        for limit in (50, 1000):  # the second goes on from the first one's checkpoint
+            query = copy.start(maxEventsPerTrigger=limit)
+            wait_until(lambda: query.exception() or len(sizes(query)) >= 3, 90, "three micro-batches")  # noqa: B023
+            query.stop()
+            assert max(sizes(query)) <= limit
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    copy.start(available_now=True).awaitTermination()
+    assert copy.positions() == [number for (number,) in stored(store)]
+
+
+def test_a_stream_that_takes_what_there_is_now_keeps_to_the_bound(
+    spark: SparkSession, store: Database, tmp_path: Path
+) -> None:
+    done(append(store.url, TENANTS[0], 300))
+    copy = Copy(spark, store, tmp_path)
+    query = copy.start(available_now=True, maxEventsPerTrigger=120, types="T0,T1,T2")
+    query.awaitTermination()
+    assert sizes(query) == [120, 120, 60]
+    last = query.lastProgress
+    assert last is not None
+    assert json.loads(last["sources"][0]["endOffset"])["position"] == stored(store)[-1][0]
+    assert copy.positions() == [number for (number,) in stored(store)]
+
+
+def test_a_role_that_does_not_see_all_tenants_is_refused(spark: SparkSession, database: Database) -> None:
+    done(make(database.url, "gapless"))
+    role = f"tenant_{uuid4().hex[:8]}"
+    database.run(f"CREATE ROLE {role} LOGIN")
+    try:
+        done(isolate(database.url, role))
+        url = database.url.replace("postgres@", f"{role}@")
+        with pytest.raises(PySparkException, match="row-level security hides events of store bank"):
+            events(spark.read, url).load().count()
+    finally:
+        database.run(f"DROP OWNED BY {role}")
+        database.run(f"DROP ROLE {role}")
+
+
+async def isolate(url: str, role: str) -> None:
+    async with await EventStore.connect(url, schema="bank") as store:
+        await store.isolate_tenants(role)

@@ -1,0 +1,98 @@
+"""A role with exactly the grants that docs/spark.md names can write, and can do nothing else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relay.spark.archive import run as run_archive
+from relay.spark.replay import run as run_replay
+from tests.cli.running import run_cli
+from tests.spark.history import fill
+from tests.spark.ledger import staging_tables
+from tests.spark.test_batch import orders
+from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.spark import Save
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def role(outbox: Outbox) -> Iterator[str]:
+    """A role that may log in, and nothing more."""
+    name = f"spark {uuid.uuid4().hex[:8]}"
+    outbox.database.run(f'CREATE ROLE "{name}" LOGIN')
+    outbox.database.run("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    outbox.database.run("GRANT USAGE ON SCHEMA public TO PUBLIC")
+    yield name
+    outbox.database.run(f'DROP OWNED BY "{name}"')
+    outbox.database.run(f'DROP ROLE "{name}"')
+
+
+def as_role(outbox: Outbox, role: str) -> str:
+    parts = urlsplit(outbox.url)
+    return parts._replace(netloc=f"{role.replace(' ', '%20')}@{parts.hostname}:{parts.port}").geturl()
+
+
+def test_without_grants_the_driver_says_what_is_missing(
+    spark: SparkSession, outbox: Outbox, save: Save, role: str
+) -> None:
+    with pytest.raises(PySparkException, match="may not insert into openoutbox_events"):
+        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+    outbox.database.run(f'GRANT INSERT ON openoutbox_events TO "{role}"')
+    with pytest.raises(PySparkException, match="relay-cli spark setup"):
+        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+
+
+def test_the_documented_grants_are_enough(
+    spark: SparkSession, outbox: Outbox, save: Save, role: str, tmp_path: Path
+) -> None:
+    done = run_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
+    assert done.returncode == 0, done.stderr
+    assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
+    documented = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8").replace("spark_writer", f'"{role}"')
+    for line in done.stdout.splitlines()[1:]:
+        assert (
+            line.replace('"openoutbox_events"', "openoutbox_events").replace('"openoutbox_spark"', "openoutbox_spark")
+            in documented
+        )
+    assert documented.count("\nGRANT ") == len(done.stdout.splitlines()[1:])
+    url = as_role(outbox, role)
+    save(orders(spark, 100), idColumns="number", url=url)
+    save(orders(spark, 150), idColumns="number", url=url, commit="partition")
+    save(orders(spark, 200), idColumns="number", url=url, commit="partition")
+    assert len(outbox.rows("event_id")) == 200
+    assert staging_tables(outbox) == []
+    with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SELECT event_id FROM openoutbox_events")
+
+
+@pytest.mark.parametrize("job", ["archive", "replay"])
+def test_each_job_works_with_the_grants_of_its_page_and_not_without(
+    spark: SparkSession, outbox: Outbox, role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    url = as_role(outbox, role)
+    run, arguments = {
+        "archive": (run_archive, [str(tmp_path / "archive")]),
+        "replay": (run_replay, ["--status", "dead"]),
+    }[job]
+    fill(outbox, "DEAD", 10)
+    assert run(job, arguments, url=url) == 1
+    assert "this role may not" in capsys.readouterr().err
+    done = run_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
+    assert done.returncode == 0, done.stderr
+    granted = sorted(f"{line};" for line in done.stdout.splitlines()[1:])
+    page = (ROOT / "docs" / f"spark-{job}.md").read_text(encoding="utf-8")
+    documented = sorted(line for line in page.splitlines() if line.startswith("GRANT "))
+    name = {"archive": "archiver", "replay": "replayer"}[job]
+    assert [line.replace(role, name).replace('"', "") for line in granted] == documented
+    assert run(job, arguments, url=url) == 0
+    assert capsys.readouterr().out.startswith("10 ")

@@ -1,0 +1,63 @@
+"""What an executor imports, as import-linter cannot see it: in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from relay.core.sqltext import sql_root
+from tests.support.paths import ROOT
+
+FOREIGN = [
+    "confluent_kafka",
+    "nats",
+    "redis",
+    "pydantic",
+    "structlog",
+    "prometheus_client",
+    "starlette",
+    "typer",
+    "rich",
+    "relay.settings",
+    "relay.outbox",
+    "relay.engine",
+    "relay.brokers",
+    "relay.eventstore",
+    "relay.logstore",
+]
+
+
+def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None:
+    wheel = tmp_path / "openoutbox_relay.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for folder, inside in ((ROOT / "relay", "relay"), (sql_root(), "relay/sql")):
+            for path in [*folder.rglob("*.py"), *folder.rglob("*.sql")]:
+                archive.write(path, f"{inside}/{path.relative_to(folder)}")
+        for module in ROOT.glob("pyspark_openoutbox*.py"):
+            archive.write(module, module.name)
+    program = (
+        "import pyspark_openoutbox, pyspark_openoutbox_events, pyspark_openoutbox_deliveries; "
+        "from relay.core.sqltext import TableName; "
+        "from relay.spark.statements import Statements as S; print(S(TableName('t'), 's').query('copy_events'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert 'COPY "t" (event_id' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["openoutbox", "openoutbox_events", "openoutbox_deliveries"])
+def test_sparks_own_modules_import_core_client_and_psycopg_only(name: str) -> None:
+    program = f"import sys, pyspark_{name} as m; print(m.DefaultSource.name(), set({FOREIGN}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == f"{name} set()"

@@ -1,0 +1,159 @@
+"""What Spark does to a task more than once is in the outbox once: retries, dead drivers, cleaning up after them."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from relay.core.errors import StorageError
+from relay.core.sqltext import TableName
+from relay.spark.connecting import connect
+from relay.spark.liveness import this_driver
+from relay.spark.runs import APPLICATION, Run, Staged, clean, commit_run, make_ledger, open_run
+from relay.spark.statements import Statements, stage_name
+from tests.spark.faults import FaultySource
+from tests.spark.ledger import runs, staging_tables
+from tests.spark.test_batch import orders
+from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.spark import Save
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("commit", ["atomic", "partition"])
+@pytest.mark.parametrize("fault", ["raise-after", "raise-within"])
+def test_a_task_that_is_repeated_writes_its_rows_once(
+    spark: SparkSession, outbox: Outbox, save: Save, tmp_path: Path, commit: str, fault: str
+) -> None:
+    spark.dataSource.register(FaultySource)
+    frame = orders(spark, 30_000, 2).drop("number").withColumn("payload", f.lit("the same in every row"))
+    save(frame, format="openoutbox_faulty", fault=fault, marks=tmp_path, commit=commit, batchRows=10_000)
+    assert (tmp_path / "raised").exists()
+    assert len(outbox.rows("event_id")) == 30_000
+    assert staging_tables(outbox) == []
+    ((state, written, inserted),) = runs(outbox)
+    assert (state, written) == ("committed", 30_000)
+    assert inserted == (15_000 if (commit, fault) == ("partition", "raise-after") else 30_000)
+
+
+def test_nothing_is_visible_before_everything_is_in(spark: SparkSession, outbox: Outbox, save: Save) -> None:
+    frame = spark.sql(
+        "SELECT 't' AS event_type, if(id = 99, raise_error('bad source'), 'x') AS payload FROM range(100)"
+    )
+    with pytest.raises(PySparkException, match="bad source"):
+        save(frame)
+    assert outbox.rows("event_id") == []
+    assert staging_tables(outbox) == []
+    assert runs(outbox) == [("aborted", None, None)]
+
+
+class Staging:
+    """A run by hand, as a driver and its tasks would make it."""
+
+    def __init__(self, outbox: Outbox, driver: str | None = None) -> None:
+        self.outbox = outbox
+        self.statements = Statements(TableName(), "openoutbox_spark")
+        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
+        with self.connect() as connection:
+            make_ledger(connection, self.statements)
+            open_run(connection, self.statements, self.run, staging=True)
+
+    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        return connect(self.outbox.url, APPLICATION)
+
+    def stage(self, attempt: int, count: int) -> None:
+        """Rows as an attempt of a task stages them."""
+        self.outbox.database.run(
+            f"INSERT INTO openoutbox_spark.{self.run.stage} "
+            "SELECT %(attempt)s, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %(count)s)",
+            {"attempt": attempt, "count": count},
+        )
+
+    def commit(self, attempts: list[int], rows: int) -> tuple[int, int]:
+        return commit_run(self.outbox.url, self.statements, self.run, Staged(attempts, rows))
+
+    def clean(self, max_age: float = 3600) -> list[uuid.UUID]:
+        with self.connect() as connection:
+            return clean(connection, self.statements, max_age)
+
+    @property
+    def state(self) -> object:
+        return self.outbox.database.run("SELECT state FROM openoutbox_spark.runs WHERE run_id = %s", [self.run.run_id])[
+            0
+        ][0]
+
+
+DEAD = this_driver().rpartition("/")[0] + "/1"  # this machine, a process of another time
+
+
+def test_only_the_attempts_that_spark_names_count(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    staging.stage(2, 10)
+    assert staging.commit([2], 10) == (10, 10)
+    assert len(outbox.rows("event_id")) == 10
+    assert staging_tables(outbox) == []
+
+
+def test_a_commit_whose_answer_was_lost_is_told_by_the_ledger(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    assert staging.commit([1], 10) == staging.commit([1], 10) == (10, 10)
+    assert len(outbox.rows("event_id")) == 10
+
+
+def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    outbox.database.run(f"DELETE FROM openoutbox_spark.{staging.run.stage}")
+    with pytest.raises(StorageError, match="10 rows were staged and 0 are there"):
+        staging.commit([1], 10)
+    assert outbox.rows("event_id") == []
+
+
+def test_what_a_dead_driver_left_is_cleaned_away(outbox: Outbox) -> None:
+    dead, alive, elsewhere = Staging(outbox, DEAD), Staging(outbox), Staging(outbox, "another-machine/77/88")
+    assert dead.clean() == [dead.run.run_id]
+    assert sorted(staging_tables(outbox)) == sorted([alive.run.stage, elsewhere.run.stage])
+    assert (dead.state, alive.state, elsewhere.state) == ("aborted", "writing", "writing")
+    with pytest.raises(StorageError, match="taken for dead and cleaned away"):
+        dead.commit([1], 10)
+    with pytest.raises(StorageError, match="came too late"), dead.connect() as connection:
+        open_run(connection, dead.statements, dead.run, staging=True)
+
+
+def test_a_driver_of_another_machine_is_dead_after_a_long_silence(outbox: Outbox) -> None:
+    silent = Staging(outbox, "another-machine/77/88")
+    outbox.database.run("UPDATE openoutbox_spark.runs SET seen_at = now() - interval '2 hours'")
+    assert silent.clean(3 * 3600) == []
+    assert silent.clean(3600) == [silent.run.run_id]
+
+
+def test_a_table_without_a_run_is_cleaned_away(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    orphan = stage_name(uuid.uuid4())
+    outbox.database.run(f"CREATE UNLOGGED TABLE openoutbox_spark.{orphan} (attempt BIGINT)")
+    staging.clean()
+    assert staging_tables(outbox) == [staging.run.stage]
+
+
+def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
+    staging = Staging(outbox, DEAD)
+    with outbox.database.connect(autocommit=False) as task:
+        task.execute(f"LOCK TABLE openoutbox_spark.{staging.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        assert staging.clean() == []
+        assert staging.state == "writing"
+    assert staging.clean() == [staging.run.run_id]
+
+
+def test_the_next_save_cleans_up(spark: SparkSession, outbox: Outbox, save: Save) -> None:
+    Staging(outbox, DEAD).stage(1, 10)
+    save(orders(spark, 10), idColumns="number")
+    assert staging_tables(outbox) == []
+    assert len(outbox.rows("event_id")) == 10

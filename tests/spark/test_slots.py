@@ -1,0 +1,104 @@
+"""A job's connections are bounded on one machine, over machines, and by a database that has none left."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from relay.core.errors import StorageUnavailable
+from relay.core.sqltext import TableName
+from relay.spark import connecting, slots
+from relay.spark.connecting import Connection, connect
+from relay.spark.slots import slot
+from relay.spark.statements import Statements
+from tests.support.fixtures.outbox import Outbox
+
+pytestmark = pytest.mark.integration
+
+STATEMENTS = Statements(TableName(), "openoutbox_spark")
+
+
+class Holders:
+    """How many hold something at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.now = self.most = self.all = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        with self._lock:
+            self.now += 1
+            self.all += 1
+            self.most = max(self.most, self.now)
+        yield
+        with self._lock:
+            self.now -= 1
+
+
+def tasks(run_id: uuid.UUID, opening: Callable[[], Connection], holders: Holders) -> None:
+    """As many tasks at once, each of which holds a slot for a statement."""
+
+    def task(number: int) -> None:
+        with slot(run_id, 2, STATEMENTS, opening) as connection, holders.one_more():
+            connection.execute("SELECT pg_sleep(0.02)")
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(task, range(12)))
+
+
+def test_tasks_of_one_machine_use_the_limit_and_no_more(outbox: Outbox) -> None:
+    holders = Holders()
+    tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
+    assert (holders.most, holders.all) == (2, 12)
+
+
+def test_tasks_of_several_machines_share_the_limit(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def of_another_machine(*_: object) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(slots, "_local_slot", of_another_machine)
+    holders = Holders()
+    tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
+    assert holders.all == 12
+    assert holders.most <= 2
+
+
+def fail(run_id: uuid.UUID, outbox: Outbox) -> None:
+    with slot(run_id, 1, STATEMENTS, lambda: connect(outbox.url, "test")) as connection:
+        connection.execute("SELECT 1 / 0")
+
+
+def test_a_slot_is_given_up_by_a_task_that_fails(outbox: Outbox) -> None:
+    run_id = uuid.uuid4()
+    for _ in range(3):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            fail(run_id, outbox)
+
+
+def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    role = f"spark_{uuid.uuid4().hex[:8]}"
+    outbox.database.run(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
+    url = outbox.url.replace("postgres@", f"{role}@")
+    first = connect(url, "test")
+    waited = []
+
+    def instead_of_sleeping(seconds: float) -> None:
+        waited.append(seconds)
+        connecting.close(first)
+
+    monkeypatch.setattr("relay.spark.connecting.time.sleep", instead_of_sleeping)
+    second = connect(url, "test")
+    assert waited
+    monkeypatch.setattr(connecting, "_PATIENCE", 0.0)
+    with pytest.raises(StorageUnavailable, match="too many connections"):
+        connect(url, "test")
+    connecting.close(second)
+    outbox.database.run(f"DROP ROLE {role}")

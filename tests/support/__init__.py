@@ -1,0 +1,1 @@
+"""Doubles, fixtures and servers that tests share."""

@@ -1,0 +1,258 @@
+"""The outbox in memory, with a clock of the test's: it keeps the promises that PostgreSQL's does.
+
+``tests/outbox/test_conformance.py`` holds the two to the same cases.
+
+One ``MemoryTable`` is the table; any number of ``MemoryOutbox`` work on it, each as one relay. Time passes when the
+test says so (``table.advance``), and by a microsecond with each call, as two statements never share one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from relay.core.backoff import RetryPolicy
+from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
+from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.outbox.options import KeyOrder
+
+_LARGEST_INT = 2**31 - 1
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class MemoryRow:
+    """A row, by the contract's columns."""
+
+    event_id: EventId
+    event_type: str
+    payload: bytes
+    available_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    partition_key: str | None = None
+    headers: str = "{}"
+    status: Status = Status.PENDING
+    attempts: int = 0
+    last_error: str | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    delivered_at: datetime | None = None
+    insertion_order: int = 0
+
+
+@dataclass(slots=True)
+class MemoryTable:
+    """The rows and the database's clock."""
+
+    now: datetime = field(default_factory=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    rows: dict[EventId, MemoryRow] = field(default_factory=dict)
+    inserted: int = 0
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    def tick(self) -> datetime:
+        """The time of one statement."""
+        self.now += _TICK
+        return self.now
+
+    def insert(
+        self,
+        event_type: str = "test",
+        payload: bytes = b"{}",
+        *,
+        partition_key: str | None = None,
+        headers: str = "{}",
+        attempts: int = 0,
+        due_in: float = 0.0,
+    ) -> EventId:
+        """Insert an event that is due ``due_in`` seconds from now; its id."""
+        now = self.tick()
+        event_id = EventId(str(uuid.uuid4()))
+        row = MemoryRow(event_id, event_type, payload, now + timedelta(seconds=due_in), now, now)
+        row.partition_key, row.headers, row.attempts = partition_key, headers, attempts
+        row.insertion_order = self.inserted = self.inserted + 1
+        self.rows[event_id] = row
+        return event_id
+
+
+class MemoryOutbox:
+    """One relay's ``OutboxStorage`` on a table. ``fail_with`` makes the next calls of any method raise it."""
+
+    def __init__(
+        self,
+        table: MemoryTable,
+        relay_id: str = "relay",
+        lease_timeout: float = 180.0,
+        retry: RetryPolicy | None = None,
+        key_order: KeyOrder | None = None,
+    ) -> None:
+        self.table = table
+        self._key_order = key_order
+        self.fail_with: Exception | None = None
+        self._relay_id = relay_id
+        self._lease = timedelta(seconds=lease_timeout)
+        self._retry = retry or RetryPolicy()
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+        self._statement()
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def claim(self, limit: int, max_bytes: int) -> Claim:
+        """Lease due rows, oldest first."""
+        now = self._statement()
+        taken: list[MemoryRow] = []
+        total = 0
+        for row in self._due(now, limit):
+            total += len(row.payload)
+            alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
+            if taken and (total > max_bytes or alone):
+                break
+            taken.append(row)
+            if alone:
+                break
+        for row in taken:
+            row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
+        if self._key_order is not None:
+            taken.sort(key=lambda row: row.insertion_order)
+        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+
+    def _due(self, now: datetime, limit: int) -> list[MemoryRow]:
+        """What may be claimed, in turn."""
+        if self._key_order is not None:
+            return self._due_in_order(now, limit)
+        due = [row for row in self._in(Status.PENDING) if row.available_at <= now]
+        return sorted(due, key=_age)[:limit]
+
+    def _due_in_order(self, now: datetime, limit: int) -> list[MemoryRow]:
+        """Of each key the first unfinished row, then equal shares of those right behind them."""
+        runs: dict[str, list[MemoryRow]] = {}
+        for row in sorted(self.table.rows.values(), key=lambda row: row.insertion_order):
+            if row.status is Status.DELIVERED or (row.status is Status.DEAD and self._key_order is KeyOrder.SKIP):
+                continue
+            runs.setdefault(row.partition_key or row.event_id, []).append(row)
+        free = [
+            list(itertools.takewhile(lambda row: row.status is Status.PENDING and row.available_at <= now, run))
+            for run in runs.values()
+        ]
+        leading = sorted((run for run in free if run), key=lambda run: _age(run[0]))[:limit]
+        share = limit // max(len(leading), 1)
+        places = itertools.zip_longest(*(run[:share] for run in leading))
+        return [row for place in places for row in sorted(filter(None, place), key=_age)]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts, fenced."""
+        now = self._statement()
+        return [self._settle(settlement, now) for settlement in settlements]
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        def deliver(row: MemoryRow) -> None:
+            row.status, row.delivered_at = Status.DELIVERED, now
+
+        def release(row: MemoryRow) -> None:
+            row.status = Status.PENDING
+
+        def each(event_ids: Iterable[EventId], write: Callable[[MemoryRow], None]) -> int:
+            held = self._held(settlement.fence, event_ids)
+            for row in held:
+                write(row)
+                row.locked_by, row.locked_at, row.updated_at = None, None, now
+            return len(held)
+
+        return Settled(
+            delivered=each(settlement.delivered, deliver),
+            retried=sum(
+                each([event_id], lambda row, error=error, delay=delay: _fail(row, error, now, delay))  # type: ignore[misc]
+                for event_id, error, delay in settlement.retried
+            ),
+            buried=sum(
+                each([event_id], lambda row, error=error: _fail(row, error, now, None))  # type: ignore[misc]
+                for event_id, error in settlement.buried
+            ),
+            released=each(settlement.released, release),
+        )
+
+    async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        """Prolong what is still held."""
+        now = self._statement()
+        held = self._held(fence, event_ids)
+        for row in held:
+            row.locked_at = row.updated_at = now
+        return Renewal(Fence(now) if held else fence, frozenset(row.event_id for row in held))
+
+    async def reap(self, limit: int) -> Reaped:
+        """Take back expired leases, oldest first."""
+        now = self._statement()
+        expired = [row for row in self._in(Status.DELIVERING) if row.locked_at and row.locked_at < now - self._lease]
+        expired.sort(key=lambda row: row.locked_at or now)
+        buried = 0
+        for row in expired[:limit]:
+            exhausted = self._retry.exhausted(row.attempts + 1)
+            delay = self._retry.delay(row.attempts + 1, random.random())
+            error = f"LEASE_EXPIRED: lease of {row.locked_by} expired; claimed or renewed at {row.locked_at}"
+            _fail(row, error, now, None if exhausted else delay)
+            row.locked_by, row.locked_at, row.updated_at = None, None, now
+            buried += exhausted
+        return Reaped(len(expired[:limit]) - buried, buried)
+
+    async def backlog(self) -> Backlog:
+        """Count and age what waits."""
+        now = self._statement()
+        pending = self._in(Status.PENDING)
+        oldest = min((row.created_at for row in pending), default=now)
+        fresh = sum(row.attempts == 0 for row in pending)
+        age = max((now - oldest).total_seconds(), 0.0)
+        return Backlog(fresh, len(pending) - fresh, age, self._due_age(now), len(self._in(Status.DEAD)))
+
+    async def oldest_due_age(self) -> float:
+        """The lag alone."""
+        return self._due_age(self._statement())
+
+    async def ping(self) -> None:
+        """It is there."""
+        self._statement()
+
+    def _statement(self) -> datetime:
+        if self.fail_with is not None:
+            raise self.fail_with
+        return self.table.tick()
+
+    def _in(self, status: Status) -> list[MemoryRow]:
+        return [row for row in self.table.rows.values() if row.status is status]
+
+    def _held(self, fence: Fence, event_ids: Iterable[EventId]) -> list[MemoryRow]:
+        rows = [self.table.rows[event_id] for event_id in event_ids if event_id in self.table.rows]
+        holder = (Status.DELIVERING, self._relay_id, fence)
+        return [row for row in rows if (row.status, row.locked_by, row.locked_at) == holder]
+
+    def _due_age(self, now: datetime) -> float:
+        due = [row.available_at for row in self._in(Status.PENDING) if row.available_at <= now]
+        return (now - min(due)).total_seconds() if due else 0.0
+
+
+def _fail(row: MemoryRow, error: str, now: datetime, delay: float | None) -> None:
+    """One more failed attempt: dead, or due again after ``delay``."""
+    row.attempts = min(row.attempts, _LARGEST_INT - 1) + 1
+    row.last_error = error.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    if delay is None:
+        row.status = Status.DEAD
+    else:
+        row.status, row.available_at = Status.PENDING, now + timedelta(seconds=delay)
+
+
+def _age(row: MemoryRow) -> tuple[datetime, datetime]:
+    return row.available_at, row.created_at
+
+
+def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
+    age = max((now - row.created_at).total_seconds(), 0.0)
+    return OutboxEvent(row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age)

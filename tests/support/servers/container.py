@@ -1,0 +1,108 @@
+"""The container image, built and run without an engine's daemon: buildah and podman, from the distribution.
+
+Only for ``make container-test``, as root: ``tools()`` installs podman, buildah, runc and debootstrap by apt where they
+are missing and skips where that cannot be done (fails in continuous integration). The base image of the Dockerfile is
+made by debootstrap, so that no image registry is needed: the name is the Dockerfile's, the Python is Debian's. It is
+kept in ``.cache/container`` of the checkout. Certificates of the surroundings (``SSL_CERT_FILE``) are mounted
+into the build and stay out of the image.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.support.paths import ROOT
+
+IMAGE = "localhost/openoutbox-relay"
+_BASE = "localhost/python:3.12-slim-bookworm"
+_CACHE = ROOT / ".cache" / "container"
+_PACKAGES = ("podman", "buildah", "runc", "debootstrap")
+_CONTENTS = "python3,python3-venv,python3-pip,ca-certificates"
+# crun and the usual limits ask for more than a build machine grants.
+_CONFIGURATION = """\
+[containers]
+default_ulimits = ["nofile=1024:4096", "nproc=1024:4096"]
+netns = "host"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+
+
+class Engine:
+    """buildah and podman with a storage of their own below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stores = ["--root", str(folder / "storage"), "--runroot", str(folder / "run")]
+        (folder / "containers.conf").write_text(_CONFIGURATION, encoding="utf-8")
+        self._env = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
+
+    def podman(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run one podman command."""
+        return self._run("podman", *arguments, check=check)
+
+    def build(self) -> None:
+        """Build the image of the checkout's Dockerfile."""
+        self.podman("import", str(_base()), _BASE)
+        mounts: list[str] = []
+        if certificates := os.environ.get("SSL_CERT_FILE"):
+            pip = self._folder / "pip.conf"
+            pip.write_text(f"[global]\ncert = {certificates}\n", encoding="utf-8")
+            mounts = ["-v", f"{certificates}:{certificates}:ro", "-v", f"{pip}:/etc/pip.conf:ro"]
+        how = ["--isolation", "chroot", "--layers", "--format", "docker", *mounts]
+        self._run("buildah", "bud", *how, "-t", IMAGE, str(ROOT))
+
+    def image_megabytes(self) -> float:
+        """Size of the image, base included."""
+        (image,) = json.loads(self.podman("image", "inspect", IMAGE).stdout)
+        return float(image["Size"]) / 1e6
+
+    def _run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [program, *self._stores, *arguments]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=600, check=False)
+        if check and done.returncode != 0:
+            pytest.fail(f"{' '.join([program, *arguments])}: {done.stderr[-3000:]}")
+        return done
+
+
+def tools() -> None:
+    """Make sure that the programs are there."""
+    if os.geteuid() != 0:
+        _unavailable("building and running an image here needs root")
+    if all(shutil.which(name) for name in _PACKAGES):
+        return
+    if shutil.which("apt-get") is None:
+        _unavailable(f"please install {', '.join(_PACKAGES)}")
+    for command in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *_PACKAGES]):
+        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        if subprocess.run(["apt-get", *command], env=environ, capture_output=True, check=False).returncode != 0:
+            _unavailable(f"apt-get {command[0]} failed")
+
+
+def _base() -> Path:
+    kept = _CACHE / "base.tar"
+    if not kept.exists():
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        root = _CACHE / "rootfs"
+        shutil.rmtree(root, ignore_errors=True)
+        command = ["debootstrap", "--variant=minbase", f"--include={_CONTENTS}", "bookworm", str(root)]
+        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(["tar", "-C", str(root), "-cf", str(kept.with_suffix(".partial")), "."], check=True)
+        kept.with_suffix(".partial").rename(kept)
+        shutil.rmtree(root)
+    return kept
+
+
+def _unavailable(why: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(why)
+    pytest.skip(why)

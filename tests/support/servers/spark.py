@@ -1,0 +1,170 @@
+"""A real Spark standalone cluster on 127.0.0.1: one master, worker processes; and what a driver needs to find it.
+
+The jars come with the wheel ``pyspark``; Java 17 must be there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from relay.localservers.process import accepts, free_port
+from relay.localservers.server import LocalServer
+from tests.support.paths import ROOT
+from tests.support.servers.kafka import fetched
+
+HOME = Path(pyspark.__file__).parent
+
+_LOG4J = Path(__file__).with_name("spark-log4j2.xml")
+
+
+def environment() -> dict[str, str]:
+    """What drivers, executors and servers run with: this Python, this checkout, little memory, few log lines."""
+    return {
+        **os.environ,
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={_LOG4J}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={_LOG4J} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": python_path(),
+    }
+
+
+def python_path() -> str:
+    """Where this checkout's modules are."""
+    return os.pathsep.join([str(ROOT), str(ROOT / "cli")])
+
+
+SESSION: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executorEnv.PYTHONPATH": python_path(),
+}
+"""Settings of every test session: little memory, and a compiler that is quick rather than good."""
+
+SCALE_SESSION: Mapping[str, str] = {
+    **{name: value for name, value in SESSION.items() if "extraJavaOptions" not in name},
+    "spark.driver.memory": "1g",
+}
+"""For large amounts: the memory and the compiler that Spark has unless it is told otherwise."""
+
+
+def kafka_source() -> str:
+    """Spark's Kafka source, for ``spark.jars``; fetched by Maven on the first call in a checkout."""
+    return ",".join(str(jar) for jar in sorted(fetched("spark-kafka", "spark-kafka-pom.xml").glob("*.jar")))
+
+
+class _SparkServer(LocalServer):
+    ready_within = 120.0
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__()
+        self.host = host
+        self.port = 0
+        self.web_port = 0
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def _prepare(self) -> None:
+        self.port, self.web_port = free_port(), free_port()
+
+    def _environment(self) -> Mapping[str, str]:
+        return {**environment(), "SPARK_LOCAL_IP": self.host}
+
+    def _started(self, role: str, *more: str | Path) -> list[str | Path]:
+        places = ["--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)]
+        return [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
+
+
+class SparkMaster(_SparkServer):
+    """The master; ``workers`` says how many are there."""
+
+    name = "Spark-master"
+
+    def _command(self) -> list[str | Path]:
+        return self._started("Master")
+
+    def _answers(self) -> bool:
+        return accepts(self.port) and self.workers() == 0
+
+    def workers(self) -> int:
+        """How many workers live; -1 when it does not answer."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+        return -1
+
+
+class SparkWorker(_SparkServer):
+    """One worker process, for executors of ``cores`` in all.
+
+    Each has an address of its own, 127.0.0.2 and so on: Spark makes no second attempt at a task on the same host.
+    """
+
+    name = "Spark-worker"
+
+    def __init__(self, master: SparkMaster, number: int, cores: int) -> None:
+        super().__init__(f"127.0.0.{2 + number}")
+        self._master = master
+        self._cores = cores
+        self._before = 0
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._before = self._master.workers()
+
+    def _command(self) -> list[str | Path]:
+        sizes: list[str | Path] = ["--cores", str(self._cores), "--memory", "2g", "--work-dir", self.folder / "work"]
+        return self._started("Worker", *sizes, self._master.url)
+
+    def _answers(self) -> bool:
+        return self._master.workers() > self._before
+
+
+class SparkCluster:
+    """One master and two workers."""
+
+    def __init__(self, cores: int = 4) -> None:
+        self.master = SparkMaster()
+        self.workers = [SparkWorker(self.master, number, cores) for number in range(2)]
+
+    @property
+    def url(self) -> str:
+        """What a driver takes as its master."""
+        return self.master.url
+
+    def __enter__(self) -> SparkCluster:
+        try:
+            for server in (self.master, *self.workers):
+                server.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all of it."""
+        for server in (*self.workers, self.master):
+            server.close()

@@ -1,0 +1,1 @@
+"""The product as a command: the daemon, the command line, the image, seen from outside."""

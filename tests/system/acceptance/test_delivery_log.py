@@ -1,0 +1,79 @@
+"""The daemon with a delivery log: attempts arrive there, its state shows, and its API answers."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from relay.core.sqltext import TableName
+from relay.outbox.admin.replay import ReplayOptions, Selection, replay
+from relay.outbox.extensions import add_extension
+from tests.support.daemon import Daemon
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.acceptance
+
+INSERT = """
+INSERT INTO openoutbox_events (event_id, event_type, payload, headers)
+SELECT gen_random_uuid(), 'orders', '\\x7b7d', '{"tenant_id": "acme"}' FROM generate_series(1, 30)
+"""
+
+
+def attempts(relay: Daemon, query: str) -> Any:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{relay.port}/api/v1/log/attempts?{query}", headers={"Authorization": "Bearer a-long-token"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: Database, daemon: StartDaemon) -> None:
+    relay = daemon(
+        PUBLISHER_TYPE="null", LOG_STORE_URL=database.url, LOG_STORE_FLUSH_INTERVAL="50ms", API_TOKEN="a-long-token"
+    ).wait_ready()
+    outbox.database.run(INSERT)
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, 30, "30 attempts in the log")
+    assert json.loads(relay.get("/readyz")[1])["log"] == "ok"
+    assert relay.metric("openoutbox_log_dropped_total") == 0
+    page = attempts(relay, "tenant_id=acme&limit=7")
+    assert len(page["items"]) == 7
+    assert page["next"]
+    assert {item["destination_type"] for item in page["items"]} == {"null"}
+    assert relay.stop() == 0
+
+
+def test_a_log_that_is_away_degrades_and_delays_nothing(outbox: Outbox, daemon: StartDaemon) -> None:
+    relay = daemon(PUBLISHER_TYPE="null", LOG_STORE_URL="postgres://nobody@127.0.0.1:1/none").wait_ready()
+    outbox.database.run(INSERT)
+    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, 30, "30 events delivered")
+    wait_until(lambda: "degraded" in json.loads(relay.get("/readyz")[1])["log"], 30, "the log is degraded")
+    assert relay.get("/readyz")[0] == 200
+    assert relay.stop() == 0
+    assert not outbox.database.run("SELECT 1 FROM openoutbox_events WHERE status <> 'DELIVERED'")
+
+
+def test_what_an_operator_sent_again_is_manual(outbox: Outbox, database: Database, daemon: StartDaemon) -> None:
+    add_extension(outbox.database.url, TableName(), "replay-audit")
+    outbox.database.run("GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay")
+    relay = daemon(
+        PUBLISHER_TYPE="null",
+        LOG_STORE_URL=database.url,
+        LOG_STORE_SCHEMA="history",
+        LOG_STORE_FLUSH_INTERVAL="50ms",
+        API_TOKEN="a-long-token",
+    ).wait_ready()
+    outbox.database.run(INSERT)
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, 30, "30 attempts in the log")
+    replay(outbox.relay_url, TableName(), Selection(("delivered",)), ReplayOptions(limit=1))
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 31, 30, "the replayed one in the log")
+    items = attempts(relay, "")["items"]
+    assert [item["manual"] for item in items] == [True] + [False] * 30
+    assert {item["attempt_number"] for item in items} == {1}
+    assert database.run("SELECT count(*) FROM history.attempts WHERE manual") == [(1,)]
+    assert relay.stop() == 0

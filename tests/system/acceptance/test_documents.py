@@ -1,0 +1,301 @@
+"""What the documents show works: every block in a language that can be run is run, or says here why it cannot be."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import sqlalchemy
+from typer.main import get_command
+
+from relay.localservers.postgres import DEFAULT_BUILD
+from relay_cli.main import app
+from tests.support.documents import DOCUMENTS, Block, blocks, run_python, run_shell, shell
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.acceptance
+
+URL = "postgres://user:secret@localhost:5432/app"
+RUNNABLE = ("sh", "python", "sql")
+WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
+"""The PATH of a machine with PostgreSQL's tools: the server's wheel has psql, too."""
+FOUND = [block for document in DOCUMENTS for block in blocks(document)]
+
+NOT_RUN = {
+    "README.md sh 1": "installs what this run has already; tests/system/acceptance/test_demo.py runs the demonstration",
+    "README.md sh 2": "is this run",
+    "README.md sh 3": "tests/system/acceptance/test_readme.py follows the whole section",
+    "README.md sql 1": "tests/system/acceptance/test_readme.py follows the whole section",
+    "README.md python 1": "tests/system/acceptance/test_readme.py follows the whole section",
+    "README.md sh 4": "tests/system/acceptance/test_readme.py follows the whole section",
+    "docs/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
+    "docs/spark-archive.md python 1": "tests/spark/test_archive.py follows it beside its Spark",
+    "docs/spark-archive.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",
+    "docs/spark-replay.md sh 1": "tests/spark/test_documents.py reads the arguments",
+    "docs/spark-replay.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",
+    "docs/spark.md python 1": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 2": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 3": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 4": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark-reconcile.md sh 1": "tests/system/acceptance/test_reconcile.py runs it; a unit test reads these words",
+    "docs/spark-reconcile.md sh 2": "tests/system/acceptance/test_reconcile.py runs it; a unit test reads these words",
+    "docs/spark-reconcile.md sql 1": "tests/system/acceptance/test_reconcile.py reads with this grant and no other",
+    "docs/spark-report.md sh 1": "tests/spark/test_report.py runs it; a unit test reads these words",
+    "docs/spark-report.md sql 1": "tests/spark/test_report.py reads with these grants and no others",
+    "docs/spark.md sql 1": "tests/spark/test_grants.py holds it equal to what setup grants, and tries it",
+}
+"""Blocks that are only parsed, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who follows a document: has an outbox, may have a relay and a Kafka, works in an empty folder."""
+
+    outbox: Outbox
+    folder: Path
+    daemon: StartDaemon
+    kafka: Callable[[], str]
+
+
+Follow = Callable[[Reader, Block], None]
+
+
+@pytest.fixture
+def reader(outbox: Outbox, tmp_path: Path, daemon: StartDaemon, request: pytest.FixtureRequest) -> Reader:
+    return Reader(outbox, tmp_path, daemon, lambda: str(request.getfixturevalue("kafka")))
+
+
+def runs_until(reader: Reader, block: Block, sign: str, **given: str) -> str:
+    """Run what ends by Ctrl-C alone until it has printed ``sign``; all that it has printed."""
+    log = reader.folder / "log"
+    with shell(block.text, reader.folder, log, **given) as process:
+        wait_until(lambda: process.poll() is not None or sign in log.read_text(), 60, sign)
+        assert process.poll() is None, log.read_text()
+        return log.read_text()
+
+
+def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
+    database, server = reader.outbox.database, urlsplit(reader.outbox.url)
+    reader.outbox.insert([Row("user.signup")])
+    database.run("UPDATE openoutbox_events SET event_id = '0190b0a0-0000-7000-8000-000000000001', status = 'DEAD'")
+    database.run("CREATE SCHEMA orders")
+    if block.text.startswith("relay-cli stats --watch"):
+        runs_until(reader, block, "in_flight_count", STORAGE_URL=reader.outbox.url)
+        return
+    given = {
+        "STORAGE_URL": reader.outbox.url,
+        "PATH": WITH_PSQL,
+        "PGHOST": str(server.hostname),
+        "PGPORT": str(server.port),
+        "PGUSER": str(server.username),
+        "PGDATABASE": database.name,
+    }
+    run_shell(block.text, reader.folder, **given)
+    if "| psql" in block.text:
+        assert database.run("SELECT count(*) FROM orders.outbox") == [(0,)]
+    if "replay" in block.text:
+        assert reader.outbox.counts() == {"PENDING": 1}
+
+
+def announcing(reader: Reader, block: Block) -> None:
+    database = reader.outbox.database
+    database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
+    database.run("INSERT INTO accounts VALUES (7, 100)")
+    driver = "+psycopg" if "sqlalchemy" in block.text else ""
+    theirs = URL if not driver else URL.replace("postgres:", "postgresql+psycopg:")
+    run_python(block.adapted({theirs: sqlalchemy_url(reader, driver)}).text, reader.folder)
+    assert database.run("SELECT balance FROM accounts") == [(90,)]
+    assert ("account.debited",) in reader.outbox.rows("event_type")
+
+
+def sqlalchemy_url(reader: Reader, driver: str) -> str:
+    """The database's URL with another driver in it."""
+    url = sqlalchemy.make_url(reader.outbox.url).set(drivername=f"postgresql{driver}")
+    return url.render_as_string(hide_password=False)
+
+
+def the_event_store(reader: Reader, block: Block) -> None:
+    printed = run_python(block.adapted({URL: reader.outbox.url}).text, reader.folder)
+    assert "['AccountOpened']" in printed
+    assert reader.outbox.rows("event_type") == [("bank.accounts",)]
+
+
+SUBSCRIBER = """
+import asyncio, contextlib
+from uuid import uuid4
+
+import psycopg
+from relay.eventstore import NO_STREAM, EventStore, NewEvent
+
+async def apply(connection, event):
+    await connection.execute("CREATE TABLE applied AS SELECT %s::text AS type", [event.type])
+
+async def main():
+    tenant = uuid4()
+    connecting = psycopg.AsyncConnection.connect("URL", autocommit=True)
+    async with await EventStore.connect("URL") as store, await connecting as connection:
+        await store.migrate()
+        await store.provision_tenant(tenant)
+        await store.append(tenant, uuid4(), [NewEvent("Opened")], NO_STREAM)
+BLOCK
+
+asyncio.run(main())
+"""
+
+
+def a_subscription(reader: Reader, block: Block) -> None:
+    body = textwrap.indent(block.text, " " * 8)
+    program = SUBSCRIBER.replace("URL", reader.outbox.url).replace("BLOCK", body)
+    (reader.folder / "subscriber.py").write_text(program, encoding="utf-8")
+    log, database = reader.folder / "log", reader.outbox.database
+    with shell("python subscriber.py", reader.folder, log) as process:
+
+        def applied() -> bool:
+            assert process.poll() is None, log.read_text()
+            return database.run("SELECT to_regclass('applied') IS NOT NULL") == [(True,)]
+
+        wait_until(applied, 30, "the event")
+    assert database.run("SELECT type FROM applied") == [("Opened",)]
+
+
+def the_delivery_log(reader: Reader, block: Block) -> None:
+    own = {"postgres://user:secret@localhost:5432/log": reader.outbox.url}
+    run_shell(block.adapted(own).text, reader.folder)
+    assert reader.outbox.database.run("SELECT count(*) FROM openoutbox_log.attempts") == [(0,)]
+
+
+def an_event_that_does_not_arrive(reader: Reader, block: Block) -> None:
+    reader.outbox.insert([Row("user.signup")])
+    reader.outbox.database.run("UPDATE openoutbox_events SET status = 'DEAD', last_error = 'no such topic'")
+    relay = reader.daemon(PUBLISHER_TYPE="null").wait_ready()
+    text = block.adapted({"localhost:8080": f"127.0.0.1:{relay.port}"}).text
+    said = run_shell(text, reader.folder, STORAGE_URL=reader.outbox.url)
+    for expected in ("rights: ", "dead_count          1", "no such topic", '"ready":true'):
+        assert expected in said
+
+
+def sending_again_what_is_dead(reader: Reader, block: Block) -> None:
+    reader.outbox.insert([Row("user.signup")])
+    reader.outbox.database.run("UPDATE openoutbox_events SET status = 'DEAD'")
+    assert "would replay 1 dead event" in run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.url)
+    assert reader.outbox.counts() == {"PENDING": 1}
+
+
+def the_roles(reader: Reader, block: Block) -> None:
+    outbox = reader.outbox
+    outbox.database.run("DROP OWNED BY openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader")
+    run_shell(block.text, ROOT, STORAGE_URL=outbox.url, PATH=WITH_PSQL)
+    announce = "import psycopg; from relay.client import NewEvent, enqueue\n"
+    announce += f"with psycopg.connect({outbox.writer_url!r}) as it: enqueue(it, NewEvent('a', {{}}))"
+    run_python(announce, reader.folder)
+    assert "ok       rights" in run_shell("relay-cli check", reader.folder, STORAGE_URL=outbox.relay_url)
+    relay = reader.daemon(PUBLISHER_TYPE="null", STORAGE_URL=outbox.relay_url).wait_ready()
+    outbox.wait_finished(30)
+    assert relay.stop() == 0
+    outbox.database.run("UPDATE openoutbox_events SET delivered_at = NOW() - INTERVAL '8 days'")
+    run_shell("relay-cli prune", reader.folder, STORAGE_URL=outbox.pruner_url)
+    assert outbox.counts() == {}
+    run_shell("relay-cli list", reader.folder, STORAGE_URL=outbox.reader_url)
+    run_shell("! relay-cli list", reader.folder, STORAGE_URL=outbox.writer_url)
+
+
+def who_holds_the_horizon(reader: Reader, block: Block) -> None:
+    database = reader.outbox.database
+    with psycopg.connect(database.url, application_name="a report") as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        holder.execute("SELECT count(*) FROM openoutbox_events")
+        assert "a report" in [row[2] for row in database.run(block.text)]
+
+
+def storage_parameters(reader: Reader, block: Block) -> None:
+    said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
+    assert "extension tuning is there" in said
+    options = "SELECT reloptions FROM pg_class WHERE oid = 'openoutbox_events'::regclass"
+    assert "autovacuum_vacuum_threshold=100000" in reader.outbox.database.run(options)[0][0]
+
+
+def a_relay_for_the_examples(reader: Reader, block: Block) -> None:
+    own = block.adapted({URL: reader.outbox.url, "localhost:9092": reader.kafka()})
+    runs_until(reader, own, "broker_reachable")
+
+
+def the_bank(reader: Reader, block: Block) -> None:
+    given = {"STORAGE_URL": reader.outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": reader.kafka()}
+    assert "Iron Bank: Ada has" in runs_until(reader, block, "broker_reachable", **given)
+
+
+RUN: dict[str, Follow] = {
+    **{f"docs/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 8)},
+    "docs/client.md python 1": announcing,
+    "docs/client.md python 2": announcing,
+    "docs/event-store.md python 1": the_event_store,
+    "docs/event-store.md python 2": a_subscription,
+    "docs/delivery-log.md sh 1": the_delivery_log,
+    "docs/operations.md sh 1": an_event_that_does_not_arrive,
+    "docs/operations.md sh 2": sending_again_what_is_dead,
+    "docs/operations.md sh 3": the_roles,
+    "docs/operations.md sh 4": storage_parameters,
+    "docs/operations.md sql 1": who_holds_the_horizon,
+    "examples/README.md sh 1": a_relay_for_the_examples,
+    "examples/bank/README.md sh 1": the_bank,
+}
+"""How each block is followed, and what must come of it."""
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.key) for block in FOUND if block.key in RUN])
+def test_a_block_does_what_it_says(reader: Reader, block: Block) -> None:
+    RUN[block.key](reader, block)
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    """A new block fails here until somebody says how to follow it; one in an unknown language, too."""
+    runnable = [block.key for block in FOUND if block.language in RUNNABLE]
+    assert sorted(runnable) == sorted([*RUN, *NOT_RUN])
+    assert {block.language for block in FOUND} <= {*RUNNABLE, "", "json"}
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.key) for block in FOUND if block.language != "sql"])
+def test_every_block_can_be_parsed(block: Block) -> None:
+    if block.language == "sh":
+        parsed = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+        assert (parsed.returncode, parsed.stderr) == (0, "")
+    elif block.language == "python":
+        compile(block.text, block.key, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def named_commands() -> Iterator[tuple[str, str]]:
+    """Every ``relay-cli …`` in running text, with its document."""
+    for document in DOCUMENTS:
+        text = re.sub(
+            r"^```.*?^```$", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+        )
+        for found in re.findall(r"`(relay-cli [^`]+)`", text):
+            yield document, " ".join(found.split())
+
+
+@pytest.mark.parametrize(("document", "text"), sorted(set(named_commands())))
+def test_a_command_that_is_named_exists_with_its_options(document: str, text: str) -> None:
+    command: Any = get_command(app)
+    options = {"--help", "--version", "--storage-url"}
+    for word in re.sub(r"[][|…]", " ", text).split()[1:]:
+        commands: list[str] = command.list_commands(None) if hasattr(command, "list_commands") else []
+        if word.startswith("--"):
+            assert word.partition("=")[0] in options, f"{document}: {text}"
+        elif commands and word.islower():
+            assert word in commands, f"{document}: {text}"
+            command = command.get_command(None, word)
+            options |= {name for each in command.params for name in (*each.opts, *each.secondary_opts)}

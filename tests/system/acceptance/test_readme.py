@@ -1,0 +1,58 @@
+"""The README's own first event, taken from its text and done: set up, insert in SQL and in Python, messages arrive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+
+from tests.support.documents import blocks, run_python, run_shell, shell
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.postgres import Database
+from tests.support.messages import kafka_key
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.acceptance
+
+
+def section(own: dict[str, str]) -> tuple[str, str, str, str]:
+    """Its four blocks, in their order, with the reader's own addresses and names in place of the README's."""
+    demo, tests, install, insert, announce, look = [block for block in blocks("README.md") if block.language]
+    assert (demo.text, tests.text) == ("make demo\n", "make test\n")
+    texts = [block.text for block in (install, insert, announce, look)]
+    for theirs, ours in own.items():
+        texts = [text.replace(theirs, ours) for text in texts]
+    return texts[0], texts[1], texts[2], texts[3]
+
+
+def test_your_own_first_event(
+    database: Database, kafka: str, topic: MakeTopic, consume: Callable[..., list[Message]], tmp_path: Path
+) -> None:
+    name, log = topic(), tmp_path / "log"
+    own = {
+        "postgres://user:secret@localhost:5432/app": database.url,
+        "localhost:9092": kafka,
+        "account.debited": name,
+    }
+    set_up, insert, announce, look = section(own)
+    environment, install, commands = set_up.split("\n", 2)
+    assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install .")
+    database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
+    database.run("INSERT INTO accounts VALUES (7, 100)")
+    with shell(commands, tmp_path, log) as process:
+        wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), 40, "the relay")
+        assert process.poll() is None, log.read_text()
+        database.run(insert)
+        run_python(announce, tmp_path)
+        messages = consume(name, 2)
+        wait_until(
+            lambda: database.run("SELECT DISTINCT status FROM openoutbox_events") == [("DELIVERED",)], 20, "settling"
+        )
+    given = {"STORAGE_URL": database.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    assert run_shell(look, tmp_path, **given).count("\tDELIVERED\t") == 2
+    assert sorted(str(kafka_key(message)) for message in messages) == ["7", "None"]
+    assert [json.loads(message.value() or b"") for message in messages] == [{"account": 7, "amount": 10}] * 2
+    assert database.run("SELECT balance FROM accounts") == [(80,)]

@@ -1,0 +1,175 @@
+"""What the relay has carried to real Kafka is reconciled: nothing is found, and then exactly what was done to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from relay.core.sqltext import TableName
+from relay.outbox.extensions import add_extension
+from relay.spark.reconcile import FOUND, run
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.granted import granted
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.kafka_altering import Copy, copy_of, empty, event_id_of, headers_of, rewrite, write
+from tests.support.fixtures.outbox import Outbox
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+COUNT = 20_000
+Read = Callable[..., list[Message]]
+
+
+def changed(message: Message, how: int) -> Copy:
+    """The message with another body, key or header."""
+    key, value = message.key(), message.value()
+    assert isinstance(key, bytes)
+    assert isinstance(value, bytes)
+    if how == 0:
+        return copy_of(message, value=value[:-1] + bytes([value[-1] ^ 1]))
+    if how == 1:
+        return copy_of(message, key=key + b"?")
+    return copy_of(message, headers=[*headers_of(message), ("more", b"")])
+
+
+def delivered(outbox: Outbox, topic: str, daemon: StartDaemon, kafka: str) -> None:
+    """Insert events and let a relay carry them, each key's in order."""
+    add_extension(outbox.url, TableName(), "key-order")
+    for _ in range(4):
+        outbox.fill(topic, COUNT // 4)
+    relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka, BATCH_SIZE="1000", ORDERING="key").wait_ready()
+    outbox.wait_finished(120)
+    assert relay.stop() == 0
+    assert outbox.counts() == {"DELIVERED": COUNT}
+
+
+def test_exactly_what_was_done_to_the_messages_is_found(  # noqa: PLR0917
+    spark: SparkSession,
+    outbox: Outbox,
+    daemon: StartDaemon,
+    kafka: str,
+    kafka_admin: AdminClient,
+    topic: MakeTopic,
+    consume: Read,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = topic(partitions=3)
+    delivered(outbox, name, daemon, kafka)
+    arguments = ["--url", outbox.url, "--kafka", kafka, "--output", f"{tmp_path}/report", "--json", "--partitions", "4"]
+
+    assert run("reconcile", arguments) == 0, capsys.readouterr().err
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["findings"].values()) == {0}
+    assert (found["rows"], found["arrived"], found["messages"]) == (COUNT, COUNT, COUNT)
+    assert spark.read.parquet(f"{tmp_path}/report/findings").count() == 0
+    assert "Nothing is missing" in (tmp_path / "report/index.html").read_text()
+
+    messages = consume(name, COUNT)
+    removed = {event_id_of(message) for message in messages[0:3400:100]}
+    doubled = {event_id_of(message) for message in messages[50:3350:100]}
+    altered = {event_id_of(message): number % 3 for number, message in enumerate(messages[25:3325:100])}
+    assert len(removed) + len(doubled) + len(altered) == 100
+
+    def alter(_: int, message: Message) -> list[Copy]:
+        event = event_id_of(message)
+        if event in removed:
+            return []
+        if event in altered:
+            return [changed(message, altered[event])]
+        return [copy_of(message)] * (2 if event in doubled else 1)
+
+    empty(kafka_admin, name)
+    rewrite(kafka, messages, alter)
+    assert run("reconcile", arguments) == FOUND
+    counted = json.loads(capsys.readouterr().out)["findings"]
+    assert counted == {"missing": 34, "duplicated": 33, "changed": 33, "out_of_order": 0, "unexpected": 0}
+    rows = spark.read.parquet(f"{tmp_path}/report/findings").collect()
+    by_kind = {kind: {row["event_id"] for row in rows if row["kind"] == kind} for kind in counted}
+    assert by_kind == {
+        "missing": removed,
+        "duplicated": doubled,
+        "changed": altered.keys(),
+        "out_of_order": set(),
+        "unexpected": set(),
+    }
+    how = {row["event_id"]: row["detail"] for row in rows if row["kind"] == "changed"}
+    assert how == {event: ("payload", "key", "headers")[number] for event, number in altered.items()}
+    page = (tmp_path / "report/index.html").read_text()
+    assert all(event in page for event in removed | doubled | altered.keys())
+    assert "100 findings." in page
+    assert not (tmp_path / "report/_work").exists()
+
+
+def test_a_stranger_is_told_and_what_is_not_looked_for_is_tolerated(
+    spark: SparkSession,
+    outbox: Outbox,
+    kafka: str,
+    topic: MakeTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a relay: what is in the topic was written by somebody else."""
+    name = topic()
+    outbox.fill(name, 3)
+    write(kafka, [{"topic": name, "value": b"?", "headers": [("X-Event-ID", b"mine")]}])
+    arguments = ["--url", outbox.url, "--kafka", kafka, "--topics", f"{name},{name}.never-made"]
+    arguments += ["--output", str(tmp_path / "report")]
+    assert run("reconcile", arguments) == FOUND
+    assert capsys.readouterr().out.startswith("1 unexpected: 0 delivered events, 1 messages\n")
+    assert run("reconcile", [*arguments, "--tolerate", "unexpected"]) == 0
+    assert "no event id" in (tmp_path / "report/index.html").read_text()
+
+
+def test_what_a_consumer_wrote(
+    spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outbox.fill("<b>orders</b> $x$", 50)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+    rows = [(str(event), bytes(body), key) for event, body, key in outbox.rows("event_id, payload, partition_key")]
+    rows[7] = (rows[7][0], b"other", rows[7][2])
+    spark.createDataFrame([*rows[1:], rows[3]], "id string, body binary, k string").write.parquet(f"{tmp_path}/table")
+    arguments = ["--consumer", f"{tmp_path}/table", "--output", f"{tmp_path}/report"]
+    arguments += ["--consumer-columns", "event_id=id,payload=body,key=k"]
+    with granted(outbox.database, "docs/spark-reconcile.md", "spark_reader") as url:
+        assert run("reconcile", arguments, url=url) == FOUND
+    said = capsys.readouterr().out
+    assert said.startswith("1 missing, 1 duplicated, 1 changed: 50 delivered events, 50 messages\n")
+    found = spark.read.parquet(f"{tmp_path}/report/findings").collect()
+    assert {(row["kind"], row["event_id"]) for row in found} == {
+        ("missing", rows[0][0]),
+        ("duplicated", rows[3][0]),
+        ("changed", rows[7][0]),
+    }
+    page = (tmp_path / "report/index.html").read_text()
+    assert "<b>orders" not in page
+    assert "&lt;b&gt;orders" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "told"),
+    [
+        (["--kafka", "127.0.0.1:9", "--table", "nowhere"], 1, "there is no table nowhere"),
+        (["--consumer", "/nowhere/at/all"], 1, "PATH_NOT_FOUND"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    spark: SparkSession,
+    outbox: Outbox,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    code: int,
+    told: str,
+) -> None:
+    assert run("reconcile", ["--url", outbox.url, "--output", f"{tmp_path}/report", *more]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("error: ")
+    assert told in said[0]

@@ -1,0 +1,128 @@
+"""Real brokers as the chaos tests need them: behind a proxy that fails on purpose, and read back by event id."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from typing import Protocol, cast
+
+import nats
+import redis
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.fixtures.kafka import create_topic
+from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.tcp_proxy import TcpProxy
+from tests.support.waiting import wait_until
+
+
+class Broker(Protocol):
+    """One broker behind ``proxy``, and one destination on it."""
+
+    proxy: TcpProxy
+    destination: str
+
+    def env(self) -> dict[str, str]:
+        """What a relay is told to publish there."""
+
+    def received(self) -> Counter[str]:
+        """How often each event id is there."""
+
+
+class Kafka:
+    """A topic of an own Kafka that advertises the proxy's port."""
+
+    def __init__(self, proxy: TcpProxy) -> None:
+        self.proxy = proxy
+        self._address = f"127.0.0.1:{proxy.port}"
+        self.destination = create_topic(AdminClient({"bootstrap.servers": self._address}), f"chaos.{uuid.uuid4().hex}")
+
+    def env(self) -> dict[str, str]:
+        return {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": self._address}
+
+    def received(self) -> Counter[str]:
+        return read_topic(self._address, self.destination)
+
+
+class ProxiedKafka(KafkaServer):
+    """A broker that sends its clients through a proxy."""
+
+    def __init__(self, proxy: TcpProxy) -> None:
+        super().__init__(settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
+
+
+class Nats:
+    """A stream of a shared or own server, reached through a proxy; it keeps repeats, so that they can be counted."""
+
+    def __init__(self, proxy: TcpProxy, url: str) -> None:
+        self.proxy = proxy
+        self._url = url
+        self.destination = f"chaos{uuid.uuid4().hex}.event"
+        asyncio.run(self._create())
+
+    def env(self) -> dict[str, str]:
+        return {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": f"nats://127.0.0.1:{self.proxy.port}"}
+
+    def received(self) -> Counter[str]:
+        return asyncio.run(self._read())
+
+    async def _create(self) -> None:
+        client = await nats.connect(self._url)
+        name, subject = self.destination.partition(".")[0], self.destination
+        await client.jetstream().add_stream(name=name, subjects=[subject], duplicate_window=0.1)
+        await client.close()
+
+    async def _read(self) -> Counter[str]:
+        client = await nats.connect(self._url)
+        stream = self.destination.partition(".")[0]
+        jetstream = client.jetstream()
+        found: Counter[str] = Counter()
+        there = (await jetstream.stream_info(stream)).state.messages
+        subscription = await jetstream.subscribe(self.destination, stream=stream, ordered_consumer=True)
+        while found.total() < there:
+            message = await subscription.next_msg(20)
+            found[(message.headers or {})["Nats-Msg-Id"]] += 1
+        await client.close()
+        return found
+
+
+class Redis:
+    """A stream of the shared Valkey, reached through a proxy."""
+
+    def __init__(self, proxy: TcpProxy, url: str) -> None:
+        self.proxy = proxy
+        self._url = url
+        self.destination = f"chaos.{uuid.uuid4().hex}"
+
+    def env(self) -> dict[str, str]:
+        return {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": f"redis://127.0.0.1:{self.proxy.port}/0"}
+
+    def received(self) -> Counter[str]:
+        with redis.Redis.from_url(self._url) as client:
+            entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", client.xrange(self.destination))
+            return Counter(fields[b"id"].decode() for _, fields in entries)
+
+
+def read_topic(address: str, topic: str) -> Counter[str]:
+    """How often each event id is in a topic, by our header."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
+    found: Counter[str] = Counter()
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30) for one in partitions]
+        there = sum(high - low for low, high in ends)
+        consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
+
+        def complete() -> bool:
+            for message in consumer.consume(1000, timeout=0.1):
+                assert message.error() is None
+                headers = cast("list[tuple[str, bytes]]", message.headers())
+                found[dict(headers)["X-Event-ID"].decode()] += 1
+            return found.total() >= there
+
+        wait_until(complete, 60, f"{there} messages of {topic}")
+    finally:
+        consumer.close()
+    return found

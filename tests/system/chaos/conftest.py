@@ -1,0 +1,54 @@
+"""Brokers behind proxies, and relays that are gone after the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.fixtures.daemon import daemon
+from tests.support.servers.tcp_proxy import Mode, TcpProxy
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, Redis
+
+__all__ = ["broker", "daemon", "kafka_proxy", "make_broker"]
+
+MakeBroker = Callable[[str], Broker]
+
+
+@pytest.fixture(scope="session")
+def kafka_proxy() -> Iterator[TcpProxy]:
+    """The way to a Kafka of the chaos tests' own. Tests that use it are of the group ``chaos-kafka``."""
+    with TcpProxy() as proxy, ProxiedKafka(proxy) as server:
+        proxy.target = server.port
+        yield proxy
+
+
+@pytest.fixture
+def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
+    """``make_broker("kafka")``, ``"nats"`` or ``"redis"``: a new destination behind a proxy."""
+    proxies: list[TcpProxy] = []
+
+    def own_proxy(url: str) -> TcpProxy:
+        proxy = TcpProxy(int(url.rpartition(":")[2].partition("/")[0])).__enter__()
+        proxies.append(proxy)
+        return proxy
+
+    def make(kind: str) -> Broker:
+        if kind == "kafka":
+            return Kafka(request.getfixturevalue("kafka_proxy"))
+        url: str = request.getfixturevalue("nats_url" if kind == "nats" else "redis_url")
+        return Nats(own_proxy(url), url) if kind == "nats" else Redis(own_proxy(url), url)
+
+    yield make
+    for proxy in proxies:
+        proxy.close()
+    if "kafka_proxy" in request.fixturenames:
+        shared: TcpProxy = request.getfixturevalue("kafka_proxy")
+        shared.set(Mode.FLOW)
+        shared.delay, shared.tap = 0.0, None
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, make_broker: MakeBroker) -> Broker:
+    """The broker that an indirect parameter names."""
+    return make_broker(request.param)

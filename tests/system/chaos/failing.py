@@ -1,0 +1,60 @@
+"""A relay whose broker fails at random: ``python -m tests.system.chaos.failing`` with the environment of the daemon.
+
+It is the daemon with its real publisher, but for one event in twenty: half of those are refused before they are sent,
+the other half are sent, and their acknowledgement is turned into a failure.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+
+from relay.__main__ import main
+from relay.app import build
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient
+from relay.core.ports import Publisher
+from relay.settings import Settings
+
+SHARE = 0.05
+
+_build = build.build_publisher
+
+
+class Failing:
+    """Passes nearly everything on to a publisher, and what it says back."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self.name = publisher.name
+        self.open, self.probe = publisher.open, publisher.probe
+        self.abandon, self.close = publisher.abandon, publisher.close
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        chances = {event.event_id: random.random() for event in events}
+        refused = [event for event in events if chances[event.event_id] < SHARE / 2]
+        unheard: set[EventId] = {one for one, chance in chances.items() if SHARE / 2 <= chance < SHARE}
+
+        def answer(resolutions: Sequence[Resolution]) -> None:
+            sink(
+                [(event, _unheard(outcome) if event.event_id in unheard else outcome) for event, outcome in resolutions]
+            )
+
+        if refused:
+            sink([(event, Transient("REFUSED", "by chance")) for event in refused])
+        await self._publisher.publish([event for event in events if event not in refused], answer)
+
+
+def _unheard(outcome: Outcome) -> Outcome:
+    return Transient("UNHEARD", "by chance") if isinstance(outcome, Acknowledged) else outcome
+
+
+def build_failing(settings: Settings) -> Publisher:
+    """The publisher of the settings, failing now and then."""
+    return Failing(_build(settings))
+
+
+if __name__ == "__main__":
+    build.build_publisher = build_failing
+    sys.exit(main())

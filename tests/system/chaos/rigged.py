@@ -1,0 +1,46 @@
+"""A relay that is killed by certain events: ``python -m tests.system.chaos.rigged`` with the environment of the daemon.
+
+It is the daemon with its real publisher, but for one thing: when it is handed an event whose type contains
+``poison``, its process is gone, as if the kernel had killed it for that event's sake.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from relay.__main__ import main
+from relay.app import build
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink
+from relay.core.ports import Publisher
+from relay.settings import Settings
+
+_build = build.build_publisher
+
+
+class Poisonable:
+    """Passes everything on to a publisher, and dies of poison."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self.name = publisher.name
+        self.open, self.probe = publisher.open, publisher.probe
+        self.abandon, self.close = publisher.abandon, publisher.close
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        if any("poison" in event.event_type for event in events):
+            os.kill(os.getpid(), signal.SIGKILL)
+        await self._publisher.publish(events, sink)
+
+
+def build_poisonable(settings: Settings) -> Publisher:
+    """The publisher of the settings, poisonable."""
+    return Poisonable(_build(settings))
+
+
+if __name__ == "__main__":
+    build.build_publisher = build_poisonable
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The broker goes away while writers insert: refused, mute, and cut off in the middle; then it comes back.
+
+No event is DEAD, no attempt is used, the relay says why it waits and asks once an interval, and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.measured import Measured
+from tests.support.fixtures.outbox import Outbox
+from tests.support.servers.tcp_proxy import Mode
+from tests.support.waiting import wait_until
+from tests.system.chaos.brokers import Broker, Kafka
+from tests.system.chaos.load import Writers
+from tests.system.chaos.looking import (
+    Balance,
+    check_finished,
+    delivered,
+    first_delivery_after,
+    log_lines,
+    seconds_until,
+    watch_setbacks,
+)
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+
+BUSY = 4.0
+"""Seconds of grace for a machine on which other tests run."""
+
+KINDS = [pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka")), "nats", "redis"]
+FAULTS = [Mode.REFUSE, Mode.SILENCE, Mode.CUT]
+
+
+@pytest.fixture
+def relay(outbox: Outbox, broker: Broker, daemon: StartDaemon) -> Daemon:
+    watch_setbacks(outbox)
+    return daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="2s").wait_ready()
+
+
+def be_gone(
+    outbox: Outbox, broker: Broker, relay: Daemon, fault: Mode, outage: float, interval: float
+) -> dict[str, object]:
+    """The whole story; the figures."""
+    with Writers(outbox.url, broker.destination) as writers:
+        wait_until(lambda: relay.running and delivered(outbox) > 300, 60, "the drain to be under way")
+        began = time.time()
+        broker.proxy.set(fault)
+        noticed = seconds_until(lambda: relay.metric("openoutbox_relay_state") == 2, 40, "the relay to be paused")
+        status, body = relay.get("/readyz")
+        assert status == 503
+        assert '"broker":"unreachable: ' in body
+        paused, connections = time.monotonic(), broker.proxy.accepted
+        wait_until(lambda: time.monotonic() - paused >= outage, outage + 10, "the outage to last")
+        connections = broker.proxy.accepted - connections
+        assert "DELIVERING" not in outbox.counts()
+        assert relay.metric("openoutbox_relay_state") == 2
+        back = time.time()
+        broker.proxy.set(Mode.FLOW)
+        recovery = first_delivery_after(outbox, back, 60)
+        ended = time.time()
+    outbox.wait_finished(60)
+    check_finished(outbox)
+    assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+    balance = Balance.of(writers, broker.received())
+    balance.check()
+    assert recovery < interval + 2.0 + BUSY
+    if not isinstance(broker, Kafka):  # librdkafka connects more than once within one probe
+        assert connections <= outage / interval + 2
+    lines, busiest = log_lines(relay, began, ended)
+    assert lines <= ended - began
+    return {
+        "fault": f"{type(broker).__name__} gone: {fault.name.lower()}, {outage:g} s",
+        "paused_after_s": noticed,
+        "recovery_s": recovery,
+        "connections": connections,
+        "duplicates": balance.duplicates,
+        "lost": balance.lost,
+        "attempts_used": 0,
+        "log_lines": lines,
+        "busiest_second": busiest,
+        "events": balance.committed,
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("broker", KINDS, indirect=True)
+def test_a_broker_that_is_gone_costs_nothing_but_time(
+    outbox: Outbox, broker: Broker, relay: Daemon, fault: Mode, measured: Measured
+) -> None:
+    measured(**be_gone(outbox, broker, relay, fault, 6.0, 2.0))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("broker", KINDS, indirect=True)
+def test_a_broker_that_is_gone_for_a_minute(
+    outbox: Outbox, broker: Broker, daemon: StartDaemon, fault: Mode, measured: Measured
+) -> None:
+    relay = daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="5s").wait_ready()
+    measured(**be_gone(outbox, broker, relay, fault, 60.0, 5.0))

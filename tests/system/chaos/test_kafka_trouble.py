@@ -1,0 +1,114 @@
+"""Trouble inside the Kafka client: its queue is full, and its idempotent producer breaks for good."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.measured import Measured
+from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
+from tests.system.chaos.brokers import Broker
+from tests.system.chaos.load import Writers
+from tests.system.chaos.looking import Balance, check_finished, delivered, setbacks, watch_setbacks
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300), pytest.mark.xdist_group("chaos-kafka")]
+
+_OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+_PRODUCE = 0
+_FLEXIBLE_FROM = 9  # version of Produce
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_a_full_queue_is_waited_for(outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured) -> None:
+    watch_setbacks(outbox)
+    env = broker.env()
+    env["PUBLISHER_URL"] += "?queue.buffering.max.messages=50"
+    outbox.fill(broker.destination, 5000)
+    backlog = {event_id for (event_id,) in outbox.rows("event_id::text")}
+    with Writers(outbox.url, broker.destination) as writers:
+        relay = daemon(**env, BATCH_SIZE="500", MAX_IN_FLIGHT="2000").wait_ready()
+        wait_until(lambda: delivered(outbox) > 4000, 60, "the drain to be under way")
+        in_flight = relay.metric("openoutbox_in_flight_events")
+    outbox.wait_finished(60)
+    assert relay.stop() == 0
+    check_finished(outbox)
+    assert setbacks(outbox, "TRUE") == 0
+    writers.committed |= backlog
+    balance = Balance.of(writers, broker.received())
+    balance.check()
+    assert balance.duplicates == 0
+    measured(
+        fault="Kafka client's queue full (50 messages, batches of 500)",
+        in_flight=int(in_flight),
+        attempts_used=0,
+        duplicates=0,
+        lost=balance.lost,
+        events=balance.committed,
+    )
+
+
+class LieAboutSequences:
+    """Tells the client that its next produce request came out of order, which breaks an idempotent producer."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic.encode()
+        self._produced: dict[tuple[int, int], int] = {}
+        self.lies = 0
+        self.wanted = 0
+
+    def request(self, link: int, data: bytes) -> None:
+        if len(data) >= 12:
+            _, key, version, correlation = struct.unpack_from(">ihhi", data)
+            if key == _PRODUCE:
+                self._produced[link, correlation] = version
+
+    def reply(self, link: int, data: bytes) -> bytes:
+        if self.lies >= self.wanted or len(data) < 8:
+            return data
+        (correlation,) = struct.unpack_from(">i", data, 4)
+        version = self._produced.get((link, correlation))
+        at = data.find(self._topic)
+        if version is None or at < 0:
+            return data
+        counts = 1 if version >= _FLEXIBLE_FROM else 4  # bytes of the number of partitions
+        place = at + len(self._topic) + counts + 4  # behind the partition's number
+        self.lies += 1
+        return data[:place] + struct.pack(">h", _OUT_OF_ORDER_SEQUENCE_NUMBER) + data[place + 2 :]
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_a_producer_that_breaks_for_good_is_made_anew_and_its_events_released(
+    outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured
+) -> None:
+    watch_setbacks(outbox)
+    liar = LieAboutSequences(broker.destination)
+    relay = daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="1s").wait_ready()
+    broker.proxy.tap = liar
+    with Writers(outbox.url, broker.destination, per_second=500) as writers:
+        for number in range(1, 4):
+            before = delivered(outbox)
+            wait_until(lambda least=before: delivered(outbox) > least + 300, 60, "the drain to go on")  # type: ignore[misc]
+            liar.wanted = number
+            wait_until(lambda wanted=number: relay.running and liar.lies == wanted, 30, "the lie")  # type: ignore[misc]
+            wait_until(
+                lambda times=number: relay.log().count("the Kafka client broke and is made anew") >= times,  # type: ignore[misc]
+                30,
+                "the client to break",
+            )
+    outbox.wait_finished(60)
+    assert relay.stop() == 0
+    check_finished(outbox)
+    assert outbox.rows("max(attempts)") == [(0,)]
+    balance = Balance.of(writers, broker.received())
+    balance.check()
+    measured(
+        fault="Kafka producer broken by a fatal idempotence error, 3 times",
+        released=setbacks(outbox, "TRUE"),
+        attempts_used=0,
+        duplicates=balance.duplicates,
+        lost=balance.lost,
+        events=balance.committed,
+    )

@@ -1,0 +1,196 @@
+"""Order per key while relays are killed and the broker fails: four relays, a thousand keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from relay.core.sqltext import TableName
+from relay.outbox.extensions import add_extension
+from tests.support.daemon import Daemon
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.measured import Measured
+from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
+from tests.system.chaos.looking import check_attempts, check_finished, delivered, setbacks, watch_setbacks
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+RELAYS = 4
+KEYS = 1000
+WRITERS = 4
+
+_INSERT = """
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload)
+SELECT gen_random_uuid(), %(topic)s, 'key-' || key, convert_to(number::text, 'UTF8')
+FROM generate_series(%(first)s::int, %(last)s::int) AS number,
+     generate_series(%(writer)s::int, %(keys)s - 1, %(step)s) AS key
+ORDER BY number, key
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What the broker has."""
+
+    firsts: dict[str, list[int]]
+    """Of each key the numbers of its events, in the order of their first arrivals."""
+    messages: int
+
+
+class KeyWriters:
+    """Threads that each own a share of the keys and number the events of every key, a transaction after the other.
+
+    Every seventh transaction rolls back and is repeated: its numbers come again, later ones of insertion_order do not.
+    """
+
+    def __init__(self, outbox: Outbox, topic: str, first: int, last: int, seconds: float) -> None:
+        self._outbox, self._topic = outbox, topic
+        self._numbers = range(first, last)
+        self._pause = seconds / len(self._numbers)
+        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in range(WRITERS)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _run(self, writer: int) -> None:
+        with self._outbox.database.connect(autocommit=False) as connection:
+            for number in self._numbers:
+                for attempt in range(2 if number % 7 == 3 else 1, 0, -1):
+                    connection.execute(_INSERT.encode(), numbered(self._topic, writer, number, number))
+                    connection.commit() if attempt == 1 else connection.rollback()
+                time.sleep(self._pause)  # the pace of the load
+
+
+def numbered(topic: str, writer: int, first: int, last: int) -> dict[str, object]:
+    """Parameters for these numbers of every key that a writer owns."""
+    return {"topic": topic, "writer": writer, "first": first, "last": last, "keys": KEYS, "step": WRITERS}
+
+
+def received(address: str, topic: str) -> Received:
+    """Read a whole topic; a key is in one partition, and a partition is read in order."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
+    firsts: dict[str, dict[int, None]] = defaultdict(dict)
+    try:
+        parts = [
+            TopicPartition(topic, one, 0) for one in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ]
+        ends = [consumer.get_watermark_offsets(part, timeout=30) for part in parts]
+        there = sum(high - low for low, high in ends)
+        consumer.assign(parts)
+        read = 0
+
+        def complete() -> bool:
+            nonlocal read
+            for message in consumer.consume(1000, timeout=0.1):
+                assert message.error() is None
+                key, value = message.key(), message.value()
+                assert isinstance(key, bytes)
+                assert value is not None
+                firsts[key.decode()].setdefault(int(value))
+                read += 1
+            return read >= there
+
+        wait_until(complete, 120, f"{there} messages of {topic}")
+    finally:
+        consumer.close()
+    return Received({key: list(numbers) for key, numbers in firsts.items()}, read)
+
+
+class Relays:
+    """Four relays in order, whose broker fails at random; one after another is killed."""
+
+    def __init__(self, outbox: Outbox, address: str, stack: ExitStack) -> None:
+        self._outbox, self._stack = outbox, stack
+        self._env = {
+            "PUBLISHER_TYPE": "kafka",
+            "PUBLISHER_URL": address,
+            "ORDERING": "key",
+            "LEASE_TIMEOUT": "4s",
+            "KAFKA_WRITE_TIMEOUT": "2s",
+            "RETRY_BASE_DELAY": "100ms",
+            "RETRY_MAX_DELAY": "2s",
+        }
+        self.kills = 0
+        self._running = [self._start(place) for place in range(RELAYS)]
+
+    def _start(self, place: int) -> Daemon:
+        env = self._env | {"RELAY_ID": f"relay-{place}"}
+        return self._stack.enter_context(Daemon(self._outbox.relay_url, env, "tests.system.chaos.failing"))
+
+    def kill_one(self) -> None:
+        """Kill -9, and another one in its place."""
+        place = self.kills % RELAYS
+        self._running[place].kill()
+        self._running[place] = self._start(place)
+        self.kills += 1
+
+    def stop(self) -> None:
+        """SIGTERM to all."""
+        for relay in self._running:
+            relay.wait_ready()
+        assert [relay.stop() for relay in self._running] == [0] * RELAYS
+
+
+def drain_in_order(
+    outbox: Outbox, address: str, topic: str, each: int, seconds: float, every: float
+) -> dict[str, object]:
+    """``each`` events of every key, half of them there before; one relay after another is killed meanwhile."""
+    add_extension(outbox.owner_url, TableName(), "key-order")
+    watch_setbacks(outbox)
+    for writer in range(WRITERS):
+        outbox.database.run(_INSERT, numbered(topic, writer, 0, each // 2 - 1))
+    with ExitStack() as stack:
+        relays = Relays(outbox, address, stack)
+        wait_until(lambda: delivered(outbox) > 0, 60, "the first delivery")
+        started = time.monotonic()
+        writers = KeyWriters(outbox, topic, each // 2, each, seconds)
+        while not writers.done:
+            due = time.monotonic() + every
+            wait_until(partial(_due, due, writers), every + 30, "the next kill")
+            relays.kill_one()
+        outbox.wait_finished(180)
+        took = time.monotonic() - started
+        relays.stop()
+    check_finished(outbox)
+    check_attempts(outbox)
+    found = received(address, topic)
+    assert found.firsts == {f"key-{key}": list(range(each)) for key in range(KEYS)}
+    assert relays.kills >= 3
+    return {
+        "fault": f"{RELAYS} relays in order, 5% failures, kill -9 every {every:g} s",
+        "events": each * KEYS,
+        "kills": relays.kills,
+        "duplicates": found.messages - each * KEYS,
+        "out_of_order": 0,
+        "failures": setbacks(outbox, "last_error LIKE '%by chance' AND attempts > was"),
+        "leases_expired": setbacks(outbox, "last_error LIKE 'LEASE_EXPIRED%' AND attempts > was"),
+        "seconds": took,
+    }
+
+
+def _due(moment: float, writers: KeyWriters) -> bool:
+    return writers.done or time.monotonic() >= moment
+
+
+def test_first_deliveries_are_in_order_for_every_key(
+    outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured
+) -> None:
+    measured(**drain_in_order(outbox, kafka, topic(6), each=20, seconds=20, every=4.0))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_hundred_thousand_events_in_order(outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured) -> None:
+    measured(**drain_in_order(outbox, kafka, topic(6), each=100, seconds=60, every=5.0))

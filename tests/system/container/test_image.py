@@ -1,0 +1,101 @@
+"""The image as an operator would run it: no privileges, nothing to write on, stopped by SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from relay.localservers.process import free_port
+from relay.version import __version__
+from tests.support.fixtures.postgres import Database
+from tests.support.servers.container import IMAGE, Engine, tools
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(1800)
+
+_LOCKED_DOWN = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "host"]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    tools()
+    folder = tmp_path_factory.mktemp("container")
+    engine = Engine(folder)
+    engine.build()
+    yield engine
+    engine.podman("rm", "--all", "--force")
+    # The layers are mounted: podman has to take them down before their folder can go.
+    engine.podman("rmi", "--all", "--force")
+
+
+class Running:
+    """One container of the image."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine = engine
+        self.name = name
+
+    def exec(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command inside, whatever its exit code."""
+        return self._engine.podman("exec", self.name, *command, check=False)
+
+    def logs(self) -> str:
+        """Everything on standard output and standard error so far."""
+        done = self._engine.podman("logs", self.name)
+        return done.stdout + done.stderr
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code; 137 is a process that had to be killed."""
+        self._engine.podman("stop", "--time", "12", self.name)
+        return int(self._engine.podman("wait", self.name).stdout)
+
+
+@pytest.fixture
+def relay(engine: Engine, database: Database) -> Running:
+    """A relay at work on a migrated database."""
+    storage = ["--env", f"STORAGE_URL={database.url}"]
+    engine.podman("run", "--rm", *_LOCKED_DOWN, *storage, "--entrypoint", "relay-cli", IMAGE, "migrate")
+    name = f"relay-{uuid.uuid4().hex[:8]}"
+    settings = ["--env", "PUBLISHER_TYPE=stdout", "--env", f"SERVER_PORT=127.0.0.1:{free_port()}"]
+    engine.podman("run", "--detach", "--name", name, *_LOCKED_DOWN, *storage, *settings, IMAGE)
+    return Running(engine, name)
+
+
+def test_a_relay_delivers_is_healthy_and_stops_when_told(relay: Running, database: Database) -> None:
+    event_id = str(uuid.uuid4())
+    database.run(
+        "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 'user.signup', '{}')", [event_id]
+    )
+
+    wait_until(lambda: event_id in relay.logs(), 60, "the event on standard output")
+    wait_until(lambda: relay.exec("relay", "--healthcheck").returncode == 0, 60, "the health check")
+
+    assert relay.exec("id", "-u").stdout.strip() == "10001"
+    assert relay.exec("touch", "/opt/relay/x").returncode != 0
+    assert relay.stop() == 0, relay.logs()
+    lines = [json.loads(line) for line in relay.logs().splitlines() if line.startswith("{")]
+    assert [line["action"] for line in lines if line.get("action") in ("stopping", "stopped")] == [
+        "stopping",
+        "stopped",
+    ]
+
+
+def test_the_health_check_fails_where_nobody_listens(engine: Engine) -> None:
+    port = f"SERVER_PORT=127.0.0.1:{free_port()}"
+
+    assert engine.podman("run", "--rm", "--env", port, IMAGE, "--healthcheck", check=False).returncode == 1
+
+
+def test_the_image_holds_both_programs_and_neither_pip_nor_the_sources(engine: Engine) -> None:
+    def inside(*command: str) -> str:
+        return engine.podman("run", "--rm", "--entrypoint", command[0], IMAGE, *command[1:]).stdout
+
+    assert __version__ in inside("relay", "--version")
+    assert __version__ in inside("relay-cli", "--version")
+    assert "pip" not in inside("ls", "/opt/relay/bin").split()
+    assert "src" not in inside("ls", "/").split()
+    print(f"\nimage: {engine.image_megabytes():.0f} MB, base included")

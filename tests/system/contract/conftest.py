@@ -1,0 +1,29 @@
+"""The acceptance suite's daemons, and tables that write down each of their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.fixtures.daemon import daemon
+from tests.support.fixtures.postgres import Database
+from tests.system.contract.history import WatchedTable
+
+__all__ = ["Watch", "daemon", "watch"]
+
+Watch = Callable[..., WatchedTable]
+
+
+@pytest.fixture
+def watch(database: Database) -> Iterator[Watch]:
+    """``watch(table=…, schema=…)`` makes a table by hand in the test's database, with a user of its own."""
+    made: list[WatchedTable] = []
+
+    def create(**named: str) -> WatchedTable:
+        made.append(WatchedTable.create(database, **named))
+        return made[-1]
+
+    yield create
+    for table in made:
+        table.drop_user()

@@ -1,0 +1,130 @@
+"""The wheel as a user gets it: built, installed into an empty environment, and run away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import uuid
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relay.core.sqltext import sql_root
+from relay.localservers.process import free_port
+from relay.version import __version__
+from tests.support.fixtures.postgres import Database
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
+
+# One process builds and installs once for all of these tests.
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheel, and an environment that has nothing but it and what it depends on."""
+
+    wheel: Path
+    bin: Path
+    elsewhere: Path
+
+    def run(self, *command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run one of the environment's programs in a folder that is not the checkout."""
+        return subprocess.run(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=self.elsewhere,
+            env={"PATH": os.environ["PATH"], **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    uv = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
+    work = tmp_path_factory.mktemp("wheel")
+    for command in (
+        [uv, "build", "--quiet", "--wheel", "--out-dir", str(work), str(ROOT)],
+        [uv, "venv", "--quiet", "--python", sys.executable, str(work / "venv")],
+    ):
+        subprocess.run(command, check=True, cwd=work)
+    (wheel,) = work.glob("*.whl")
+    python = work / "venv" / "bin" / "python"
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), str(wheel)], check=True, cwd=work)
+    return Installed(wheel, python.parent, work)
+
+
+def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) -> None:
+    names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in names} >= {
+        "relay",
+        "relay_cli",
+        "pyspark_openoutbox.py",
+        "pyspark_openoutbox_events.py",
+        "pyspark_openoutbox_deliveries.py",
+    }
+    assert not [name for name in names if name.startswith(("tests/", "sql/", "cli/", "benchmarks/"))]
+    assert "relay/py.typed" in names
+    ours = {f"relay/sql/{path.relative_to(ROOT / 'sql')}" for path in (ROOT / "sql").rglob("*.sql")}
+    assert ours
+    assert {name for name in names if name.endswith(".sql")} == ours
+
+
+def test_statements_come_from_the_checkout_here_and_from_the_package_there(installed: Installed) -> None:
+    assert sql_root() == ROOT / "sql"
+    done = installed.run("python", "-c", "from relay.core.sqltext import sql_root; print(sql_root())")
+    assert done.stdout.strip().endswith("site-packages/relay/sql"), done.stderr
+
+
+@pytest.mark.parametrize("program", ["relay", "relay-cli"])
+def test_the_programs_explain_themselves(installed: Installed, program: str) -> None:
+    shown = installed.run(program, "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "usage" in shown.stdout.lower()
+
+
+@pytest.mark.parametrize("program", ["relay", "relay-cli"])
+def test_the_programs_know_their_version(installed: Installed, program: str) -> None:
+    shown = installed.run(program, "--version")
+    assert shown.returncode == 0, shown.stderr
+    assert __version__ in shown.stdout
+
+
+def test_an_event_comes_out_of_the_installed_relay(installed: Installed, database: Database) -> None:
+    migrated = installed.run("relay-cli", "migrate", "--storage-url", database.url)
+    assert migrated.returncode == 0, migrated.stderr
+    event_id = str(uuid.uuid4())
+    database.run(
+        "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 'user.signup', '{}')", [event_id]
+    )
+    out = installed.elsewhere / "out"
+    env = {"STORAGE_URL": database.url, "PUBLISHER_TYPE": "stdout", "SERVER_PORT": f"127.0.0.1:{free_port()}"}
+    with out.open("wb") as stdout, (installed.elsewhere / "log").open("wb") as log:
+        relay = subprocess.Popen(
+            [installed.bin / "relay"],
+            cwd=installed.elsewhere,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: relay.poll() is not None or event_id in out.read_text(), 30, "the event on standard output")
+        relay.send_signal(signal.SIGTERM)
+        assert relay.wait(15) == 0, (installed.elsewhere / "log").read_text()
+    finally:
+        relay.kill()
+        relay.wait()
+    (line,) = out.read_text().splitlines()
+    assert event_id in json.loads(line).values()

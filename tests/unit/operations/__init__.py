@@ -1,1 +1,0 @@
-"""The operations, as far as they need no database."""

@@ -1,1 +1,0 @@
-"""What publishers do before and after a broker is asked."""

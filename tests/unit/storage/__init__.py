@@ -1,1 +1,0 @@
-"""What of the storage can be tested without a server."""
