@@ -106,7 +106,8 @@ def _nats(settings: Settings) -> Publisher:
 
 
 def _redis(settings: Settings) -> Publisher:
-    from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+    from relay.brokers.redis.options import RedisOptions
+    from relay.brokers.redis.publisher import RedisPublisher
 
     return RedisPublisher(
         RedisOptions(

@@ -1,1 +1,1 @@
-"""One module per broker, each imported only when it is the chosen one."""
+"""One folder or module per broker, each imported only when PUBLISHER_TYPE names it."""

@@ -1,4 +1,4 @@
-"""The publisher that throws everything away and says it was delivered: for measuring the rest of the relay.
+"""The publisher that discards every event and acknowledges it: for measuring the rest of the relay.
 
 Each event is acknowledged before ``publish`` returns. It has no broker, so it is never unreachable.
 """
@@ -17,7 +17,7 @@ class NullPublisher:
     name = "null"
 
     async def open(self) -> None:
-        """Nothing to make."""
+        """Do nothing."""
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Acknowledge every event in one group."""
@@ -25,10 +25,10 @@ class NullPublisher:
             sink([(event, ACKNOWLEDGED) for event in events])
 
     async def probe(self, timeout: float) -> None:
-        """Nothing to ask."""
+        """Return at once."""
 
     async def abandon(self, reason: str) -> None:
-        """Nothing is ever unanswered."""
+        """Do nothing: no event is ever unanswered."""
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

@@ -1,10 +1,10 @@
 """One JSON object an event, one line each, on standard output.
 
 An event is acknowledged once its whole line has been handed to the operating system. Lines are never mixed: they
-are written by one writer at a time, and a line that was begun is finished before another one begins, even when its
-event was abandoned halfway. The event loop is never blocked: a pipe, socket or terminal is written to only as far
-as it takes, and a full one is waited for. A reader that went away makes the publisher unreachable; the process goes
-on. The descriptor's own flags stay untouched, since the shell and standard error may share them.
+are written by one writer at a time, and a line that was begun is finished before the next one, even when its event was
+abandoned halfway. The event loop is never blocked: the publisher writes to a pipe, socket or terminal only as much as
+fits and waits for room in a full one. A reader that went away makes the publisher unreachable; the process goes on.
+The descriptor's own flags stay untouched, since the shell and standard error may share them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StdoutOptions:
 
 
 class StdoutPublisher:
-    """Writes events as JSON lines; the module's text says what it promises."""
+    """Writes events as JSON lines; see the module's text."""
 
     name = "stdout"
 
@@ -49,12 +49,12 @@ class StdoutPublisher:
         self._can_block = _can_block(self._fd)
         self._turn = asyncio.Lock()
         self._rest = b""
-        """What is still to be written of a line that was begun and then abandoned."""
+        """The unwritten rest of a line that was begun and then abandoned."""
         self._room: asyncio.Future[str | None] | None = None
         """While the descriptor is full: resolved with None when it takes bytes again, with a reason by abandon."""
 
     async def open(self) -> None:
-        """Nothing to make: the descriptor is there."""
+        """Do nothing: the descriptor is open."""
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Write one line an event; return when the operating system has them all."""
@@ -79,9 +79,9 @@ class StdoutPublisher:
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         except TimeoutError:
-            raise BrokerUnreachable("standard output is full and nobody reads it") from None
+            raise BrokerUnreachable("standard output is full and has no reader") from None
         if self._poll() & (select.POLLERR | select.POLLNVAL):
-            raise BrokerUnreachable("standard output is closed: nobody reads it")
+            raise BrokerUnreachable("standard output is closed: it has no reader")
 
     async def abandon(self, reason: str) -> None:
         """Stop waiting for the reader: what is not written becomes unreachable."""
@@ -91,7 +91,7 @@ class StdoutPublisher:
             return
 
     async def close(self) -> None:
-        """Abandon what waits. The descriptor stays open: it was not ours to open."""
+        """Abandon what waits. The descriptor stays open: the publisher did not open it."""
         await self.abandon("the publisher was closed")
 
     async def _write_rest(self) -> str | None:
@@ -100,7 +100,7 @@ class StdoutPublisher:
         return reason
 
     async def _write(self, data: bytes) -> tuple[int, str | None]:
-        """Write ``data`` as far as it goes: the bytes written, and why there are not more of them."""
+        """Write ``data``; return the number of bytes written and, where it is not all of them, the reason."""
         view, written = memoryview(data), 0
         piece = _PIECE if self._can_block else _BLOCK
         while written < len(data):

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from relay.brokers.kafka.session import EVENT_ID_HEADER, message_headers
+from relay.brokers.kafka.headers import EVENT_ID_HEADER, message_headers
 from relay.core.event import EventId, OutboxEvent
 from relay.spark import fingerprints
 from relay.spark.fingerprints import expected_headers

@@ -17,13 +17,13 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
         "RECORD_LIST_TOO_LARGE": Permanent,  # over the topic's segment size
         "INVALID_RECORD": Permanent,  # the broker validated it: a compacted topic and no key
         "TOPIC_EXCEPTION": Permanent,  # an invalid name, or one of the broker's own topics
-        # No answer came in time; the engine probes.
+        # No answer in time; the engine probes.
         "_MSG_TIMED_OUT": TimedOut,  # message.timeout.ms passed, whatever the reason was
         "_TIMED_OUT": TimedOut,
         "_TIMED_OUT_QUEUE": TimedOut,
-        "REQUEST_TIMED_OUT": TimedOut,  # the in-sync replicas did not follow in time
+        "REQUEST_TIMED_OUT": TimedOut,  # the in-sync replicas did not acknowledge in time
         "NETWORK_EXCEPTION": TimedOut,  # cut off before the reply: it may be there or not
-        # Nobody answers, or nobody lets us in.
+        # No connection, or a refused login.
         "_ALL_BROKERS_DOWN": Unreachable,
         "_TRANSPORT": Unreachable,
         "_RESOLVE": Unreachable,
@@ -32,12 +32,12 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
         "SASL_AUTHENTICATION_FAILED": Unreachable,
         "UNSUPPORTED_SASL_MECHANISM": Unreachable,
         "ILLEGAL_SASL_STATE": Unreachable,
-        # The client gave it back: it was purged, or it broke and is made anew.
+        # Returned by the client: it was purged, or it failed and is replaced.
         "_PURGE_QUEUE": Unreachable,
         "_PURGE_INFLIGHT": Unreachable,
         "_DESTROY": Unreachable,
         "_FATAL": Unreachable,
-        # What broke it, as the messages of the failed request are told; the client is replaced for it.
+        # The cause of a fatal error, as reported for the messages of the failed request; the client is replaced.
         "OUT_OF_ORDER_SEQUENCE_NUMBER": Unreachable,
         "UNKNOWN_PRODUCER_ID": Unreachable,
         "INVALID_PRODUCER_EPOCH": Unreachable,
@@ -51,10 +51,10 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
 BATCH_REFUSALS = frozenset(
     {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}
 )
-"""Codes with which a broker refuses a whole batch for the sake of one message; only sent alone do they tell."""
+"""Codes with which a broker refuses a whole batch because of one message; only a message sent alone is proven bad."""
 
-FATAL_BUT_OPERATORS_TASK = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
-"""Fatal errors that a new client meets again until somebody grants the right: these use up attempts."""
+FATAL_UNTIL_GRANTED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
+"""Fatal errors that a new client meets again until an operator grants the right: these use up attempts."""
 
 REFUSED_LOGIN = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"})
 """Reasons that say more than the connection failures they lead to."""

@@ -1,4 +1,4 @@
-"""What the Kafka publisher can be told, and how that becomes librdkafka's configuration."""
+"""What the Kafka publisher can be configured with, and how that becomes librdkafka's configuration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LARGEST_BATCH = 1_000_000
 """Bytes; below the 1,048,588 that a broker takes for one batch by default."""
 _MOST = 2**31 - 1  # of most of librdkafka's numbers
 _UNKNOWN_TOPIC_AFTER = 2.0
-"""Seconds a topic that the broker does not know is asked for again before its events fail."""
+"""Seconds for which an unknown topic is looked up again before its events fail."""
 _OURS = frozenset(
     {"bootstrap.servers", "metadata.broker.list", "acks", "request.required.acks", "enable.idempotence"}
     | {"transactional.id", "delivery.report.only.error", "log.queue", "enabled_events"}
 )
-"""Properties that the relay's promises rest on; nobody else sets them."""
+"""Properties that the relay's guarantees depend on; the URL must not set them."""
 _SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")
 
 
@@ -36,7 +36,7 @@ class KafkaOptions:
 
     User and password are percent-decoded, and mean SASL_SSL with PLAIN unless ``security.protocol`` and
     ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
-    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), those excepted that the promises rest on.
+    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on.
     """
     batch_size: int | None = None
     """Most messages of one produce request; None is librdkafka's own 10,000."""
@@ -64,7 +64,7 @@ class KafkaOptions:
 
 
 def producer_config(options: KafkaOptions) -> dict[str, Any]:
-    """The configuration of librdkafka. Raises ConfigError when the URL cannot be read."""
+    """The configuration of librdkafka. Raises ConfigError for an invalid URL."""
     servers, connection = _parse(options.url)
     everyone = options.required_acks == "all"
     config: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _parse(url: str) -> tuple[str, dict[str, str]]:
         raise ConfigError("PUBLISHER_URL names no Kafka broker; write host:9092,host2:9092")
     properties = dict(parse_qsl(query, keep_blank_values=True))
     if refused := sorted(_OURS & properties.keys()):
-        raise ConfigError(f"PUBLISHER_URL: {refused[0]} cannot be set there; the relay's promises rest on it")
+        raise ConfigError(f"PUBLISHER_URL: {refused[0]} must not be set there; the relay's guarantees depend on it")
     if not login:
         return servers, properties
     user, _, password = login.partition(":")

@@ -1,13 +1,12 @@
 """One librdkafka producer, polled by the event loop; used by the Kafka publisher only.
 
-librdkafka works in threads of its own, which need no interpreter; what it has to report waits until it is polled for.
-That is done by the event loop itself, every millisecond while answers come: a polling thread would take the
-interpreter's lock for each single report, and be given it late while the loop has work. ``pending`` is the truth about
-what is unanswered: an event is resolved by whoever takes its entry out, so once at most, and a report that comes too
-late finds nothing.
+librdkafka works in threads of its own, without the interpreter; its reports wait in a queue until the next poll. The
+event loop polls every millisecond while answers come: a polling thread would take the interpreter's lock for each
+report, and would wait for it while the loop has work. ``_pending`` alone says what is unanswered: the code that removes
+an entry resolves its event, so an event is resolved at most once, and a late report has no entry.
 
-A lane ends once and is not used again (``retire``): its queues are purged, in-flight requests included, and the
-producer is destroyed with its connections, so that a half-sent request cannot be finished later.
+A session ends once and is not used again (``retire``): its queues are purged, in-flight requests included, and the
+producer is destroyed with its connections, so that a half-sent request cannot be completed later.
 """
 
 from __future__ import annotations
@@ -21,24 +20,21 @@ from typing import Any, NamedTuple, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import classify, invalid_topic
-from relay.brokers.resolving import Entry, resolve
+from relay.brokers.kafka.headers import message_headers
 from relay.core.event import OutboxEvent
-from relay.core.headers import wire_headers
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Resolution
 
-EVENT_ID_HEADER = "X-Event-ID"
-USER_PREFIX = "X-User-"
-
-_POLL = 0.001  # seconds from one look for reports to the next while they come
-_LONGEST_POLL = 0.02  # seconds; as long as that while an answer is missing
-_IDLE_POLL = 0.5  # seconds; an idle client has only errors to report
-_ROOM_POLL = 0.1  # seconds from one look for room in a full queue to the next
-_PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; what is missing then goes with the producer
+_POLL = 0.001  # seconds between two polls while reports come
+_LONGEST_POLL = 0.02  # seconds between two polls while an answer is missing, at most
+_IDLE_POLL = 0.5  # seconds between two polls of an idle client, which has only errors to report
+_ROOM_POLL = 0.1  # seconds between two looks for room in a full queue
+_PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; the producer's end drops the rest
 _SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 21
 _PROBE_TOPIC = "!"
-"""A name no broker can have: it costs one small reply and creates nothing where topics are made by themselves."""
+"""A name that no topic can have: one small reply, and nothing is created where topics are created automatically."""
 
 
 class Failure(NamedTuple):
@@ -49,23 +45,23 @@ class Failure(NamedTuple):
     fatal: bool
 
 
-class LaneEvents(NamedTuple):
-    """What a lane tells its publisher, from within ``serve``."""
+class SessionCallbacks(NamedTuple):
+    """What a session reports to its publisher, from within ``serve``."""
 
     failed: Callable[[list[tuple[Entry, Failure]]], None]
     error: Callable[[KafkaError], None]
 
 
-class Lane:
+class KafkaSession:
     """A producer in use. Made and called in the event loop's thread."""
 
-    def __init__(self, config: dict[str, Any], events: LaneEvents, *, receipts: bool) -> None:
+    def __init__(self, config: dict[str, Any], callbacks: SessionCallbacks, *, receipts: bool) -> None:
         self.ended_as: Outcome | None = None
-        """Set from ``retire`` on: the outcome of everything that was still unanswered."""
-        producer = Producer(config | {"error_cb": events.error})
+        """None until ``retire``; then the outcome of every event that was still unanswered."""
+        producer = Producer(config | {"error_cb": callbacks.error})
         self._producer: Producer | None = producer
-        """None once the polling thread is done with it."""
-        self._events = events
+        """None once the session has ended and the last reports are read."""
+        self._callbacks = callbacks
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, Entry] = {}
@@ -75,7 +71,7 @@ class Lane:
         self._failed: list[tuple[Entry, Failure]] = []
         self._on_delivery = self._note_with_receipt if receipts else self._note
         self._delay = _IDLE_POLL
-        self._timer = self._loop.call_later(_IDLE_POLL, self._look)
+        self._timer = self._loop.call_later(_IDLE_POLL, self._on_timer)
         self._ending: asyncio.Task[None] | None = None
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
@@ -88,26 +84,26 @@ class Lane:
             self._room.clear()
             taken, full = self._offer_slice(events, at, sink)
             at += taken
-            self._look_soon()
+            self._poll_soon()
             if full:
-                with suppress(TimeoutError):  # room may also come without a report: look again
+                with suppress(TimeoutError):  # room may also appear without a report: try again
                     await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
             elif at < len(events):
                 await asyncio.sleep(0)
 
     def ask(self, timeout: float) -> None:
-        """Ask a broker for metadata and wait for its reply. For a thread of the caller's; raises KafkaException."""
+        """Ask a broker for metadata and wait for its reply. Blocks: call it in a thread. Raises KafkaException."""
         if (producer := self._producer) is not None:
             producer.list_topics(_PROBE_TOPIC, timeout=timeout)
 
     def serve(self) -> None:
-        """Take what the client has to report. Its fatal error is raised by poll, instead of told to ``error_cb``."""
+        """Take the client's reports. A fatal error is raised by ``poll`` and not passed to ``error_cb``."""
         if (producer := self._producer) is None:
             return
         try:
             producer.poll(0)
         except KafkaException as error:
-            self._events.error(error.args[0])
+            self._callbacks.error(error.args[0])
         if self._acked:
             acked, self._acked = self._acked, []
             resolve(acked)
@@ -116,13 +112,13 @@ class Lane:
             failed, self._failed = self._failed, []
             self._room.set()
             if self.ended_as is None:
-                self._events.failed(failed)
+                self._callbacks.failed(failed)
             else:
                 ended_as = self.ended_as
                 resolve([(entry, ended_as) for entry, _ in failed])
 
     async def retire(self, outcome: Outcome) -> None:
-        """End the lane; on return everything is resolved (what was not answered as ``outcome``) and gone."""
+        """End the session; on return every event is resolved (unanswered ones as ``outcome``) and the producer gone."""
         if self._ending is None:
             self.ended_as = outcome
             self._room.set()
@@ -133,7 +129,7 @@ class Lane:
         resolve([(entry, self.ended_as or outcome) for entry in lost.values()])
 
     async def _end(self) -> None:
-        """Purge, take the reports of that, and destroy the producer, which joins its threads: not in the loop's."""
+        """Purge, take the reports of that, and destroy the producer in a thread, since that joins its threads."""
         held = [cast("Producer", self._producer)]
         held[0].purge()
         deadline = time.monotonic() + _PURGE_WITHIN
@@ -144,8 +140,8 @@ class Lane:
         self._producer = None
         await asyncio.to_thread(held.clear)
 
-    def _look(self) -> None:
-        """The timer's work: quick while answers come, slower while one is missing, slow when there is nothing."""
+    def _on_timer(self) -> None:
+        """The timer's callback: polls fast while answers come, slower while one is missing, slowest when idle."""
         waiting = len(self._pending)
         self.serve()
         if self.ended_as is not None:
@@ -154,18 +150,18 @@ class Lane:
             self._delay = _POLL
         else:
             self._delay = min(2 * self._delay, _LONGEST_POLL) if self._pending else _IDLE_POLL
-        self._timer = self._loop.call_later(self._delay, self._look)
+        self._timer = self._loop.call_later(self._delay, self._on_timer)
 
-    def _look_soon(self) -> None:
-        """Something was offered."""
+    def _poll_soon(self) -> None:
+        """Poll fast again: events were offered."""
         if self._delay > _POLL and self.ended_as is None:
             self._delay = _POLL
             self._timer.cancel()
-            self._timer = self._loop.call_later(_POLL, self._look)
+            self._timer = self._loop.call_later(_POLL, self._on_timer)
 
     def _offer_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> tuple[int, bool]:
-        """Offer some events from ``start`` on: how many were dealt with, and whether the queue is full now."""
-        producer = cast("Producer", self._producer)  # it goes only after ended_as is set
+        """Offer some events from ``start`` on; return how many are done and whether the queue is full now."""
+        producer = cast("Producer", self._producer)  # None only after ended_as is set
         produce, pending, on_delivery = producer.produce, self._pending, self._on_delivery
         refused: list[Resolution] = []
         at, size, full = start, 0, False
@@ -214,20 +210,8 @@ class Lane:
             self._acked.append((entry, Acknowledged(receipt)))
 
 
-def message_headers(event: OutboxEvent) -> list[tuple[str, str | bytes | None]]:
-    """Our header first, then the user's; one that bears our name, in whatever case, is sent under ``X-User-``."""
-    headers: list[tuple[str, str | bytes | None]] = [(EVENT_ID_HEADER, event.event_id)]
-    if event.headers != "{}":
-        ours = EVENT_ID_HEADER.lower()
-        headers += [
-            (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
-            for name, value in wire_headers(event.headers)
-        ]
-    return headers
-
-
 def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:
-    """The outcome of a message that ``produce`` itself did not take."""
+    """The outcome of a message that ``produce`` itself refused."""
     outcome = classify(error.name(), error.str())
     if isinstance(outcome, Permanent) and outcome.code == "MSG_SIZE_TOO_LARGE":
         return Permanent(

@@ -1,4 +1,4 @@
-"""What topics a Kafka cluster has: for an operator's questions, not for publishing."""
+"""The topics of a Kafka cluster: for ``relay-cli check``, not for publishing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CONNECTION: Final = ("bootstrap.", "client.", "security.", "sasl.", "ssl.", "en
 
 
 async def read_topics(options: KafkaOptions) -> frozenset[str]:
-    """Every topic that this login may see; none is created by asking. Raises BrokerUnreachable."""
+    """Return every topic that this login may see; creates none. Raises BrokerUnreachable."""
     config = producer_config(options)
     admin = AdminClient({name: value for name, value in config.items() if name.startswith(_CONNECTION)})
     try:
-        found = await asyncio.to_thread(admin.list_topics, timeout=options.read_timeout)
+        metadata = await asyncio.to_thread(admin.list_topics, timeout=options.read_timeout)
     except KafkaException as error:
         raise BrokerUnreachable(redacted(f"Kafka: {error.args[0].str()}", config)) from None
-    return frozenset(found.topics)
+    return frozenset(metadata.topics)

@@ -21,7 +21,7 @@ REPLIES: MappingProxyType[int, Kind] = MappingProxyType(
         # (JetStream is off), 10109 (a sealed stream), 10167 (too many requests), and whatever is new.
     }
 )
-"""By the ``err_code`` of a negative acknowledgement."""
+"""The kind of outcome by the ``err_code`` of a negative acknowledgement."""
 
 EXCEPTIONS: MappingProxyType[type[Exception], Kind] = MappingProxyType(
     {
@@ -32,7 +32,7 @@ EXCEPTIONS: MappingProxyType[type[Exception], Kind] = MappingProxyType(
         errors.ConnectionClosedError: Unreachable,
         errors.ConnectionDrainingError: Unreachable,
         errors.ConnectionReconnectingError: Unreachable,
-        errors.OutboundBufferLimitError: Unreachable,  # not connected, and nothing is to be buffered
+        errors.OutboundBufferLimitError: Unreachable,  # not connected, and the relay does not buffer
         errors.StaleConnectionError: Unreachable,
         errors.UnexpectedEOF: Unreachable,
         errors.NoServersError: Unreachable,
@@ -43,10 +43,10 @@ EXCEPTIONS: MappingProxyType[type[Exception], Kind] = MappingProxyType(
         # Everything else is transient.
     }
 )
-"""By what publishing raised."""
+"""The kind of outcome by the exception that publishing raised."""
 
 NO_STREAM = Transient("NO_STREAM", "no JetStream stream takes this subject")
-"""The server's 503: nobody listens. A stream may be created later."""
+"""The server's status 503: no subscriber. A stream may be created later."""
 
 PERMISSIONS_CODE = "PERMISSIONS_VIOLATION"
 
@@ -60,7 +60,7 @@ def classify_reply(err_code: int, description: str) -> Outcome:
 
 
 def classify_exception(error: Exception) -> Outcome:
-    """The outcome of a message that the library did not take, by the most specific class in the table."""
+    """The outcome of a message that the library refused, by the most specific class in the table."""
     kind = next((EXCEPTIONS[base] for base in type(error).__mro__ if base in EXCEPTIONS), Transient)
     name, text = type(error).__name__, str(error)
     return Unreachable(f"{name}: {text}") if kind is Unreachable else kind(name, text)  # type: ignore[call-arg]

@@ -1,14 +1,14 @@
-"""The headers of a NATS message: ours, the user's, and what a header line cannot carry.
+"""The headers of a NATS message (CONTRACT section 3): the relay's own, then the user's, encoded where a line needs it.
 
 - A name may hold letters, digits and ``!#$%&'*+-.^_`|~`` (RFC 9110's token); whatever else is in it is
   percent-encoded, byte by byte of its UTF-8. The empty name is sent as ``X-Empty-Name``.
 - A value may hold everything but line breaks and NUL, and cannot begin or end with blanks; those characters, where
   they stand in the way, are percent-encoded.
-- A text in which anything is encoded has its ``%`` encoded too, so that decoding it gives the original. A text in
-  which nothing is encoded is sent as it is, ``%`` included.
-- A user's ``Nats-…`` (in any case) would steer the server and is sent as ``X-Nats-…``; a user's
-  ``X-Partition-Key`` (in any case) is sent as ``X-User-X-Partition-Key``. A name that is taken by then gets ``X-``
-  in front until it is free: a header block is a mapping here.
+- A name or value in which anything is encoded has its ``%`` encoded too, so that decoding it gives the original. One
+  in which nothing is encoded is sent unchanged, ``%`` included.
+- A user's ``Nats-…`` (in any case) would be a command to the server and is sent as ``X-Nats-…``; a user's
+  ``X-Partition-Key`` (in any case) is sent as ``X-User-X-Partition-Key``. A name that is already used gets
+  ``X-`` in front until it is unique: nats-py takes a mapping.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ID_HEADER = "Nats-Msg-Id"
 KEY_HEADER = "X-Partition-Key"
 EMPTY_NAME = "X-Empty-Name"
 
-_TOKEN = "!#$&'*+-.^_`|~"  # noqa: S105  # RFC 9110's word for such a name
+_TOKEN = "!#$&'*+-.^_`|~"  # noqa: S105  # the RFC's term, not a secret
 _GOOD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _GOOD_VALUE = re.compile(r"(?!\s)[^\r\n\x00]*(?<!\s)")
 _BREAKS = re.compile(r"[\r\n\x00%]|^\s+|\s+$")
@@ -32,7 +32,7 @@ _LINE = len("NATS/1.0\r\n") + len("\r\n")
 
 
 def message_headers(event: OutboxEvent) -> dict[str, str]:
-    """Name to value, ours first, as the library takes them."""
+    """Return name to value, the relay's own first, as the library takes them."""
     headers = {ID_HEADER: str(event.event_id)}
     if event.partition_key is not None:
         headers[KEY_HEADER] = encode_value(event.partition_key)
@@ -47,7 +47,7 @@ def message_headers(event: OutboxEvent) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def encode_name(name: str) -> str:
-    """A user's header name as NATS can carry it, out of the way of the names that mean something."""
+    """Return a user's header name as NATS can carry it, apart from the reserved names."""
     if not _GOOD_NAME.fullmatch(name):
         name = quote(name, safe=_TOKEN) or EMPTY_NAME
     lower = name.lower()
@@ -57,8 +57,8 @@ def encode_name(name: str) -> str:
 
 
 def encode_value(value: str) -> str:
-    """A header's value as NATS can carry it."""
-    if value.isalnum():  # the usual one, quicker than the pattern
+    """Return a header's value as NATS can carry it."""
+    if value.isalnum():  # the most frequent kind; quicker than the pattern
         return value
     if _GOOD_VALUE.fullmatch(value):
         return value

@@ -1,7 +1,7 @@
-"""Who the relay is on NATS by keys: a credentials file (a JWT and its NKey seed) or an NKey seed alone.
+"""Login to NATS by key: a credentials file (a JWT and its NKey seed) or an NKey seed alone.
 
-The files are read and checked here, not by the client library, which would read one without its markers for ever.
-Raises ConfigError that names the file and never shows what it holds.
+The files are read and checked here: on a file without its markers the client library would loop without end. Raises
+ConfigError with the name of the file and never with its content.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def identity_arguments(files: Mapping[str, str]) -> dict[str, Any]:
     if "credentials" in files:
         return {"user_credentials": _credentials(files["credentials"])}
     if "nkey_seed" in files:
-        return {"nkeys_seed_str": _seed(_text("nkey_seed", files["nkey_seed"]), "nkey_seed", files["nkey_seed"])}
+        return {"nkeys_seed_str": _seed(_read("nkey_seed", files["nkey_seed"]), "nkey_seed", files["nkey_seed"])}
     return {}
 
 
 def _credentials(path: str) -> RawCredentials:
-    text = _text("credentials", path)
+    text = _read("credentials", path)
     jwt, seed = _JWT.search(text), _SEED.search(text)
     if jwt is None or seed is None:
         missing = "NATS USER JWT" if jwt is None else "USER NKEY SEED"
         raise ConfigError(f"PUBLISHER_URL: the credentials file {path!r} has no part {missing}")
     _seed(seed[1], "credentials", path)
-    # As the library looks for them: each marker on a line of its own, the value on the next.
+    # The layout that the library expects: each marker on a line of its own, the value on the next.
     return RawCredentials(
         f"-----BEGIN NATS USER JWT-----\n{jwt[1]}\n------END NATS USER JWT------\n"
         f"-----BEGIN USER NKEY SEED-----\n{seed[1]}\n------END USER NKEY SEED------\n"
@@ -54,7 +54,7 @@ def _seed(text: str, parameter: str, path: str) -> str:
     return text.strip()
 
 
-def _text(parameter: str, path: str) -> str:
+def _read(parameter: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

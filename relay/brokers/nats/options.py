@@ -1,4 +1,4 @@
-"""What the NATS publisher can be told, and how that becomes nats-py's arguments."""
+"""What the NATS publisher can be configured with, and how that becomes nats-py's arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NatsOptions:
     """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
 
     User, password and token are percent-decoded. The query may name files: ``credentials``, ``nkey_seed``,
-    ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read anew for every connection.
+    ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
     """
     publish_timeout: float = 5.0
     """From the offer of a message to its acknowledgement."""
@@ -37,7 +37,7 @@ class NatsOptions:
 
 
 def connect_arguments(options: NatsOptions) -> dict[str, Any]:
-    """Arguments for nats-py's ``connect``, with what the files hold now.
+    """Arguments for nats-py's ``connect``, with the current content of the files.
 
     Raises ConfigError when the URL or a file it names cannot be used.
     """
@@ -68,7 +68,7 @@ def _match(part: str) -> re.Match[str]:
 
 
 def _login(logins: Iterable[str | None]) -> dict[str, str]:
-    """The first login that a server of the list has."""
+    """The first login in the list of servers."""
     login = next((login for login in logins if login), None)
     if login is None:
         return {}

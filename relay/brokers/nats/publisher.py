@@ -1,8 +1,8 @@
 """Events to NATS JetStream: many publishes in flight, each acknowledged by its stream.
 
 ``Nats-Msg-Id`` is the event's id, by which JetStream drops repeats; such a repeat counts as acknowledged. One
-connection is used at a time; it is made on the first publish or probe and again after it was lost or abandoned.
-An event waits for nothing but its own acknowledgement, and for that no longer than the publish timeout.
+session is used at a time. It is opened on the first publish or probe, and again after it was lost or abandoned. An
+event waits only for its own acknowledgement, and for at most the publish timeout.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from relay.brokers.connecting import OneConnection
+from relay.brokers.current_session import CurrentSession
 from relay.brokers.nats.options import NatsOptions, connect_arguments
-from relay.brokers.nats.session import Link
+from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
 
-__all__ = ["NatsOptions", "NatsPublisher"]
-
 
 class NatsPublisher:
-    """Publishes over one connection at a time; see the module's text."""
+    """Publishes over one session at a time; see the module's text."""
 
     name = "nats"
 
     def __init__(self, options: NatsOptions) -> None:
         self._options = options
-        self._connection = OneConnection(self._connect)
+        self._current = CurrentSession(self._connect)
 
     async def open(self) -> None:
-        """Check the configuration. Raises ConfigError; connects to nobody yet."""
+        """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(connect_arguments, self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
@@ -38,34 +36,34 @@ class NatsPublisher:
         if not events:
             return
         try:
-            link = await self._connection.get()
+            session = await self._current.get()
         except BrokerUnreachable as error:
             lost = Unreachable(str(error))
             sink([(event, lost) for event in events])
         else:
-            await link.offer(events, sink)
+            await session.offer(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """A round trip to the server, over the connection in use or a new one."""
         try:
             async with asyncio.timeout(timeout):
-                link = await self._connection.get()
+                session = await self._current.get()
         except TimeoutError:
             raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
-        await link.ask(timeout)
+        await session.ask(timeout)
 
     async def abandon(self, reason: str) -> None:
         """Cut the connection and what is buffered for it."""
-        if (link := await self._connection.give_up(reason)) is not None:
-            await link.end(reason)
+        if (session := await self._current.give_up(reason)) is not None:
+            await session.end(reason)
 
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
-    async def _connect(self) -> Link:
-        try:  # anew each time: mounted secrets and certificates are replaced while the relay runs
+    async def _connect(self) -> NatsSession:
+        try:  # read for every session: mounted secrets and certificates are replaced while the relay runs
             arguments = await asyncio.to_thread(connect_arguments, self._options)
         except ConfigError as error:
             raise BrokerUnreachable(str(error)) from None
-        return await Link.connect(self._options, arguments)
+        return await NatsSession.connect(self._options, arguments)

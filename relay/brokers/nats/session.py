@@ -1,12 +1,12 @@
 """One connection to NATS and what is unanswered on it; used by the NATS publisher only.
 
-Each message asks for its acknowledgement on a reply subject of its own below one prefix, and one subscription gets
-them all. ``pending`` is the truth about what is unanswered: an event is resolved by whoever takes its entry out,
-so once at most, and an acknowledgement that comes too late finds nothing.
+Each message asks for its acknowledgement on a reply subject of its own below one prefix, and one subscription receives
+them all. ``_pending`` alone says what is unanswered: the code that removes an entry resolves its event, so an event is
+resolved at most once, and a late acknowledgement has no entry.
 
-A link ends once and is not used again. The library's own reconnecting is off: it would buffer messages and send
-them after their events were given back. On ``end`` the connection is cut, not closed in good order, since closing
-would first send what is still buffered.
+A session ends once and is not used again. The library's own reconnecting is off: it would buffer messages and send
+them after their events were released. ``end`` aborts the connection, since an orderly close would first send what is
+still buffered.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from relay.brokers.entries import Entry, resolve
 from relay.brokers.nats.errors import (
     NO_STREAM,
     PERMISSIONS_CODE,
@@ -31,7 +32,6 @@ from relay.brokers.nats.errors import (
 )
 from relay.brokers.nats.headers import block_size, message_headers
 from relay.brokers.nats.options import NatsOptions
-from relay.brokers.resolving import Entry, resolve
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
@@ -53,24 +53,24 @@ _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
 
 class _Client(Client):
-    """nats-py's client, which can also be cut off."""
+    """nats-py's client with a way to abort its connection."""
 
     def cut(self) -> None:
-        """Drop the connection and everything buffered for it.
+        """Abort the connection and drop everything buffered for it.
 
-        The one place that reaches behind the library's public face: it has no way to close without flushing.
+        The only use of a private attribute of the library, which cannot close without flushing.
         """
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
 
 
-class Link:
+class NatsSession:
     """A connection in use; ``connect`` makes one."""
 
     def __init__(self, options: NatsOptions) -> None:
         self.ended_as: Unreachable | None = None
-        """Set from ``end`` on: the outcome of everything that was still unanswered."""
+        """None until ``end``; then the outcome of every event that was still unanswered."""
         self._options = options
         self._client = _Client()
         self._pending: dict[int, tuple[Entry, float]] = {}
@@ -81,25 +81,27 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._trouble = ""
-        """What the library reported last."""
+        """The last error that the library reported."""
 
     @classmethod
-    async def connect(cls, options: NatsOptions, arguments: dict[str, Any]) -> Link:
+    async def connect(cls, options: NatsOptions, arguments: dict[str, Any]) -> NatsSession:
         """Connect and subscribe. Raises BrokerUnreachable with the reason."""
-        link = cls(options)
+        session = cls(options)
         try:
             async with asyncio.timeout(options.connection_timeout):
-                await link._connect(arguments)
+                await session._connect(arguments)
         except (OSError, NatsError, TimeoutError) as error:
-            link._trouble = link._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
+            session._trouble = (
+                session._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
+            )
         except asyncio.CancelledError:
-            await link.end("the connection was given up")
+            await session.end("the connection was given up")
             raise
         else:
-            if not link._trouble:
-                return link
-        reason = link._trouble  # now, since the end of the connection is reported over it
-        await link.end(reason)
+            if not session._trouble:
+                return session
+        reason = session._trouble  # read before ``end``, whose own report overwrites it
+        await session.end(reason)
         raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
@@ -132,7 +134,7 @@ class Link:
     async def end(self, reason: str) -> None:
         """Cut the connection; on return everything is resolved, what was unanswered as ``Unreachable(reason)``."""
         self._end(reason)
-        with suppress(Exception):  # it is cut already; what the library still says about it helps nobody
+        with suppress(Exception):  # the connection is aborted already: an error of the orderly close says nothing new
             await asyncio.wait_for(self._client.close(), _CLOSE_WITHIN)
 
     async def _connect(self, arguments: dict[str, Any]) -> None:
@@ -149,8 +151,8 @@ class Link:
         self._trouble = ""
         self._prefix = self._client.new_inbox() + "."
         await self._client.subscribe(self._prefix + "*", cb=self._on_answer)
-        # The library's PING overtakes the SUB that waits in its buffer. Once the first PONG is here the SUB is out, and
-        # at the second one the server has said whether it is allowed.
+        # The library's PING overtakes the SUB that waits in its buffer. When the first PONG arrives the SUB has been
+        # sent; when the second one arrives the server has reported whether the subscription is allowed.
         for _ in range(2):
             await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
 
@@ -166,7 +168,7 @@ class Link:
             self._end_if_closed()
 
     def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
-        """The server cuts the connection on a message over its limit, so none is sent."""
+        """The refusal of a message over the server's limit, on which the server would cut the connection."""
         limit, size = self._client.max_payload, len(event.payload)
         at_most = _LONGEST_CHARACTER * 3 * (len(event.headers) + len(event.partition_key or "") + 100)
         if size + at_most <= limit or (size := size + block_size(headers)) <= limit:
@@ -182,19 +184,19 @@ class Link:
             self._answer(serial, _read_answer(message))
 
     def _answer(self, serial: int, outcome: Outcome) -> None:
-        """Note an outcome; all that came in this turn of the event loop are told together."""
+        """Note an outcome; the sinks get all outcomes of one event-loop turn together."""
         if (waiting := self._pending.pop(serial, None)) is not None:
             if not self._answered:
-                self._loop.call_soon(self._tell)
+                self._loop.call_soon(self._report)
             self._answered.append((waiting[0], outcome))
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         answered, self._answered = self._answered, []
         resolve(answered)
         self._room.set()
 
     def _sweep(self) -> None:
-        """Give up on acknowledgements that are overdue; pending is ordered by deadline."""
+        """Time out overdue acknowledgements; ``_pending`` is ordered by deadline."""
         self._end_if_closed()
         now, self._sweeper = self._loop.time(), None
         overdue = []
@@ -207,20 +209,20 @@ class Link:
             self._answer(serial, TimedOut("NO_ACK", f"no acknowledgement in {self._options.publish_timeout:g} s"))
 
     async def _on_error(self, error: Exception) -> None:
-        """What the library tells about the connection; a forbidden publish is told here alone."""
+        """Take an error that the library reports; a forbidden publish is reported nowhere else."""
         text = str(error) or type(error).__name__
         refused = _REFUSED.search(text)
         if refused is None:
             self._trouble = text
             return
         subject, outcome = refused["subject"], Transient(PERMISSIONS_CODE, text)
-        for serial, ((event, _), _) in list(self._pending.items()):  # the library tells it in lower case
+        for serial, ((event, _), _) in list(self._pending.items()):  # the library reports the subject in lower case
             mine = f"{self._prefix}{serial}" if refused["reply"] == " with reply of" else event.event_type
             if mine.lower() == subject:
                 self._answer(serial, outcome)
 
     def _end_if_closed(self) -> None:
-        """Some versions of the library close a lost connection without a word."""
+        """End when the client is closed: some versions of the library do not call back for a lost connection."""
         if self._client.is_closed:
             self._end("the connection was lost")
 
@@ -234,14 +236,14 @@ class Link:
         self._client.cut()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._tell()
+        self._report()
         lost, self._pending = self._pending, {}
         resolve((entry, outcome) for entry, _ in lost.values())
         self._room.set()
 
 
 def _read_answer(message: Msg) -> Outcome:
-    """The outcome that an acknowledgement stands for."""
+    """Return the outcome that an acknowledgement stands for."""
     if message.headers and message.headers.get("Status") == "503":
         return NO_STREAM
     try:

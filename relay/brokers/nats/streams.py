@@ -1,4 +1,4 @@
-"""What streams a NATS account has: for an operator's questions, not for publishing."""
+"""The streams of a NATS account: for ``relay-cli check`` and ``prune``, not for publishing."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class Stream:
 
 def subject_matches(pattern: str, subject: str) -> bool:
     """NATS's own rule: ``*`` is one token, ``>`` is one or more at the end."""
-    wanted, given = pattern.split("."), subject.split(".")
+    wanted, tokens = pattern.split("."), subject.split(".")
     for position, part in enumerate(wanted):
         if part == ">":
-            return len(given) > position
-        if position >= len(given) or part not in ("*", given[position]):
+            return len(tokens) > position
+        if position >= len(tokens) or part not in ("*", tokens[position]):
             return False
-    return len(wanted) == len(given)
+    return len(wanted) == len(tokens)
 
 
 async def read_streams(options: NatsOptions) -> list[Stream]:
-    """Every stream of the account. Raises BrokerUnreachable, also when JetStream is off or may not be asked."""
+    """Return every stream of the account. Raises BrokerUnreachable, also when JetStream is off or not permitted."""
 
     async def ask(client: Client) -> list[Stream]:
-        found = await client.jetstream(timeout=options.connection_timeout).streams_info()
+        infos = await client.jetstream(timeout=options.connection_timeout).streams_info()
         return [
             Stream(info.config.name or "", tuple(info.config.subjects or ()), float(info.config.duplicate_window or 0))
-            for info in found
+            for info in infos
         ]
 
     return await _with_client(options, ask)

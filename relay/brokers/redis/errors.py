@@ -12,10 +12,10 @@ Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
 
 TABLE: MappingProxyType[type[Exception], tuple[str, Kind]] = MappingProxyType(
     {
-        # No answer came in time; the engine probes.
+        # No answer in time; the engine probes.
         exceptions.TimeoutError: ("TIMEOUT", TimedOut),
         TimeoutError: ("TIMEOUT", TimedOut),
-        # Nobody answers, nobody lets us in, or nobody is ready.
+        # No connection, a refused login, or a server that is not ready.
         exceptions.ConnectionError: ("CONNECTION", Unreachable),
         exceptions.AuthenticationError: ("NOAUTH", Unreachable),
         exceptions.AuthorizationError: ("NOAUTH", Unreachable),
@@ -23,7 +23,7 @@ TABLE: MappingProxyType[type[Exception], tuple[str, Kind]] = MappingProxyType(
         exceptions.BusyLoadingError: ("LOADING", Unreachable),  # it reads its data from disk
         exceptions.InvalidResponse: ("PROTOCOL", Unreachable),
         OSError: ("CONNECTION", Unreachable),
-        # An operator or time can mend these. redis-py cuts the code off the text of the ones that it knows.
+        # An operator can correct these, or time does. redis-py removes the code from the text of the errors it knows.
         exceptions.OutOfMemoryError: ("OOM", Transient),  # the memory is full
         exceptions.NoPermissionError: ("NOPERM", Transient),  # the ACL forbids XADD or this key
         exceptions.ReadOnlyError: ("READONLY", Transient),  # a replica; its primary is elsewhere now
@@ -51,3 +51,11 @@ def classify(error: Exception) -> Outcome:
         return kind(code, text)  # type: ignore[call-arg]
     first, _, rest = text.partition(" ")
     return Transient(first, rest) if first.isupper() else Transient(type(error).__name__, text)
+
+
+def unreachable(error: Exception) -> str | None:
+    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered all the same."""
+    outcome = classify(error)
+    if isinstance(outcome, Unreachable):
+        return outcome.reason
+    return None if isinstance(error, REPLIES) else str(error)

@@ -2,9 +2,10 @@
 
 Commands are written as they come and replies are read by a task of their own; Redis answers in order, so the
 oldest unanswered event is the one a reply belongs to. For the same reason a connection on which a reply did not
-come in time is never used again: what comes late would be taken for another event's.
+come in time is never used again: a late reply would be matched with another event.
 
-A wire ends once. It is cut, not closed in good order, since closing would first send what is still buffered.
+A session ends once and is not used again. Its connection is aborted, since an orderly close would first send what is
+still buffered.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from redis.asyncio import Connection, ConnectionPool
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from relay.brokers.entries import Entry, resolve
 from relay.brokers.redis.errors import REPLIES, classify
-from relay.brokers.resolving import Entry, resolve
+from relay.brokers.redis.headers import entry_fields
 from relay.core.event import OutboxEvent
-from relay.core.headers import wire_headers
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
 
 
-class Wire:
+class RedisSession:
     """A connection in use; ``connect`` makes one."""
 
     def __init__(
         self, connection: Connection, *, silence: float, max_pending: int, max_bulk: int, receipts: bool
     ) -> None:
         self.ended_as: Outcome | None = None
-        """Set from the end on: the outcome of everything that was still unanswered."""
+        """None until ``end``; then the outcome of every event that was still unanswered."""
         self._connection = connection
-        # Kept from the start: when redis-py gives a connection up it forgets the writer, and what that still
-        # holds could reach the server later.
+        # Kept from the start: redis-py drops its reference when it gives a connection up, and what the writer still
+        # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._silence = silence
         self._max_pending = max_pending
@@ -52,18 +53,18 @@ class Wire:
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._reader = self._loop.create_task(self._read())
-        self._heard_at = 0.0
-        """When a reply came last, or began to be due."""
+        self._last_reply_at = 0.0
+        """When the last reply came, or the first one became due; seconds on the event loop's clock."""
         self._watcher: asyncio.TimerHandle | None = None
-        """Set while replies are due. One timer, for a timeout a reply would cost more than the reply."""
+        """Set while replies are due. One timer for all: a timeout per reply would cost more than the reply."""
 
     @classmethod
-    async def connect(cls, pool: ConnectionPool, **limits: Any) -> Wire:  # noqa: ANN401  # as the constructor's
+    async def connect(cls, pool: ConnectionPool, **limits: Any) -> RedisSession:  # noqa: ANN401  # as the constructor's
         """Connect and log in. Raises RedisError or OSError."""
         connection = pool.make_connection()  # type: ignore[no-untyped-call]
         try:
             await connection.connect()
-        except BaseException:  # cancelled, too: half a connection must not be left behind
+        except BaseException:  # cancellation too: no half-open connection may be left behind
             with suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
             raise
@@ -92,13 +93,13 @@ class Wire:
             self._watcher.cancel()
         if self._reader is not asyncio.current_task():
             self._reader.cancel()
-        self._tell()
+        self._report()
         lost, self._pending = self._pending, deque()
         resolve((entry, outcome) for entry in lost)
-        self._work.set()
+        self._work.set()  # the reading task may wait for events; it sees ``ended_as`` and returns
 
     async def gone(self) -> None:
-        """Wait until the reading task of an ended wire is over."""
+        """Wait until the reading task of an ended session is over."""
         if self._reader is not asyncio.current_task():
             await asyncio.wait({self._reader})
 
@@ -106,7 +107,7 @@ class Wire:
         """Write some events from ``start`` on; the index of the first that is left."""
         commands: list[bytes] = []
         if not self._pending:
-            self._heard_at = self._loop.time()
+            self._last_reply_at = self._loop.time()
         at, size = start, 0
         stop = min(start + _SLICE, start + self._max_pending - len(self._pending), len(events))
         while at < stop and size < _SLICE_BYTES:
@@ -128,11 +129,11 @@ class Wire:
         return at
 
     def _watch(self) -> None:
-        """End the wire when replies are due and none has come for too long."""
+        """End the session when replies are due and none has come for too long."""
         self._watcher = None
         if self.ended_as is not None or not self._pending:
             return
-        left = self._heard_at + self._silence - self._loop.time()
+        left = self._last_reply_at + self._silence - self._loop.time()
         if left > 0:
             self._watcher = self._loop.call_later(left, self._watch)
         else:
@@ -145,7 +146,7 @@ class Wire:
             self.end(classify(error))
 
     async def _read(self) -> None:
-        """The reading task's whole life."""
+        """Read replies until the session ends; the body of the reading task."""
         try:
             while self.ended_as is None:
                 if self._pending:
@@ -168,13 +169,13 @@ class Wire:
         return Acknowledged({"entry_id": _text(entry_id)}) if self._receipts else ACKNOWLEDGED
 
     def _answer(self, outcome: Outcome) -> None:
-        """Give the oldest unanswered event its outcome; all of this turn of the event loop are told together."""
+        """Give the oldest unanswered event its outcome; the sinks get all outcomes of one event-loop turn together."""
         if not self._answered:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._report)
         self._answered.append((self._pending.popleft(), outcome))
 
-    def _tell(self) -> None:
-        self._heard_at = self._loop.time()
+    def _report(self) -> None:
+        self._last_reply_at = self._loop.time()
         answered, self._answered = self._answered, []
         resolve(answered)
         self._room.set()
@@ -182,17 +183,11 @@ class Wire:
 
 def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (CONTRACT section 3)."""
-    command: list[str | bytes] = ["XADD", event.event_type, "*", "id", event.event_id, "payload", event.payload]
-    if event.partition_key is not None:
-        command += ("partition_key", event.partition_key)
-    if event.headers != "{}":
-        for name, value in wire_headers(event.headers):
-            command += (f"h:{name}", value)
-    return tuple(command)
+    return ("XADD", event.event_type, "*", *entry_fields(event))
 
 
 async def ping(pool: ConnectionPool) -> None:
-    """Log in on a connection of its own and ask for a sign of life. Raises RedisError or OSError."""
+    """Log in on a connection of its own and send PING. Raises RedisError or OSError."""
     connection = pool.make_connection()  # type: ignore[no-untyped-call]
     try:
         await connection.connect()
@@ -201,14 +196,6 @@ async def ping(pool: ConnectionPool) -> None:
     finally:
         with suppress(RedisError, OSError):
             await connection.disconnect(nowait=True)
-
-
-def unreachable(error: Exception) -> str | None:
-    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered all the same."""
-    outcome = classify(error)
-    if isinstance(outcome, Unreachable):
-        return outcome.reason
-    return None if isinstance(error, REPLIES) else str(error)
 
 
 def _text(entry_id: bytes | str) -> str:

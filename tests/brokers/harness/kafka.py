@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from relay.brokers.kafka.options import KafkaOptions
+from relay.brokers.kafka.publisher import KafkaPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
 from tests.support.fixtures.kafka import create_topic
 from tests.support.servers.kafka import KafkaServer

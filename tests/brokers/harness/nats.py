@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 import nats
 
-from relay.brokers.nats.publisher import NatsOptions, NatsPublisher
+from relay.brokers.nats.options import NatsOptions
+from relay.brokers.nats.publisher import NatsPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
 from tests.support.fixtures.nats import Stream, read_stream
 from tests.support.servers.nats import NatsServer

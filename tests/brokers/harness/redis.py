@@ -7,7 +7,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.publisher import RedisPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
 from tests.support.servers.valkey import ValkeyServer
 

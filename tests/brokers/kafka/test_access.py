@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from relay.brokers.kafka.options import KafkaOptions
+from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import PATIENCE, Collector, make_event

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from relay.brokers.kafka.errors import (
     BATCH_REFUSALS,
-    FATAL_BUT_OPERATORS_TASK,
+    FATAL_UNTIL_GRANTED,
     REFUSED_LOGIN,
     TABLE,
     classify,
@@ -22,7 +22,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted({*TABLE, *BATCH_REFUSALS, *FATAL_BUT_OPERATORS_TASK, *REFUSED_LOGIN}))
+@pytest.mark.parametrize("name", sorted({*TABLE, *BATCH_REFUSALS, *FATAL_UNTIL_GRANTED, *REFUSED_LOGIN}))
 def test_the_table_names_codes_that_exist(name: str) -> None:
     assert name in CODES
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.publisher import KafkaOptions, KafkaPublisher
+from relay.brokers.kafka.options import KafkaOptions
+from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.session import Failure
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
@@ -91,9 +92,9 @@ async def test_a_client_that_breaks_is_made_anew(publisher: KafkaPublisher, topi
     name = topic()
     sink, events = Collector(), [make_event(name, os.urandom(100_000)) for _ in range(200)]
     await publisher.publish(events, sink)
-    lane = publisher._main
-    assert lane is not None
-    publisher._replace(lane, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
+    session = publisher._main
+    assert session is not None
+    publisher._replace(session, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
     found = await sink.outcomes(events)
     lost = {outcome for outcome in found if not isinstance(outcome, Acknowledged)}
     assert lost <= {Unreachable("INVALID_PRODUCER_EPOCH: fenced")}

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import nats
 import pytest
 
-from relay.brokers.nats.options import connect_arguments
-from relay.brokers.nats.publisher import NatsOptions, NatsPublisher
+from relay.brokers.nats.options import NatsOptions, connect_arguments
+from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 import nats
 import pytest
 
-from relay.brokers.nats.publisher import NatsOptions, NatsPublisher
+from relay.brokers.nats.options import NatsOptions
+from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event

@@ -6,7 +6,8 @@ import pytest
 from redis import exceptions
 
 from relay.brokers.redis.errors import TABLE, classify
-from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.publisher import RedisPublisher
 from relay.brokers.redis.session import xadd
 from relay.core.errors import ConfigError
 from relay.core.outcome import Outcome, TimedOut, Transient, Unreachable

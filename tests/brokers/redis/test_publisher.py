@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from relay.brokers.redis.publisher import RedisOptions, RedisPublisher
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, TimedOut, Transient, Unreachable

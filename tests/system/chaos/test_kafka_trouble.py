@@ -94,7 +94,7 @@ def test_a_producer_that_breaks_for_good_is_made_anew_and_its_events_released(
             liar.wanted = number
             wait_until(lambda wanted=number: relay.running and liar.lies == wanted, 30, "the lie")  # type: ignore[misc]
             wait_until(
-                lambda times=number: relay.log().count("the Kafka client broke and is made anew") >= times,  # type: ignore[misc]
+                lambda times=number: relay.log().count("the Kafka client failed and is replaced") >= times,  # type: ignore[misc]
                 30,
                 "the client to break",
             )

@@ -1,4 +1,4 @@
-"""Events that wait for their outcomes, and telling each sink its own in one group."""
+"""Events that wait for the broker's answer, each with the sink that takes its outcome."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Resolution
 
 Entry = tuple[OutboxEvent, OutcomeSink]
-"""An event and the sink of the call that offered it: sinks differ from call to call."""
+"""An event and the sink of the ``publish`` call that offered it: each call has its own sink."""
 
 
 def resolve(outcomes: Iterable[tuple[Entry, Outcome]]) -> None:
-    """Tell every sink the outcomes of its own events, in one group and in order."""
+    """Pass every sink the outcomes of its own events, in one call and in order."""
     groups: dict[int, tuple[OutcomeSink, list[Resolution]]] = {}
     for (event, sink), outcome in outcomes:
         group = groups.get(id(sink))

@@ -1,0 +1,26 @@
+"""The headers of a Kafka message (CONTRACT section 3): the event's id first, then the user's headers.
+
+A user's header named ``X-Event-ID`` (in any case) is sent as ``X-User-`` and its own name, so that a consumer finds
+exactly one event id. Kafka carries every other name and value unchanged.
+"""
+
+from __future__ import annotations
+
+from relay.core.event import OutboxEvent
+from relay.core.headers import wire_headers
+
+EVENT_ID_HEADER = "X-Event-ID"
+USER_PREFIX = "X-User-"
+
+
+def message_headers(event: OutboxEvent) -> list[tuple[str, str | bytes | None]]:
+    """Return names and values in the order in which they are sent, as confluent-kafka takes them."""
+    headers: list[tuple[str, str | bytes | None]] = [(EVENT_ID_HEADER, event.event_id)]
+    if event.headers != "{}":
+        ours = EVENT_ID_HEADER.lower()
+        headers += [
+            # The lengths first: cheaper than lowering every name.
+            (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
+            for name, value in wire_headers(event.headers)
+        ]
+    return headers

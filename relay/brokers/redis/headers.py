@@ -1,0 +1,23 @@
+"""The fields of a Redis stream entry (CONTRACT section 3): the event's columns, then its headers as ``h:<name>``.
+
+The prefix keeps a user's header apart from the fields ``id``, ``payload`` and ``partition_key``, whatever its name.
+Redis strings hold any bytes, so nothing is encoded.
+"""
+
+from __future__ import annotations
+
+from relay.core.event import OutboxEvent
+from relay.core.headers import wire_headers
+
+HEADER_PREFIX = "h:"
+
+
+def entry_fields(event: OutboxEvent) -> list[str | bytes]:
+    """Return names and values in turn, as XADD takes them; no ``partition_key`` field for an event without a key."""
+    fields: list[str | bytes] = ["id", event.event_id, "payload", event.payload]
+    if event.partition_key is not None:
+        fields += ("partition_key", event.partition_key)
+    if event.headers != "{}":
+        for name, value in wire_headers(event.headers):
+            fields += (HEADER_PREFIX + name, value)
+    return fields
