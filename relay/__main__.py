@@ -4,18 +4,12 @@ relay              run; 0 after a clean stop, 1 after a failure, 2 when a settin
 relay --help       every environment variable
 relay --version
 relay --healthcheck    0 when the relay of this environment answers /healthz, for container engines
+
+Each command imports what it needs when it runs: a container engine asks for the health every few seconds.
 """
 
-from __future__ import annotations
-
-import logging
-import os
 import sys
-import urllib.error
-import urllib.request
 
-from relay.core.errors import ConfigError
-from relay.settings import Settings, help_text
 from relay.version import __version__
 
 EXIT_FAILED = 1
@@ -29,6 +23,8 @@ def main() -> int:
         case []:
             return _run()
         case ["--help" | "-h"]:
+            from relay.settings.describe import help_text
+
             sys.stdout.write(help_text())
             return 0
         case ["--version"]:
@@ -42,12 +38,15 @@ def main() -> int:
 
 
 def _run() -> int:
-    import uvloop
+    import logging
 
-    from relay.app.run import run
     from relay.telemetry.logs import LogOptions, configure_logs
 
     configure_logs(LogOptions())
+
+    from relay.core.errors import ConfigError
+    from relay.settings.settings import Settings
+
     try:
         settings = Settings.from_process()
     except ConfigError as error:
@@ -56,10 +55,16 @@ def _run() -> int:
         return EXIT_CONFIG
     configure_logs(LogOptions(json=settings.environment == "production", relay_id=settings.relay_id))
 
+    import os
+
+    import uvloop
+
+    from relay.app.run import run
+
     async def live() -> int:
         code = await run(settings)
-        # Everything is settled and closed. A thread of a client library that still waits for a broker which hangs
-        # must not hold up the exit, and the interpreter would wait for it.
+        # Everything is settled and closed. A client library's thread that still waits for a hanging broker must not
+        # delay the exit, and the interpreter would wait for it.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(code)
@@ -69,18 +74,30 @@ def _run() -> int:
 
 def _healthcheck() -> int:
     """Ask the relay that runs with this environment; for HEALTHCHECK, where there is no curl."""
+    import http.client
+
+    from relay.core.errors import ConfigError
+    from relay.settings.listening import server_address
+
     try:
-        address = Settings.from_process(only=["SERVER_PORT"]).server_port
+        address = server_address()
     except ConfigError as error:
         sys.stderr.write(f"relay: {error}\n")
         return EXIT_CONFIG
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared only
+    connection = http.client.HTTPConnection(host, address.port, timeout=2)
     try:
-        with urllib.request.urlopen(f"http://{host}:{address.port}/healthz", timeout=2) as answer:
-            return 0 if answer.status == 200 else EXIT_FAILED
-    except (OSError, urllib.error.URLError) as error:
-        sys.stderr.write(f"relay: {error}\n")
+        connection.request("GET", "/healthz")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        sys.stderr.write(f"relay: {host} port {address.port} does not answer: {error}\n")
         return EXIT_FAILED
+    finally:
+        connection.close()
+    if status != 200:
+        sys.stderr.write(f"relay: /healthz answered {status}; the relay's log says why\n")
+        return EXIT_FAILED
+    return 0
 
 
 if __name__ == "__main__":

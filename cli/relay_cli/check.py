@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relay.app.doctor import examine
 from relay.core.finding import Finding, Level
-from relay.settings.variables import NAMES
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json
 
@@ -37,6 +35,9 @@ def command(
 
     Example: relay-cli check --json
     """
+    from relay.app.doctor import examine
+    from relay.settings.variables import NAMES
+
     logging.getLogger().addHandler(logging.NullHandler())  # what a broker's client says is in the findings
     findings = examine(read_settings(context, storage_url, table, only=NAMES))
     bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}

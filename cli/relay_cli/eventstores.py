@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from psycopg.conninfo import make_conninfo
 
-from relay.eventstore import EventStore, StoredEvent
-from relay.eventstore.statements import DEFAULT_SCHEMA
-from relay.postgres.url import connection_parameters
+from relay.core.storesql import DEFAULT_SCHEMA
 from relay_cli.options import read_settings, storage_of
 from relay_cli.output import INTERRUPTED, json_form
+
+if TYPE_CHECKING:
+    from relay.eventstore import EventStore, StoredEvent
 
 T = TypeVar("T")
 
@@ -28,6 +28,11 @@ def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
     """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
+    from psycopg.conninfo import make_conninfo
+
+    from relay.eventstore import EventStore
+    from relay.postgres.url import connection_parameters
+
     url, _ = storage_of(read_settings(context, storage_url))
     parameters = connection_parameters(url, "relay-cli")
     conninfo = make_conninfo("", **{name: str(value) for name, value in parameters.items()})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.event import Status
-from relay.outbox.admin.browse import Filter, ListedEvent, list_events
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import age, one_line, plural, print_json
+
+if TYPE_CHECKING:
+    from relay.outbox.admin.browse import ListedEvent
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -76,6 +78,8 @@ def command(
 
     Example: relay-cli list --status dead --error timeout --newer-than 2h
     """
+    from relay.outbox.admin.browse import Filter, list_events
+
     url, name = storage_of(read_settings(context, storage_url, table))
     chosen = tuple(statuses) if statuses else tuple(Status)
     wanted = Filter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
@@ -99,9 +103,9 @@ def _print_on_terminal(found: list[ListedEvent]) -> None:
     if not found:
         typer.echo("no events")
         return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.table import Table as RichTable  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console  # only a terminal needs it
+    from rich.table import Table as RichTable
+    from rich.text import Text
 
     console = Console()
     table = RichTable(box=None, pad_edge=False)

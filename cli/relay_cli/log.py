@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relay.logstore import ListAttempts, ListEvents, MetricsQuery
-from relay.logstore.text import parse_filters, parse_granularity, parse_time
 from relay_cli import log_options as given
-from relay_cli import log_print as show
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
@@ -48,6 +45,9 @@ def events(
 
     Example: relay-cli log events --topic user.signup --since 2026-03-10 --limit 20
     """
+    from relay.logstore import ListEvents
+    from relay_cli.log_print import print_events
+
     query = ListEvents(
         tenant_ids=tenant,
         event_ids=event,
@@ -60,7 +60,7 @@ def events(
         prev=prev_page,
     )
     page = with_store(url, schema, prefix, lambda store: store.list_events(query))
-    show.print_events(page, as_json=as_json)
+    print_events(page, as_json=as_json)
 
 
 @app.command("attempts")
@@ -89,6 +89,9 @@ def attempts(
 
     Example: relay-cli log attempts --status failed --since 2026-03-10 --limit 20
     """
+    from relay.logstore import ListAttempts
+    from relay_cli.log_print import print_attempts
+
     query = ListAttempts(
         tenant_ids=tenant,
         event_ids=event,
@@ -104,7 +107,7 @@ def attempts(
         prev=prev_page,
     )
     page = with_store(url, schema, prefix, lambda store: store.list_attempts(query))
-    show.print_attempts(page, as_json=as_json)
+    print_attempts(page, as_json=as_json)
 
 
 @app.command("event")
@@ -118,12 +121,14 @@ def event(
     prefix: given.Prefix = None,
 ) -> None:
     """Show one event."""
+    from relay_cli.log_print import print_event
+
     found = with_store(
         url, schema, prefix, lambda s: s.retrieve_event(event_id, tenant_id=tenant, destination_id=destination)
     )
     if found is None:
         raise _absent("event", event_id)
-    show.print_event(found, as_json=as_json)
+    print_event(found, as_json=as_json)
 
 
 @app.command("attempt")
@@ -136,10 +141,12 @@ def attempt(
     prefix: given.Prefix = None,
 ) -> None:
     """Show one attempt."""
+    from relay_cli.log_print import print_attempt
+
     found = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
     if found is None:
         raise _absent("attempt", attempt_id)
-    show.print_attempt(found, as_json=as_json)
+    print_attempt(found, as_json=as_json)
 
 
 @app.command("metrics")
@@ -160,6 +167,10 @@ def metrics(
 
     Example: relay-cli log metrics attempts --start 2026-03-10 --end 2026-03-11 --granularity 1h --measure error_rate
     """
+    from relay.logstore import MetricsQuery
+    from relay.logstore.text import parse_filters, parse_granularity, parse_time
+    from relay_cli.log_print import print_metrics
+
     if kind not in ("events", "attempts"):
         raise typer.BadParameter(f"{kind!r} is neither events nor attempts")
     query = MetricsQuery(
@@ -176,7 +187,7 @@ def metrics(
         prefix,
         lambda store: store.event_metrics(query) if kind == "events" else store.attempt_metrics(query),
     )
-    show.print_metrics(result, as_json=as_json)
+    print_metrics(result, as_json=as_json)
 
 
 def _absent(what: str, name: str) -> typer.Exit:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay.logstore import LogStore
-from relay.logstore.copy import copy_log
-from relay.logstore.postgres import PostgresLogStore
 from relay_cli import log_options as given
 from relay_cli.log_options import opened, with_store
+
+if TYPE_CHECKING:
+    from relay.logstore import LogStore
+    from relay.logstore.postgres import PostgresLogStore
 
 Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
 
@@ -115,6 +116,8 @@ def copy(
 
 
 async def _copy(source: LogStore, target: LogStore, start: str | None, state: Path | None) -> int:
+    from relay.logstore.copy import copy_log
+
     total = 0
     async for copied in copy_log(source, target, after=start):
         total = copied.attempts
@@ -125,6 +128,8 @@ async def _copy(source: LogStore, target: LogStore, start: str | None, state: Pa
 
 
 def _postgres(store: LogStore) -> PostgresLogStore:
+    from relay.logstore.postgres import PostgresLogStore
+
     if not isinstance(store, PostgresLogStore):
         raise ConfigError("only a PostgreSQL log has monthly partitions; this command is not needed here")
     return store

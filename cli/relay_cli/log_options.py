@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay.logstore import LogStore, TimeWindow, open_logstore
-from relay.logstore.text import parse_time
-from relay.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.logstore import LogStore, TimeWindow
 
 Result = TypeVar("Result")
 
@@ -44,12 +44,17 @@ Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The 
 
 def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> TimeWindow:
     """The time bounds of a listing."""
+    from relay.logstore import TimeWindow
+    from relay.logstore.text import parse_time
+
     given = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
     return TimeWindow(**{name: parse_time(text) for name, text in given.items() if text is not None})
 
 
 def log_url(given: str | None) -> str:
     """The log's URL: the option, else LOG_STORE_URL. Raises ConfigError when there is none."""
+    from relay.settings.settings import Settings
+
     overrides = {"LOG_STORE_URL": given} if given else {}
     settings = Settings.from_process(overrides=overrides, only={"LOG_STORE_URL"})
     if settings.log_store_url is None:
@@ -61,6 +66,9 @@ def log_url(given: str | None) -> str:
 
 async def opened(url: str, schema: str | None, prefix: str | None) -> LogStore:
     """The log at an address, laid out as the options say, else LOG_STORE_SCHEMA and LOG_STORE_PREFIX."""
+    from relay.logstore import open_logstore
+    from relay.settings.settings import Settings
+
     settings = Settings.from_process(only={"LOG_STORE_SCHEMA", "LOG_STORE_PREFIX"})
     return await open_logstore(
         url,

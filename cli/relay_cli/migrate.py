@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, LiteralString
+from typing import TYPE_CHECKING, Annotated, LiteralString
 
 import typer
 
-from relay.outbox.extensions import add_extension, extension_sql
-from relay.outbox.migrate import Plan, migrate, plan
-from relay.outbox.schema import Step
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+
+if TYPE_CHECKING:
+    from relay.outbox.migrate import Plan
+    from relay.outbox.schema import Step
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -42,6 +43,9 @@ def command(
 
     Example: relay-cli migrate --table orders.outbox --dry-run | psql
     """
+    from relay.outbox.extensions import add_extension, extension_sql
+    from relay.outbox.migrate import migrate, plan
+
     url, name = storage_of(read_settings(context, storage_url, table))
     extra = {extension: extension_sql(extension, name) for extension in extensions or []}
     if dry_run:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from relay.core.errors import ConfigError
-from relay.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.settings.settings import Settings
 
 
 def duplicate_window(settings: Settings) -> float:
@@ -17,11 +20,8 @@ def duplicate_window(settings: Settings) -> float:
         return 0.0
     if settings.publisher_url is None:
         raise ConfigError("PUBLISHER_URL is not set; set it, or give --nats-duplicate-window")
-    from relay.brokers.nats.options import NatsOptions  # noqa: PLC0415 - only with this broker
-    from relay.brokers.nats.streams import read_streams  # noqa: PLC0415
+    from relay.app.build import nats_options
+    from relay.brokers.nats.streams import read_streams
 
-    options = NatsOptions(
-        settings.publisher_url.get_secret_value(), connection_timeout=settings.nats_connection_timeout
-    )
-    streams = asyncio.run(read_streams(options))
+    streams = asyncio.run(read_streams(nats_options(settings)))
     return max((stream.duplicate_window for stream in streams), default=0.0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
-from relay.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.core.sqltext import TableName
+    from relay.settings.settings import Settings
 
 StorageUrl = Annotated[
     str | None,
@@ -36,6 +38,8 @@ def read_settings(
     ``--storage-url`` counts after the command, then before it, then STORAGE_URL from the environment or ``.env``.
     Raises ConfigError, also when there is no URL at all.
     """
+    from relay.settings.settings import Settings
+
     given = {"STORAGE_URL": storage_url or context.obj, "STORAGE_TABLE_NAME": table}
     overrides = {name: value for name, value in given.items() if value}
     settings = Settings.from_process(overrides=overrides, only={*given, *only})

@@ -116,8 +116,8 @@ class Bar:
             self._progress.stop()
 
     def _start(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms that most runs do without
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.console import Console  # 40 ms that most runs do without
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)

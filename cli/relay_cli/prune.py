@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.errors import OutboxError
-from relay.core.sqltext import TableName
-from relay.outbox.admin.prune import COUNT_MOST, Pruned, PruneOptions, preview, prune
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
+
+if TYPE_CHECKING:
+    from relay.core.sqltext import TableName
+    from relay.outbox.admin.prune import Pruned, PruneOptions
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -47,6 +49,8 @@ def command(
 
     Example: relay-cli prune --delivered-age 7d --dead-age 30d --dry-run
     """
+    from relay.outbox.admin.prune import PruneOptions, preview
+
     url, name = storage_of(read_settings(context, storage_url, table))
     options = PruneOptions(delivered_age, dead_age, batch_size)
     if dry_run:
@@ -57,6 +61,8 @@ def command(
 
 def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) -> None:
     """Prune and report, also what was done when it ends early."""
+    from relay.outbox.admin.prune import Pruned, preview, prune
+
     done = Pruned()
     bar = Bar("pruning")
     total: int | None = None
@@ -97,6 +103,8 @@ def _report(done: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True
         }
         print_json(answer)
         return
+    from relay.outbox.admin.prune import COUNT_MOST
+
     verb = "would delete" if dry_run else "deleted"
     for status, count, before in (
         ("delivered", done.delivered, done.delivered_before),

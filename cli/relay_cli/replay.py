@@ -7,25 +7,19 @@ import socket
 import sys
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
-from relay.core.sqltext import TableName
-from relay.outbox.admin.replay import (
-    Bound,
-    Replayed,
-    ReplayOptions,
-    Selection,
-    preview,
-    replay,
-)
-from relay_cli.nats_window import duplicate_window
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
+
+if TYPE_CHECKING:
+    from relay.core.sqltext import TableName
+    from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -117,6 +111,9 @@ def command(
 
     Example: relay-cli replay --status dead --type user.signup --from 2h --rate 100 --reason "broker was full"
     """
+    from relay.outbox.admin.replay import ReplayOptions, Selection, preview
+    from relay_cli.nats_window import duplicate_window
+
     if not (ids or event_type or key or statuses or since or until):
         raise typer.BadParameter("say which events: --id, --type, --key, --status, --from or --to")
     settings = read_settings(
@@ -151,6 +148,8 @@ def _replay(
     as_json: bool,
 ) -> None:
     """Replay and report, also what was done when it ends early."""
+    from relay.outbox.admin.replay import Replayed, replay
+
     done = Replayed()
     total = found.total if found is not None and found.exact else None
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from relay.outbox.admin.browse import ShownEvent, show_event
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import block, event_id, one_line, print_json
+
+if TYPE_CHECKING:
+    from relay.outbox.admin.browse import ShownEvent
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -35,6 +37,8 @@ def command(
 
     Example: relay-cli show 0190b0a0-0000-7000-8000-000000000001
     """
+    from relay.outbox.admin.browse import show_event
+
     url, name = storage_of(read_settings(context, storage_url, table))
     event = show_event(url, name, event_id)
     if event is None:

@@ -13,7 +13,6 @@ import typer
 
 from relay.core.errors import ConfigError
 from relay_cli.log_options import log_url
-from relay_cli.nats_window import duplicate_window
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
 
 app = typer.Typer(
@@ -55,7 +54,7 @@ def setup(
     Example: relay-cli spark setup --role spark_writer
     """
     _needs_pyspark()
-    from relay.spark.setup import setup as set_up  # noqa: PLC0415 - needs PySpark
+    from relay.spark.setup import setup as set_up
 
     url, outbox = storage_of(read_settings(context, storage_url, table))
     grants = set_up(url, outbox, role, schema, purpose.value)
@@ -131,6 +130,8 @@ def _window(context: typer.Context, given: list[str]) -> list[str]:
     option = "--nats-duplicate-window"
     if any(each.partition("=")[0] in (option, "--dry-run") for each in given):
         return given
+    from relay_cli.nats_window import duplicate_window
+
     only = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
     window = duplicate_window(read_settings(context, None, only=only))
     return [*given, f"{option}={window / 60:.4f}m"] if window else given
@@ -143,7 +144,7 @@ def _storage(context: typer.Context) -> tuple[str, str]:
 
 def _needs_pyspark() -> None:
     try:
-        import pyspark  # noqa: F401, PLC0415 - only the extra brings it
+        import pyspark  # noqa: F401 - only the extra brings it
     except ImportError as error:
         raise _not_installed(error) from None
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay.outbox.admin.browse import Figures, read_figures
-from relay.outbox.admin.connection import operating
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, clear_screen, print_json
+
+if TYPE_CHECKING:
+    from relay.outbox.admin.browse import Figures
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -38,6 +39,9 @@ def command(
 
     Example: relay-cli stats --watch 2
     """
+    from relay.outbox.admin.browse import read_figures
+    from relay.outbox.admin.connection import operating
+
     url, name = storage_of(read_settings(context, storage_url, table))
     try:
         with operating(url, name, "reading the backlog") as connection:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.options import StorageUrl
+
+if TYPE_CHECKING:
+    from relay.eventstore import EventStore
 
 _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
@@ -71,6 +73,8 @@ def append(
     storage_url: StorageUrl = None,
 ) -> None:
     """Append one event to a stream."""
+    from relay.eventstore import NewEvent
+
     about = _json("--meta", meta)
     if not isinstance(about, dict):
         raise ConfigError("--meta: not a JSON object")
@@ -139,6 +143,8 @@ def _json(name: str, text: str) -> object:
 
 
 def _version(text: str) -> int:
+    from relay.eventstore import ANY, NO_STREAM
+
     if text in ("any", "none"):
         return ANY if text == "any" else NO_STREAM
     if not text.isdecimal():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay.eventstore import EventStore
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
 from relay_cli.options import StorageUrl
 from relay_cli.output import plural
+
+if TYPE_CHECKING:
+    from relay.eventstore import EventStore
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

@@ -1,12 +1,14 @@
-"""Settings into rooms: which options each part of the daemon gets, in one readable place.
+"""Settings into rooms: the options of each part of the daemon, in one place.
 
-The daemon (``relay.app.run``) and ``relay-cli check`` (``relay.app.doctor``) build from here, so that both mean the
-same by a variable. Nothing connects here.
+The daemon (``relay.app.run``), ``relay-cli check`` (``relay.app.doctor``) and the other commands build from here, so
+that a variable means the same for all of them. Nothing connects here, and a broker's module is imported only when that
+broker is built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
@@ -16,7 +18,13 @@ from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.wakeup import WakeUps
-from relay.settings import Settings
+from relay.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.app.delivery_log import DeliveryLog
+    from relay.brokers.kafka.options import KafkaOptions
+    from relay.brokers.nats.options import NatsOptions
+    from relay.brokers.redis.options import RedisOptions
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
@@ -30,7 +38,7 @@ def retry_policy(settings: Settings) -> RetryPolicy:
 
 
 def storage_options(settings: Settings) -> PostgresOptions:
-    """The STORAGE_* variables and what the statements need beside them."""
+    """The STORAGE_* variables, and the others that the statements use."""
     return PostgresOptions(
         url=_required(settings.storage_url, "STORAGE_URL"),
         relay_id=settings.relay_id,
@@ -42,14 +50,14 @@ def storage_options(settings: Settings) -> PostgresOptions:
 
 
 def build_wake_ups(settings: Settings) -> WakeUps | None:
-    """The listener for wake-ups, where WAKE_UP asks for it."""
+    """Return the listener for wake-ups; None unless WAKE_UP is on."""
     if not settings.wake_up:
         return None
     return WakeUps(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def engine_options(settings: Settings) -> EngineOptions:
-    """The variables that set the sizes and paces of the loops."""
+    """The variables that set the sizes and intervals of the loops."""
     return EngineOptions(
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,
@@ -65,69 +73,76 @@ def engine_options(settings: Settings) -> EngineOptions:
     )
 
 
+def kafka_options(settings: Settings) -> KafkaOptions:
+    """PUBLISHER_URL and the KAFKA_* variables. Raises ConfigError without a URL."""
+    from relay.brokers.kafka.options import KafkaOptions
+
+    return KafkaOptions(
+        receipts=_wants_receipts(settings),
+        url=_required(settings.publisher_url, "PUBLISHER_URL"),
+        batch_size=settings.kafka_batch_size,
+        batch_bytes=settings.kafka_batch_bytes,
+        batch_timeout=settings.kafka_batch_timeout,
+        compression=settings.kafka_compression,
+        required_acks="one" if settings.kafka_required_acks == "one" else "all",
+        write_timeout=settings.kafka_write_timeout,
+        read_timeout=settings.kafka_read_timeout,
+        connection_timeout=settings.kafka_connection_timeout,
+        max_attempts=settings.kafka_max_attempts,
+    )
+
+
+def nats_options(settings: Settings) -> NatsOptions:
+    """PUBLISHER_URL and the NATS_* variables. Raises ConfigError without a URL."""
+    from relay.brokers.nats.options import NatsOptions
+
+    return NatsOptions(
+        receipts=_wants_receipts(settings),
+        url=_required(settings.publisher_url, "PUBLISHER_URL"),
+        publish_timeout=settings.nats_publish_timeout,
+        connection_timeout=settings.nats_connection_timeout,
+    )
+
+
+def redis_options(settings: Settings) -> RedisOptions:
+    """PUBLISHER_URL and the REDIS_* variables. Raises ConfigError without a URL."""
+    from relay.brokers.redis.options import RedisOptions
+
+    return RedisOptions(
+        receipts=_wants_receipts(settings),
+        url=_required(settings.publisher_url, "PUBLISHER_URL"),
+        connection_timeout=settings.redis_connection_timeout,
+        write_timeout=settings.redis_write_timeout,
+    )
+
+
 def build_publisher(settings: Settings) -> Publisher:
-    """The chosen publisher; only its own module, and so only its own client library, is imported."""
+    """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone."""
     return _PUBLISHERS[settings.publisher_type](settings)
 
 
 def _kafka(settings: Settings) -> Publisher:
-    from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.kafka.publisher import KafkaPublisher
 
-    return KafkaPublisher(
-        KafkaOptions(
-            receipts=_wants_receipts(settings),
-            url=_required(settings.publisher_url, "PUBLISHER_URL"),
-            batch_size=settings.kafka_batch_size,
-            batch_bytes=settings.kafka_batch_bytes,
-            batch_timeout=settings.kafka_batch_timeout,
-            compression=settings.kafka_compression,
-            required_acks="one" if settings.kafka_required_acks == "one" else "all",
-            write_timeout=settings.kafka_write_timeout,
-            read_timeout=settings.kafka_read_timeout,
-            connection_timeout=settings.kafka_connection_timeout,
-            max_attempts=settings.kafka_max_attempts,
-        )
-    )
+    return KafkaPublisher(kafka_options(settings))
 
 
 def _nats(settings: Settings) -> Publisher:
-    from relay.brokers.nats.options import NatsOptions
     from relay.brokers.nats.publisher import NatsPublisher
 
-    return NatsPublisher(
-        NatsOptions(
-            receipts=_wants_receipts(settings),
-            url=_required(settings.publisher_url, "PUBLISHER_URL"),
-            publish_timeout=settings.nats_publish_timeout,
-            connection_timeout=settings.nats_connection_timeout,
-        )
-    )
+    return NatsPublisher(nats_options(settings))
 
 
 def _redis(settings: Settings) -> Publisher:
-    from relay.brokers.redis.options import RedisOptions
     from relay.brokers.redis.publisher import RedisPublisher
 
-    return RedisPublisher(
-        RedisOptions(
-            receipts=_wants_receipts(settings),
-            url=_required(settings.publisher_url, "PUBLISHER_URL"),
-            connection_timeout=settings.redis_connection_timeout,
-            write_timeout=settings.redis_write_timeout,
-        )
-    )
+    return RedisPublisher(redis_options(settings))
 
 
 def _stdout(_settings: Settings) -> Publisher:
     from relay.brokers.stdout import StdoutPublisher
 
     return StdoutPublisher()
-
-
-def _wants_receipts(settings: Settings) -> bool:
-    """Whether where the broker put a message is recorded: of deliveries, and so not where only failures are."""
-    return settings.log_store_url is not None and settings.log_store_record == "all"
 
 
 def _null(_settings: Settings) -> Publisher:
@@ -145,7 +160,21 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
 }
 
 
+def build_delivery_log(settings: Settings) -> DeliveryLog | None:
+    """Return the delivery log of LOG_STORE_URL; None without one, and then nothing of it is imported."""
+    if settings.log_store_url is None:
+        return None
+    from relay.app.delivery_log import DeliveryLog
+
+    return DeliveryLog(settings)
+
+
+def _wants_receipts(settings: Settings) -> bool:
+    """Whether the delivery log records where the broker put a message: it does for deliveries, not for failures."""
+    return settings.log_store_url is not None and settings.log_store_record == "all"
+
+
 def _required(secret: SecretStr | None, name: str) -> str:
     if secret is None:
-        raise ConfigError(f"{name}: is required")
+        raise ConfigError(f"{name} is not set")
     return secret.get_secret_value()

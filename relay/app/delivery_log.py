@@ -1,7 +1,7 @@
-"""The delivery log in the daemon: its recorder, its metrics, its word in ``/readyz`` and its API.
+"""The delivery log in the daemon: its recorder, its metrics, its part of ``/readyz`` and its API.
 
-Part of the composition root: only ``relay.app.run`` may import it. Without LOG_STORE_URL nothing of it is made and no
-library of it imported. A log that does not work is degraded, never a reason not to be ready.
+``relay.app.build`` imports this module only where LOG_STORE_URL is set. A log that fails is degraded; it never makes
+the relay unready.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp
 
 from relay.core.errors import ConfigError, OutboxError
@@ -24,13 +24,13 @@ from relay.logstore import LogStore, open_logstore
 from relay.logstore.mapping import Naming
 from relay.logstore.recorder import Recorder, RecorderOptions
 from relay.outbox.replays import OutboxReplays
-from relay.settings import Settings
+from relay.settings.settings import Settings
 
-_CLOSE_SHARE = 0.1  # of SHUTDOWN_TIMEOUT, for writing what is queued when the relay itself has ended
+_CLOSE_SHARE = 0.1  # of SHUTDOWN_TIMEOUT, to write what is queued after the relay has ended
 
 
 class LogState(Protocol):
-    """What is shown of a recorder."""
+    """The part of a recorder that is shown."""
 
     written: int
     dropped: int
@@ -40,11 +40,31 @@ class LogState(Protocol):
         """Why the log is degraded."""
 
 
-def build_recorder(settings: Settings) -> Recorder | None:
-    """The recorder that LOG_STORE_* describes; None without LOG_STORE_URL."""
-    open_store = _opener(settings)
-    if open_store is None:
-        return None
+class DeliveryLog:
+    """Everything that the daemon runs for the delivery log."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError without LOG_STORE_URL."""
+        self.recorder = build_recorder(settings)
+        self._api = LogApi(settings)
+        self._relay_id = settings.relay_id
+
+    def apis(self) -> dict[str, ASGIApp]:
+        """Return the API by the prefix of its paths; empty without API_TOKEN. Raises ConfigError without the extra."""
+        return self._api.application()
+
+    def watched(self, view: StatusView, registry: CollectorRegistry) -> StatusView:
+        """Register the log's counters and return ``view`` with the log's state in ``/readyz``."""
+        registry.register(LogCollector(self.recorder, self._relay_id))
+        return StatusWithLog(view, self.recorder)
+
+    async def close(self) -> None:
+        """Write what is queued, within the recorder's deadline, and close. Never raises."""
+        await asyncio.gather(self._api.close(), self.recorder.close())
+
+
+def build_recorder(settings: Settings) -> Recorder:
+    """Return the recorder of the LOG_STORE_* variables. Raises ConfigError without LOG_STORE_URL."""
     options = RecorderOptions(
         batch_size=settings.log_store_batch_size,
         flush_interval=settings.log_store_flush_interval,
@@ -57,13 +77,13 @@ def build_recorder(settings: Settings) -> Recorder | None:
             destination_type=settings.publisher_type,
         ),
     )
-    return Recorder(open_store, options, replays=_replays(settings))
+    return Recorder(_opener(settings), options, replays=_replays(settings))
 
 
-def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[LogStore]] | None:
-    """What opens the log that LOG_STORE_* names; None without LOG_STORE_URL."""
+def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[LogStore]]:
+    """Return a function that opens the log of the LOG_STORE_* variables."""
     if settings.log_store_url is None:
-        return None
+        raise ConfigError("LOG_STORE_URL is not set")
     return partial(
         open_logstore,
         settings.log_store_url.get_secret_value(),
@@ -88,7 +108,7 @@ class LogCollector(Collector):
         self._relay_id = relay_id
 
     def describe(self) -> Iterator[Family]:
-        """What there is: the same as is collected."""
+        """Return what ``collect`` returns."""
         return self.collect()
 
     def collect(self) -> Iterator[Family]:
@@ -103,7 +123,7 @@ class LogCollector(Collector):
 
 
 class StatusWithLog:
-    """A view with the log's state among what is degraded."""
+    """A view that lists the log among the degraded parts."""
 
     def __init__(self, view: StatusView, state: LogState) -> None:
         self._view = view
@@ -114,7 +134,7 @@ class StatusWithLog:
         return self._view.health()
 
     def readiness(self) -> Readiness:
-        """As without the log; its trouble stands among what is degraded."""
+        """As without the log; its trouble is listed as degraded."""
         readiness = self._view.readiness()
         return replace(readiness, degraded={**readiness.degraded, "log": self._state.trouble})
 
@@ -136,9 +156,9 @@ class LogApi:
         self._opening = asyncio.Lock()
 
     def application(self) -> dict[str, ASGIApp]:
-        """The application by its prefix; empty without a log or a token. Raises ConfigError without the extra."""
+        """Return the application by its prefix; empty without API_TOKEN. Raises ConfigError without the extra."""
         token = self._settings.api_token
-        if token is None or self._settings.log_store_url is None:
+        if token is None:
             return {}
         try:
             from relay.logstore.http import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
@@ -153,10 +173,7 @@ class LogApi:
                 await self._store.close()
 
     async def _opened(self) -> LogStore:
-        async with self._opening:
-            open_store = _opener(self._settings, connections=2)
-            if self._store is None and open_store is not None:
-                self._store = await open_store()
-        if self._store is None:
-            raise ConfigError("LOG_STORE_URL is not set")
-        return self._store
+        async with self._opening:  # two requests at once must not open two stores
+            if self._store is None:
+                self._store = await _opener(self._settings, connections=2)()
+            return self._store

@@ -1,6 +1,6 @@
-"""The daemon's life: build the rooms from the settings, serve HTTP, run the relay until a signal, and say how
-it ended. What can be known to be wrong is said before anything connects; a database or broker that is not there yet
-is waited for.
+"""The daemon's life: build the rooms from the settings, serve HTTP, run the relay until a signal, report how it ended.
+
+Wrong settings end it before anything connects. It waits for a database or broker that is not reachable yet.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ import asyncio
 import logging
 import os
 import signal
-import time
 
-from relay.app import build, delivery_log
+from relay.app import build
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition, StatusView
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
 from relay.outbox.storage import PostgresOutbox
 from relay.server import ServerOptions, StatusServer
-from relay.settings import Settings
+from relay.settings.settings import Settings
 from relay.telemetry.export import start_export
 from relay.telemetry.prometheus import PrometheusTelemetry
 from relay.version import __version__
@@ -30,7 +29,7 @@ _CLOSED_WITHIN = 0.15  # of SHUTDOWN_TIMEOUT, for what is around the relay; the 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
-"""A setting, or the table, is not as it must be; starting again will not help."""
+"""A setting or the table is wrong; a restart does not help."""
 
 
 async def run(settings: Settings) -> int:
@@ -47,7 +46,7 @@ async def run(settings: Settings) -> int:
     try:
         await _live(settings)
     except OutboxError as error:
-        known = isinstance(error, ConfigError | SchemaError)  # its text says what to do; a traceback would say less
+        known = isinstance(error, ConfigError | SchemaError)  # its message says what to do; a traceback adds nothing
         cause = None if known else error.__cause__
         logger.critical("the relay ended: %s", error, exc_info=cause, extra={"action": "failed"})
         return EXIT_CONFIG if known else EXIT_FAILED
@@ -55,31 +54,31 @@ async def run(settings: Settings) -> int:
 
 
 async def _live(settings: Settings) -> None:
-    """Build the rooms, run the relay until it is told to stop, and close what was opened around it."""
+    """Build the rooms, run the relay until a signal, and close what was opened around it."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     storage = PostgresOutbox(build.storage_options(settings))
-    recorder = delivery_log.build_recorder(settings)
+    log = build.build_delivery_log(settings)
+    recorder = log.recorder if log is not None else None
     wake_ups = build.build_wake_ups(settings)
     publisher = build.build_publisher(settings)
     relay = Relay(storage, publisher, telemetry, build.engine_options(settings), recorder, wake_ups=wake_ups)
     view: StatusView = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
-    if recorder is not None:
-        telemetry.registry.register(delivery_log.LogCollector(recorder, settings.relay_id))
-        view = delivery_log.StatusWithLog(view, recorder)
-    api = delivery_log.LogApi(settings)
+    if log is not None:
+        view = log.watched(view, telemetry.registry)
     options = ServerOptions(settings.server_port.host, settings.server_port.port)
-    server = StatusServer(view, options, api.application())
+    server = StatusServer(view, options, log.apis() if log is not None else {})
     _stop_on_signals(relay)
     await server.start()
-    if recorder is not None:
-        recorder.start()
+    if log is not None:
+        log.recorder.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
     try:
         await relay.run()
     finally:
-        closing = [asyncio.ensure_future(server.stop()), asyncio.ensure_future(api.close())]
-        if recorder is not None:
-            closing.append(asyncio.ensure_future(recorder.close()))
+        # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
+        closing = [asyncio.ensure_future(server.stop())]
+        if log is not None:
+            closing.append(asyncio.ensure_future(log.close()))
         if exporter is not None:
             closing.append(asyncio.ensure_future(asyncio.to_thread(exporter.stop)))
         await asyncio.wait(closing, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
@@ -87,13 +86,13 @@ async def _live(settings: Settings) -> None:
 
 def _stop_on_signals(relay: Relay) -> None:
     loop = asyncio.get_running_loop()
-    asked: list[float] = []
+    signals: list[int] = []
 
     def on_signal(number: int) -> None:
-        if asked:
+        if signals:
             logger.warning("second signal: ending at once", extra={"action": "killed", "signal": number})
             os._exit(128 + number)
-        asked.append(time.monotonic())
+        signals.append(number)
         relay.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
-from dotenv.parser import parse_stream
-from dotenv.variables import parse_variables
-
 
 def read_dotenv(path: Path, environ: Mapping[str, str], found: list[str]) -> dict[str, str]:
     """The variables of a file that may be absent; what is wrong with it is appended to ``found``."""
@@ -24,6 +21,9 @@ def read_dotenv(path: Path, environ: Mapping[str, str], found: list[str]) -> dic
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         found.append(f"{path} cannot be read: {reason}")
         return {}
+    from dotenv.parser import parse_stream  # noqa: PLC0415 - only with a file
+    from dotenv.variables import parse_variables  # noqa: PLC0415
+
     values: dict[str, str] = {}
     for binding in parse_stream(StringIO(text)):
         if binding.error:

@@ -17,11 +17,10 @@ from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
 from relay.core.sqltext import TableName
-from relay.postgres.url import connection_parameters
+from relay.settings.address import Address, parse_address
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})")
 _PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ENCODE = "percent-encode special characters of the user name and password"
@@ -32,14 +31,6 @@ class Kind:
     """How a variable's value is written, for the documentation."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen; ``host`` is empty for all interfaces."""
-
-    host: str
-    port: int
 
 
 def kind(text: str, read: Callable[[str], Any]) -> tuple[BeforeValidator, Kind]:
@@ -97,13 +88,6 @@ def _flag(text: str) -> bool:
     return word in _TRUE
 
 
-def _address(text: str) -> Address:
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65_535:
-        raise ValueError(f"{text!r} is not an address to listen on; write :8080, 127.0.0.1:8080 or [::1]:8080")
-    return Address((match["host"] or "").strip("[]"), int(match["port"]))
-
-
 def _table(text: str) -> TableName:
     try:
         return TableName.parse(text)
@@ -124,6 +108,8 @@ def _name(most: int) -> Callable[[str], str]:
 
 def _postgres_url(text: str) -> SecretStr:
     """Read as the storage reads it; then what libpq would find out only when it connects."""
+    from relay.postgres.url import connection_parameters  # noqa: PLC0415 - psycopg: not for relay --help
+
     shown = mask_url(text)
     try:
         parts = connection_parameters(text, relay_id="")
@@ -147,7 +133,7 @@ Text = Annotated[str, *kind("text", str)]
 Schema = Annotated[str, *kind("name", _name(63))]
 Prefix = Annotated[str, *kind("name", _name(40))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
-Listen = Annotated[Address, *kind("address", _address)]
+Listen = Annotated[Address, *kind("address", parse_address)]
 Table = Annotated[TableName, *kind("table", _table)]
 PostgresUrl = Annotated[SecretStr, *kind("URL", _postgres_url)]
 SecretUrl = Annotated[SecretStr, *kind("URL", SecretStr)]

@@ -135,20 +135,25 @@ def _ignored(settings: Variables) -> Iterator[Finding]:
         )
 
 
-def _short_lease(settings: Variables) -> Iterator[Finding]:
+def publish_timeout(settings: Variables) -> tuple[str, float] | None:
+    """Return the variable that bounds one publish to the chosen broker, and its seconds; None without a broker."""
     timeouts = {
         "kafka": ("KAFKA_WRITE_TIMEOUT", settings.kafka_write_timeout),
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
     }
-    if settings.publisher_type in timeouts:
-        variable, seconds = timeouts[settings.publisher_type]
-        if settings.lease_timeout <= seconds:
-            yield Finding(
-                ("LEASE_TIMEOUT", variable),
-                f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)} is not longer than "
-                f"{variable}={format_duration(seconds)}: an event may be sent twice before its first answer is known",
-            )
+    return timeouts.get(settings.publisher_type)
+
+
+def _short_lease(settings: Variables) -> Iterator[Finding]:
+    limit = publish_timeout(settings)
+    if limit is not None and settings.lease_timeout <= limit[1]:
+        variable, seconds = limit
+        yield Finding(
+            ("LEASE_TIMEOUT", variable),
+            f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)} is not longer than "
+            f"{variable}={format_duration(seconds)}: an event may be sent twice before its first answer is known",
+        )
 
 
 def unknown(names: Iterable[str]) -> Iterator[str]:

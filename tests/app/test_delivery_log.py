@@ -7,10 +7,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
-from relay.app.delivery_log import LogApi, LogCollector, StatusWithLog, build_recorder
+from relay.app.build import build_delivery_log
+from relay.app.delivery_log import LogApi, LogCollector, StatusWithLog
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.server.routes import application, dispatching
-from relay.settings import Settings
+from relay.settings.settings import Settings
 
 LOGGED = {
     "STORAGE_URL": "postgres://u:p@h/db",
@@ -46,8 +47,7 @@ def client_of(app: ASGIApp) -> httpx.AsyncClient:
 
 def test_without_a_url_there_is_no_log() -> None:
     settings = Settings.from_env({"STORAGE_URL": "postgres://u:p@h/db", "API_TOKEN": "token-of-some-length"})
-    assert build_recorder(settings) is None
-    assert LogApi(settings).application() == {}
+    assert build_delivery_log(settings) is None
 
 
 async def test_trouble_is_degraded_and_not_unready() -> None:

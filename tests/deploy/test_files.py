@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from relay.server.routes import application
-from relay.settings import Settings
+from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from tests.server.test_server import Told
 from tests.support.paths import ROOT

@@ -9,7 +9,8 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.core.sqltext import TableName
-from relay.settings import Address, Settings
+from relay.settings.address import Address
+from relay.settings.settings import Settings
 
 URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
 NEEDED = {"STORAGE_URL": URL}

@@ -15,7 +15,7 @@ from relay.app import build
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient
 from relay.core.ports import Publisher
-from relay.settings import Settings
+from relay.settings.settings import Settings
 
 SHARE = 0.05
 

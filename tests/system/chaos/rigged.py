@@ -16,7 +16,7 @@ from relay.app import build
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.ports import Publisher
-from relay.settings import Settings
+from relay.settings.settings import Settings
 
 _build = build.build_publisher
 

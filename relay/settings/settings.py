@@ -1,0 +1,134 @@
+"""The environment as frozen settings.
+
+``Settings.from_process()`` is what a program calls; ``Settings.from_env(environ)`` is the same with an environment
+that was handed in. Both raise ConfigError with every problem at once, each by variable and value (secrets masked)
+and with what is allowed, before anything connects. What is accepted but not done exactly as written is found in
+``settings.warnings``, to be logged at the start. Importing this module imports no broker library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError
+
+from relay.core.errors import ConfigError
+from relay.settings import rules, secret_files
+from relay.settings.dotenv import read_dotenv
+from relay.settings.variables import NAMES, Variables
+
+_OTEL_PREFIX = "OTEL_"
+_EFFECTIVE_ACKS = {"all": "all", "one": "one", "none": "one"}
+
+
+class Settings(Variables):
+    """Every variable's value: fields are named like the variables, times are seconds, sizes bytes.
+
+    Secrets are ``SecretStr``: ``settings.storage_url.get_secret_value()``. Values are those in effect:
+    ``kafka_async`` is never true, ``kafka_required_acks`` never ``none``, and a secret that was given by file is in the
+    variable's own field.
+    """
+
+    otel: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """Every ``OTEL_*`` variable as it stands; may hold secrets."""
+    warnings: tuple[str, ...] = ()
+    """What was accepted but is not done exactly as written; one sentence each."""
+
+    @classmethod
+    def from_process(
+        cls, *, overrides: Mapping[str, str] | None = None, only: Collection[str] | None = None
+    ) -> Settings:
+        """From the environment of this process and ``.env`` in its working directory."""
+        return cls.from_env(os.environ, Path(".env"), overrides=overrides, only=only)
+
+    @classmethod
+    def from_env(
+        cls,
+        environ: Mapping[str, str],
+        dotenv: Path | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        only: Collection[str] | None = None,
+    ) -> Settings:
+        """From ``environ``, and where a variable is unset or empty there, from the file ``dotenv`` if it exists.
+
+        ``overrides`` (a tool's options) win over both. A tool that needs a few variables names them in ``only``:
+        all others keep their defaults, whatever they are set to. Raises ConfigError.
+        """
+        found: list[str] = []
+        file = read_dotenv(dotenv, environ, found) if dotenv is not None else {}
+        wanted = frozenset(NAMES if only is None else only)
+        given, failed = secret_files.from_files(
+            secret_files.merged((file, environ, overrides or {}), found), wanted, found
+        )
+        chosen = {name.lower(): value for name, value in given.items() if name in wanted}
+        texts, undecodable = _utf8(chosen, found)
+        variables, bad = _read(texts, found)
+        token = _token(variables, found)
+        silent = bad | undecodable | failed | (frozenset(NAMES) - wanted)
+        found += rules.about(rules.problems, variables, silent)
+        if found:
+            raise ConfigError("\n".join(found))
+        warnings = rules.about(rules.cautions, variables, silent)
+        if wanted.issuperset(NAMES):
+            warnings += rules.unknown(given)
+        effective = {
+            "api_token": token,
+            "kafka_async": False,
+            "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],
+            "otel": {name: value for name, value in given.items() if name.startswith(_OTEL_PREFIX)},
+            "warnings": tuple(warnings),
+        }
+        return cls.model_construct(**{**dict(variables), **effective})
+
+
+def _utf8(chosen: Mapping[str, str], found: list[str]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Those that are text, and the names of the others: an environment may hold any bytes, a database may not."""
+    texts = {field: value for field, value in chosen.items() if _encodable(value)}
+    others = frozenset(field.upper() for field in chosen.keys() - texts.keys())
+    found += [f"{name}: is not UTF-8 text" for name in sorted(others)]
+    return texts, others
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(chosen: dict[str, Any], found: list[str]) -> tuple[Variables, frozenset[str]]:
+    """The values, with defaults in place of wrong ones; those are told in ``found`` and named in the result."""
+    try:
+        return Variables(**chosen), frozenset()
+    except ValidationError as error:
+        bad: set[str] = set()
+        for detail in error.errors(include_url=False, include_input=False):
+            if detail["type"] == "default_factory_not_called":
+                continue  # its own value is fine, only another one is not
+            field = str(detail["loc"][0])
+            reason = detail.get("ctx", {}).get("error", detail["msg"])
+            found.append(f"{field.upper()}: {reason}")
+            bad.add(field)
+    kept = {field: value for field, value in chosen.items() if field not in bad}
+    return Variables(**kept), frozenset(field.upper() for field in bad)
+
+
+def _token(variables: Variables, found: list[str]) -> SecretStr | None:
+    """API_TOKEN, or what its file holds."""
+    if variables.api_token is not None or variables.api_token_file is None:
+        return variables.api_token
+    try:
+        token = Path(variables.api_token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        found.append(f"API_TOKEN_FILE: {variables.api_token_file!r} cannot be read: {reason}")
+        return None
+    if not token:
+        found.append(f"API_TOKEN_FILE: {variables.api_token_file!r} is empty; it must hold the token")
+        return None
+    return SecretStr(token)
