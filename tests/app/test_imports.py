@@ -1,0 +1,96 @@
+"""What a command imports, and so what its start costs: each command pays for its own room alone.
+
+Each case runs in a process of its own, since this one has imported everything.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis"}
+EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
+LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
+ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.logstore", "relay.spark"}
+DATABASE = {"psycopg", "pydantic"}
+
+RELAY = "from relay.__main__ import main; main()"
+CLI = "from relay_cli.main import main; main()"
+DAEMON = """
+from relay.app import run
+from relay.app.build import build_delivery_log, build_publisher
+from relay.settings.settings import Settings
+environ = dict(STORAGE_URL="postgres://u@127.0.0.1:1/d", PUBLISHER_TYPE={!r}, PUBLISHER_URL={!r})
+settings = Settings.from_env({{name: value for name, value in environ.items() if value}})
+build_publisher(settings), build_delivery_log(settings)
+"""
+
+
+def imported(program: str, *arguments: str) -> set[str]:
+    """The modules that a process has imported at its end, in whichever way it ends."""
+    run = f"try:\n    exec({program!r})\nexcept SystemExit:\n    pass\n"
+    report = "import json, sys\nsys.stderr.write('\\n' + json.dumps(sorted(sys.modules)))"
+    ended = subprocess.run(
+        [sys.executable, "-c", run + report, *arguments],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "STORAGE_URL": "postgres://u@127.0.0.1:1/d", "SERVER_PORT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(json.loads(ended.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("argument", ["--version", "--healthcheck"])
+def test_version_and_health_check_import_no_library(argument: str) -> None:
+    modules = imported(RELAY, argument)
+    assert modules & (LIBRARIES | BROKERS | EXTRAS | ROOMS | {"asyncio"}) == set()
+
+
+def test_the_daemons_help_connects_to_nothing() -> None:
+    assert imported(RELAY, "--help") & (BROKERS | EXTRAS | ROOMS | (LIBRARIES - {"pydantic"})) == set()
+
+
+@pytest.mark.parametrize(
+    ("publisher", "url", "libraries"),
+    [
+        ("null", "", set()),
+        ("stdout", "", set()),
+        ("kafka", "127.0.0.1:1", {"confluent_kafka"}),
+        ("nats", "nats://127.0.0.1:1", {"nats"}),
+        ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
+    ],
+)
+def test_the_daemon_imports_the_chosen_brokers_library_alone(publisher: str, url: str, libraries: set[str]) -> None:
+    modules = imported(DAEMON.format(publisher, url))
+    assert modules & BROKERS == libraries
+    extras = EXTRAS - {"opentelemetry"} if publisher == "redis" else EXTRAS  # redis-py imports it where it is installed
+    assert modules & (extras | {"typer", "relay.logstore", "relay.eventstore", "relay.spark"}) == set()
+
+
+def test_the_command_lines_help_imports_no_room() -> None:
+    assert imported(CLI, "--help") & (DATABASE | BROKERS | EXTRAS | ROOMS) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rooms"),
+    [
+        (["stats"], {"relay.outbox"}),
+        (["list"], {"relay.outbox"}),
+        (["prune", "--dry-run"], {"relay.outbox"}),
+        (["replay", "--status", "dead", "--yes"], {"relay.outbox"}),
+        (["migrate", "--dry-run"], {"relay.outbox"}),
+        (["tenant", "list"], {"relay.eventstore"}),
+        (["log", "events", "--log-store-url", "postgres://u@127.0.0.1:1/d"], {"relay.logstore"}),
+        (["spark", "archive", "--help"], {"relay.spark"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_a_command_imports_its_own_room_alone(arguments: list[str], rooms: set[str]) -> None:
+    """The database refuses the connection, so each command has come to use its room."""
+    assert imported(CLI, *arguments) & ROOMS == rooms
