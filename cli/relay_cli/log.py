@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -92,20 +93,10 @@ def attempts(
     from relay.logstore import ListAttempts
     from relay_cli.log_print import print_attempts
 
-    query = ListAttempts(
-        tenant_ids=tenant,
-        event_ids=event,
-        destination_ids=destination,
-        destination_types=destination_type,
-        status=status,
-        topics=topic,
-        time=window(since, until, after, before),
-        limit=limit,
-        order=order,
-        sort_by=sort_by,
-        next=next_page,
-        prev=prev_page,
-    )
+    time = window(since, until, after, before)
+    filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic, time=time)
+    filters = replace(filters, destination_types=destination_type, status=status)
+    query = replace(filters, limit=limit, order=order, sort_by=sort_by, next=next_page, prev=prev_page)
     page = with_store(url, schema, prefix, lambda store: store.list_attempts(query))
     print_attempts(page, as_json=as_json)
 

@@ -55,13 +55,7 @@ def command(
     found = migrate(url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_what(step, name)}"))
     for extension in extra:
         add_extension(url, name, extension)
-    if as_json:
-        _print_json(found, extra, dry_run=False)
-        return
-    if found.up_to_date:
-        typer.echo(f"table {name} is up to date")
-    for extension in extra:
-        typer.echo(f"extension {extension} is there")
+    _print_json(found, extra, dry_run=False) if as_json else _print_end(found, extra)
 
 
 def _what(step: Step, table: object) -> str:
@@ -77,6 +71,13 @@ def _print_plan(found: Plan, extra: dict[str, list[LiteralString]]) -> None:
     for statements in extra.values():
         for sql in statements:
             typer.echo(sql)
+
+
+def _print_end(found: Plan, extra: dict[str, list[LiteralString]]) -> None:
+    if found.up_to_date:
+        typer.echo(f"table {found.table} is up to date")
+    for extension in extra:
+        typer.echo(f"extension {extension} is there")
 
 
 def _print_json(found: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:

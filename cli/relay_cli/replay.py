@@ -20,6 +20,9 @@ from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
 if TYPE_CHECKING:
     from relay.core.sqltext import TableName
     from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
+    from relay.settings.settings import Settings
+
+_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -111,30 +114,61 @@ def command(
 
     Example: relay-cli replay --status dead --type user.signup --from 2h --rate 100 --reason "broker was full"
     """
-    from relay.outbox.admin.replay import ReplayOptions, Selection, preview
-    from relay_cli.nats_window import duplicate_window
+    from relay.outbox.admin.replay import ReplayOptions
+
+    selection = _selection(ids, event_type, key, statuses, since, until)
+    settings = read_settings(context, storage_url, table, only=_VARIABLES)
+    window = _window(settings, nats_duplicate_window) if "delivered" in selection.kinds and not force else 0.0
+    options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
+    _confirmed_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _selection(
+    ids: list[UUID] | None,
+    event_type: str | None,
+    key: str | None,
+    statuses: list[From] | None,
+    since: Bound | None,
+    until: Bound | None,
+) -> Selection:
+    """Return the filters; without --status dead events, and with --id delivered ones too."""
+    from relay.outbox.admin.replay import Selection
 
     if not (ids or event_type or key or statuses or since or until):
         raise typer.BadParameter("say which events: --id, --type, --key, --status, --from or --to")
-    settings = read_settings(
-        context, storage_url, table, only={"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
-    )
-    url, name = storage_of(settings)
     kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
-    selection = Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
-    window = 0.0
-    if From.DELIVERED in kinds and not force:
-        window = duplicate_window(settings) if nats_duplicate_window is None else nats_duplicate_window
-    options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
+    return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
+
+
+def _window(settings: Settings, option: float | None) -> float:
+    """Return the duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
+    from relay_cli.nats_window import duplicate_window
+
+    return duplicate_window(settings) if option is None else option
+
+
+def _confirmed_replay(
+    url: str,
+    table: TableName,
+    selection: Selection,
+    options: ReplayOptions,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Replay, on a terminal after a question; a dry run only counts."""
+    from relay.outbox.admin.replay import preview
+
     ask = sys.stdin.isatty() and not yes
     bar = Bar("replaying")
-    found = preview(url, name, selection, options) if dry_run or ask or bar.possible else None
-    if found is not None and dry_run:
-        _report(found, as_json=as_json, dry_run=True)
+    counts = preview(url, table, selection, options) if dry_run or ask or bar.possible else None
+    if counts is not None and dry_run:
+        _report(counts, as_json=as_json, dry_run=True)
         return
-    if found is not None and ask:
-        typer.confirm(f"replay {_counted(found)}?", abort=True, err=True)
-    _replay(url, name, selection, options, bar, found, as_json=as_json)
+    if counts is not None and ask:
+        typer.confirm(f"replay {_counted(counts)}?", abort=True, err=True)
+    _replay(url, table, selection, options, bar, counts, as_json=as_json)
 
 
 def _replay(

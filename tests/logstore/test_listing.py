@@ -14,6 +14,7 @@ from relay.logstore import (
     InvalidTimeRange,
     ListAttempts,
     ListEvents,
+    LogEntry,
     LogStore,
     LogStoreError,
     TimeWindow,
@@ -138,14 +139,18 @@ async def test_a_row_is_found_by_the_time_it_was_written_with(store: LogStore) -
     assert len((await store.list_events(ListEvents(time=TimeWindow(gt=exact)))).items) == 0
 
 
-async def test_every_filter_alone_and_with_others(store: LogStore) -> None:
-    entries = [
+def filterable() -> list[LogEntry]:
+    """Four attempts at three events, of which each filter finds some."""
+    return [
         entry("a1", BASE + ms(1), event("e1", tenant_id="t1", topic="x", matched_destination_ids=["d1", "d2"])),
         entry("a2", BASE + ms(2), event("e2", tenant_id="t2", topic="y"), destination_id="d2", status="failed"),
         entry("a3", BASE + ms(3), event("e3", tenant_id="t1", topic="y"), destination_type="nats"),
         entry("a4", BASE + ms(4), event("e3", tenant_id="t1", topic="y"), destination_id="d3", attempt_number=2),
     ]
-    await store.insert_many(entries)
+
+
+async def test_every_filter_of_attempts_alone_and_with_others(store: LogStore) -> None:
+    await store.insert_many(filterable())
 
     async def attempts(**filters: Any) -> list[str]:
         return attempt_ids(await all_items(store, ListAttempts(limit=1, order="asc", **filters)))
@@ -169,6 +174,10 @@ async def test_every_filter_alone_and_with_others(store: LogStore) -> None:
     assert await attempts(topics=["y"], tenant_ids=["t1"], destination_ids=["d1"]) == ["a3"]
     assert await attempts(topics=["x"], tenant_ids=["t2"]) == []
     assert await attempts(event_ids=["e3"], status="success", destination_types=["kafka"]) == ["a4"]
+
+
+async def test_every_filter_of_events_alone_and_with_others(store: LogStore) -> None:
+    await store.insert_many(filterable())
 
     async def events(**filters: Any) -> list[str]:
         return [found.id for found in await all_items(store, ListEvents(limit=1, order="asc", **filters))]

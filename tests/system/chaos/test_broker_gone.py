@@ -42,18 +42,31 @@ def relay(outbox: Outbox, broker: Broker, daemon: StartDaemon) -> Daemon:
     return daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="2s").wait_ready()
 
 
+def check_not_ready(relay: Daemon) -> None:
+    status, body = relay.get("/readyz")
+    assert status == 503
+    assert '"broker":"unreachable: ' in body
+
+
+def check_no_attempt_used(outbox: Outbox, broker: Broker, writers: Writers) -> Balance:
+    outbox.wait_finished(60)
+    check_finished(outbox)
+    assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+    balance = Balance.of(writers, broker.received())
+    balance.check()
+    return balance
+
+
 def be_gone(
     outbox: Outbox, broker: Broker, relay: Daemon, fault: Mode, outage: float, interval: float
 ) -> dict[str, object]:
-    """The whole story; the figures."""
+    """Take the broker away for ``outage`` seconds while events drain; check everything and return the figures."""
     with Writers(outbox.url, broker.destination) as writers:
         wait_until(lambda: relay.running and delivered(outbox) > 300, 60, "the drain to be under way")
         began = time.time()
         broker.proxy.set(fault)
         noticed = seconds_until(lambda: relay.metric("openoutbox_relay_state") == 2, 40, "the relay to be paused")
-        status, body = relay.get("/readyz")
-        assert status == 503
-        assert '"broker":"unreachable: ' in body
+        check_not_ready(relay)
         paused, connections = time.monotonic(), broker.proxy.accepted
         wait_until(lambda: time.monotonic() - paused >= outage, outage + 10, "the outage to last")
         connections = broker.proxy.accepted - connections
@@ -63,11 +76,7 @@ def be_gone(
         broker.proxy.set(Mode.FLOW)
         recovery = first_delivery_after(outbox, back, 60)
         ended = time.time()
-    outbox.wait_finished(60)
-    check_finished(outbox)
-    assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
-    balance = Balance.of(writers, broker.received())
-    balance.check()
+    balance = check_no_attempt_used(outbox, broker, writers)
     assert recovery < interval + 2.0 + BUSY
     if not isinstance(broker, Kafka):  # librdkafka connects more than once within one probe
         assert connections <= outage / interval + 2

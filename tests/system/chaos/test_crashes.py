@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import ExitStack
 
 import pytest
@@ -31,6 +31,7 @@ from tests.system.chaos.looking import (
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 MAX_IN_FLIGHT = 800
+RIGGED = "tests.system.chaos.rigged"
 IN_KAFKA_GROUP = pytest.mark.xdist_group("chaos-kafka")
 
 
@@ -40,6 +41,21 @@ def work_for(outbox: Outbox, seconds: float, enough: Callable[[], bool]) -> None
     wait_until(lambda: delivered(outbox) > before, 60, "the relay to deliver")
     since = time.monotonic()
     wait_until(lambda: time.monotonic() - since >= seconds or enough(), seconds + 10, "the next kill")
+
+
+def checked_balance(outbox: Outbox, broker: Broker, writers: Writers, others: Set[str] = frozenset()) -> Balance:
+    """Check that every event is delivered, and the balance."""
+    check_finished(outbox)
+    return balanced(outbox, broker, writers, others)
+
+
+def balanced(outbox: Outbox, broker: Broker, writers: Writers, others: Set[str] = frozenset()) -> Balance:
+    """Check the attempts, and the events of ``writers`` and ``others`` against what the broker received."""
+    check_attempts(outbox)
+    writers.committed |= others
+    balance = Balance.of(writers, broker.received())
+    balance.check()
+    return balance
 
 
 def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float) -> dict[str, object]:
@@ -69,11 +85,7 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
         outbox.wait_finished(120)
         took = time.monotonic() - started
         assert relay.stop() == 0
-    check_finished(outbox)
-    check_attempts(outbox)
-    writers.committed |= backlog
-    balance = Balance.of(writers, broker.received())
-    balance.check()
+    balance = checked_balance(outbox, broker, writers, backlog)
     assert len(held) >= 3
     assert max(held) <= 2 * MAX_IN_FLIGHT  # those of the relay before it may not be reaped yet
     assert balance.duplicates <= MAX_IN_FLIGHT * len(held)
@@ -100,29 +112,29 @@ def test_kill_9_every_few_seconds_for_many_minutes(outbox: Outbox, make_broker: 
     measured(**drain_under_kills(outbox, make_broker("kafka"), 600_000, 5.0))
 
 
+def check_dead_of_expired_leases(outbox: Outbox, event_id: str, attempts: int) -> None:
+    """This event alone is dead, after ``attempts`` expired leases."""
+    row = outbox.row(event_id)
+    assert (row["status"], row["attempts"]) == ("DEAD", attempts)
+    assert "lease" in str(row["last_error"])
+    assert "expired" in str(row["last_error"])
+    assert outbox.counts()["DEAD"] == 1
+
+
 def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
     """Every relay that is handed the poison dies, with whatever it held; another is started in its place."""
     broker, attempts = make_broker("redis"), 4
-    env = {
-        **broker.env(),
-        "LEASE_TIMEOUT": "1500ms",
-        "REDIS_WRITE_TIMEOUT": "1s",
-        "RETRY_MAX_ATTEMPTS": str(attempts),
-        "RETRY_BASE_DELAY": "50ms",
-        "RETRY_JITTER": "0",
-    }
+    pace = {"LEASE_TIMEOUT": "1500ms", "REDIS_WRITE_TIMEOUT": "1s", "RETRY_BASE_DELAY": "50ms", "RETRY_JITTER": "0"}
+    env = {**broker.env(), **pace, "RETRY_MAX_ATTEMPTS": str(attempts)}
     watch_setbacks(outbox)
-    neighbours = outbox.insert([Row(broker.destination)] * 20)
-    poison = outbox.insert([Row("poison")])
-    neighbours += outbox.insert([Row(broker.destination)] * 20)
-    deaths = 0
-    started = time.monotonic()
+    rows = [Row(broker.destination)] * 20
+    neighbours, poison = outbox.insert(rows), outbox.insert([Row("poison")])
+    neighbours += outbox.insert(rows)
+    deaths, started = 0, time.monotonic()
     with ExitStack() as stack, Writers(outbox.url, broker.destination, per_second=100) as writers:
 
         def start() -> Daemon:
-            return stack.enter_context(
-                Daemon(outbox.relay_url, env | {"RELAY_ID": f"relay-{deaths}"}, "tests.system.chaos.rigged")
-            )
+            return stack.enter_context(Daemon(outbox.relay_url, env | {"RELAY_ID": f"relay-{deaths}"}, RIGGED))
 
         relay = start()
 
@@ -138,16 +150,9 @@ def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: M
         writers.stop()
         wait_until(lambda: outbox.counts().keys() == {"DELIVERED", "DEAD"}, 60, "the neighbours to be delivered")
         assert relay.stop() == 0
-    row = outbox.row(poison[0])
-    assert (row["status"], row["attempts"]) == ("DEAD", attempts)
-    assert "lease" in str(row["last_error"])
-    assert "expired" in str(row["last_error"])
-    assert outbox.counts()["DEAD"] == 1
+    check_dead_of_expired_leases(outbox, poison[0], attempts)
     assert deaths == attempts
-    check_attempts(outbox)
-    writers.committed |= set(neighbours)
-    balance = Balance.of(writers, broker.received())
-    balance.check()
+    balance = balanced(outbox, broker, writers, set(neighbours))
     measured(
         fault="an event that kills its relay",
         deaths=deaths,
@@ -186,10 +191,7 @@ def test_a_relay_that_was_stopped_past_its_lease_overwrites_nothing(
     assert outbox.database.run(look, [ids]) == before
     lost = sleeper.metric("openoutbox_leases_lost_total")
     assert sleeper.stop() == other.stop() == 0
-    check_finished(outbox)
-    check_attempts(outbox)
-    balance = Balance.of(writers, broker.received())
-    balance.check()
+    balance = checked_balance(outbox, broker, writers)
     assert balance.duplicates <= len(ids)
     measured(
         fault="SIGSTOP past the lease, then woken",

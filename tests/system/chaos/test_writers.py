@@ -12,6 +12,7 @@ import pytest
 from relay.core.sqltext import sql_root
 from relay.outbox.extensions import extension_names
 from tests.cli.running import run_cli
+from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox, give_rights
@@ -75,6 +76,27 @@ def bare_outbox(outbox: Outbox) -> Outbox:
     return outbox
 
 
+def check_version_used(previous: Path, python_path: dict[str, str], folder: Path) -> None:
+    """A process with this environment imports the previous version, not the checkout."""
+    program = [sys.executable, "-c", "import relay; print(relay.__file__)"]
+    shown = subprocess.run(program, env=python_path, cwd=folder, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith(str(previous))
+
+
+def wait_for_progress(*relays: Daemon) -> None:
+    """Wait until each of the relays has delivered 300 more events."""
+
+    def successes() -> list[float]:
+        return [relay.metric("openoutbox_events_total", status="success") for relay in relays]
+
+    before = successes()
+
+    def progress() -> bool:
+        return all(later - earlier >= 300 for earlier, later in zip(before, successes(), strict=True))
+
+    wait_until(progress, 60, "all relays to deliver")
+
+
 def test_relays_of_two_versions_share_a_table_before_and_after_a_migration(
     bare_outbox: Outbox,
     make_broker: MakeBroker,
@@ -86,35 +108,17 @@ def test_relays_of_two_versions_share_a_table_before_and_after_a_migration(
     outbox, broker = bare_outbox, make_broker("redis")
     watch_setbacks(outbox)
     python_path = {"PYTHONPATH": str(previous)}
-    shown = subprocess.run(
-        [sys.executable, "-c", "import relay; print(relay.__file__)"],
-        env=python_path,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout.startswith(str(previous))
+    check_version_used(previous, python_path, tmp_path)
     # Few events at once, so that both get some.
     sizes = {"BATCH_SIZE": "20", "MAX_IN_FLIGHT": "20"}
     old = daemon(**broker.env(), **sizes, **python_path, RELAY_ID="old").wait_ready()
     new = daemon(**broker.env(), **sizes, RELAY_ID="new").wait_ready()
     with Writers(outbox.url, broker.destination, per_second=1000, threads=4) as writers:
-
-        def both_work() -> None:
-            before = [relay.metric("openoutbox_events_total", status="success") for relay in (old, new)]
-
-            def progress() -> bool:
-                now = [relay.metric("openoutbox_events_total", status="success") for relay in (old, new)]
-                return all(later - earlier >= 300 for earlier, later in zip(before, now, strict=True))
-
-            wait_until(progress, 60, "both relays to deliver")
-
-        both_work()
+        wait_for_progress(old, new)
         extensions = [word for name in extension_names() for word in ("--with", name)]
         done = run_cli(tmp_path, "migrate", "--storage-url", outbox.url, *extensions)
         assert done.returncode == 0, done.stderr
-        both_work()
+        wait_for_progress(old, new)
     outbox.wait_finished(60)
     shares = [int(relay.metric("openoutbox_events_total", status="success")) for relay in (old, new)]
     assert old.stop() == new.stop() == 0

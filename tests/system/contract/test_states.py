@@ -8,7 +8,7 @@ from psycopg import sql
 from tests.support.fixtures.nats import MakeStream
 from tests.support.waiting import eventually, wait_until
 from tests.system.contract.conftest import Watch
-from tests.system.contract.history import Change, relay_of
+from tests.system.contract.history import Change, WatchedTable, relay_of
 
 pytestmark = pytest.mark.acceptance
 
@@ -77,24 +77,29 @@ async def test_every_way_of_an_event_through_the_states(watch: Watch, nats_url: 
         assert relay.stop() == 0
     for event_id in table.statuses():
         check(table.changes(event_id))
-    for event_id in (good, scheduled):
-        assert [change.step for change in table.changes(event_id)] == [
-            ("PENDING", "DELIVERING"),
-            ("DELIVERING", "DELIVERED"),
-        ]
-        assert table.row(event_id)["attempts"] == 0
+    check_delivered_at_once(table, good, scheduled)
     assert (table.row(good_again)["attempts"], table.row(good_again)["status"]) == (2, "DELIVERED")
     assert not table.changes(delivered)
     assert not table.changes(dead)
     check_buried_at_the_last_attempt(table.changes(absent))
-    [_, buried] = table.changes(impossible)
-    assert (buried.status, buried.attempts, bool(buried.last_error)) == ("DEAD", 1, True)
+    check_buried(table.changes(impossible)[1:], 1)
     check_retried(table.changes(expired)[0], 1)
     assert table.row(expired)["status"] == "DELIVERED"
-    [buried] = table.changes(expired_last)
-    assert (buried.status, buried.attempts, bool(buried.last_error)) == ("DEAD", 3, True)
+    check_buried(table.changes(expired_last), 3)
     check_taken_back_in_time(table.changes(held)[0])
     assert reaped == {"retried": 2, "dead": 1}
+
+
+def check_delivered_at_once(table: WatchedTable, *event_ids: str) -> None:
+    for event_id in event_ids:
+        steps = [change.step for change in table.changes(event_id)]
+        assert steps == [("PENDING", "DELIVERING"), ("DELIVERING", "DELIVERED")]
+        assert table.row(event_id)["attempts"] == 0
+
+
+def check_buried(changes: list[Change], attempts: int) -> None:
+    [buried] = changes
+    assert (buried.status, buried.attempts, bool(buried.last_error)) == ("DEAD", attempts, True)
 
 
 def check_buried_at_the_last_attempt(changes: list[Change]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,20 @@ def alter(kafka: str, admin: AdminClient, topic: str) -> dict[str, set[str]]:
     return {kind: {event_id_of(message) for message in those} for kind, those in kinds.items()}
 
 
+def run(capsys: pytest.CaptureFixture[str], job: Job, *arguments: str) -> tuple[int, Any]:
+    """The job's exit code, and its JSON or its error."""
+    capsys.readouterr()
+    code = job("job", [*arguments, "--json"])
+    output = capsys.readouterr()
+    return code, json.loads(output.out) if output.out else output.err
+
+
+def check_findings(spark: SparkSession, path: str, altered: Mapping[str, Set[str]]) -> None:
+    rows = spark.read.parquet(path).select("kind", "event_id").collect()
+    assert {kind: {row["event_id"] for row in rows if row["kind"] == kind} for kind in altered} == altered
+    assert len(rows) == 100
+
+
 def test_orders_from_end_to_end(  # noqa: PLR0917
     spark: SparkSession,
     outbox: Outbox,
@@ -124,15 +138,9 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
     figures = Figures(capsys)
     archived = str(tmp_path / "archive")
 
-    def run(job: Job, *given: str) -> tuple[int, Any]:
-        capsys.readouterr()
-        code = job("job", [*given, "--json"])
-        said = capsys.readouterr()
-        return code, json.loads(said.out) if said.out else said.err
-
     def compare(what: str, *sources: str) -> tuple[int, Any]:
         with figures.step(what):
-            return run(run_reconcile, *sources, "--kafka", kafka, "--output", f"{tmp_path}/report")
+            return run(capsys, run_reconcile, *sources, "--kafka", kafka, "--output", f"{tmp_path}/report")
 
     with figures.step("ingest"):
         ingest(spark, save, name)
@@ -141,7 +149,7 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
     code, found = compare("reconcile the outbox", "--url", outbox.url)
     assert (code, found["arrived"], found["messages"]) == (0, ORDERS, ORDERS), found
     with figures.step("archive"):
-        code, found = run(run_archive, archived, "--older-than", "0", "--url", outbox.url)
+        code, found = run(capsys, run_archive, archived, "--older-than", "0", "--url", outbox.url)
     assert (code, outbox.counts()) == (0, {}), found
     code, found = compare("reconcile the archive", "--archive", archived)
     assert (code, found["arrived"], found["messages"]) == (0, ORDERS, ORDERS), found
@@ -149,9 +157,7 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
     altered = alter(kafka, kafka_admin, name)
     code, found = compare("reconcile the archive, 100 messages altered", "--archive", archived)
     assert code == FOUND, found
-    rows = spark.read.parquet(f"{tmp_path}/report/findings").select("kind", "event_id").collect()
-    assert {kind: {row["event_id"] for row in rows if row["kind"] == kind} for kind in altered} == altered
-    assert len(rows) == 100
+    check_findings(spark, f"{tmp_path}/report/findings", altered)
     with figures.step("report of the archive"):
-        code, found = run(run_report, "--archive", archived, "--output", f"{tmp_path}/deliveries")
+        code, found = run(capsys, run_report, "--archive", archived, "--output", f"{tmp_path}/deliveries")
     assert (code, found["delivered"]) == (0, ORDERS), found
