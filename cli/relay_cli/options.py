@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.settings import Settings
 
 StorageUrl = Annotated[

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from relay.core.errors import OutboxError
-from relay.core.sqltext import TableName
 from relay.outbox.admin.prune import COUNT_MOST, Pruned, PruneOptions, preview, prune
+from relay.postgres.sql import TableName
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
 

@@ -14,7 +14,6 @@ import typer
 
 from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
-from relay.core.sqltext import TableName
 from relay.outbox.admin.replay import (
     Bound,
     Replayed,
@@ -23,6 +22,7 @@ from relay.outbox.admin.replay import (
     preview,
     replay,
 )
+from relay.postgres.sql import TableName
 from relay_cli.nats_window import duplicate_window
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json

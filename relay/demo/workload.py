@@ -13,8 +13,8 @@ import time
 import psycopg
 
 from relay.client import NewEvent, enqueue
-from relay.core.sqltext import statement
 from relay.demo.ledger import Ledger
+from relay.postgres.sql import statement
 
 TOPICS = ("order.placed", "order.item.added")
 

@@ -22,7 +22,6 @@ import psycopg
 from psycopg import IsolationLevel
 
 from relay.core.errors import SchemaError, StorageBusy
-from relay.core.sqltext import TableName, quote_identifier, statement
 from relay.outbox.schema import INDEXES, Step, index_names, steps
 from relay.outbox.schemadiff import (
     FoundColumn,
@@ -35,6 +34,7 @@ from relay.outbox.schemadiff import (
 )
 from relay.outbox.tablecheck import refuse_kind
 from relay.postgres.errors import classify
+from relay.postgres.sql import TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
 _POLL: Final = 0.1  # seconds between two looks at whether another migrate has finished

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relay.core.backoff import RetryPolicy
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 
 
 class KeyOrder(StrEnum):

@@ -15,9 +15,9 @@ from relay.core.arrays import id_array
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.ports import Renewal
-from relay.core.sqltext import statement
 from relay.outbox.lane import Connection, Lane
 from relay.outbox.options import PostgresOptions
+from relay.postgres.sql import statement
 
 _FIRST_PAUSE = 0.05  # seconds before the first read-back
 _LONGEST_PAUSE = 1.0

@@ -14,9 +14,9 @@ from datetime import datetime
 
 from relay.core.errors import SchemaError, StorageError
 from relay.core.event import EventId
-from relay.core.sqltext import TableName, statement
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.lane import Connection, Epoch, Lane
+from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
 logger = logging.getLogger(__name__)

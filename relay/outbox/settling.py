@@ -8,8 +8,8 @@ from typing import Any, LiteralString
 from relay.core.arrays import id_array
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
-from relay.core.sqltext import TableName, statement
 from relay.outbox.lane import Connection
+from relay.postgres.sql import TableName, statement
 
 Call = tuple[LiteralString, dict[str, Any]]
 

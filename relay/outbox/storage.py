@@ -22,13 +22,13 @@ import psycopg
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
-from relay.core.sqltext import statement
 from relay.outbox.lane import Connection, Epoch, Lane
 from relay.outbox.options import PostgresOptions
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
+from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]

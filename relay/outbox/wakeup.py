@@ -15,8 +15,8 @@ from contextlib import suppress
 import psycopg
 
 from relay.core.errors import StorageError
-from relay.core.sqltext import TableName, statement
 from relay.postgres.errors import classify
+from relay.postgres.sql import TableName, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class WakeUps:
                 self._table,
                 extra={"action": "no_wake_up"},
             )
-        await connection.execute(statement("outbox/queries/listen.sql", others={_CHANNEL: TableName(channel)}))
+        await connection.execute(without_parameters(statement("outbox/queries/listen.sql", names={_CHANNEL: channel})))
 
 
 async def _readable(fileno: int, seconds: float) -> bool:

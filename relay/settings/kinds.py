@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.postgres.url import connection_parameters
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})

@@ -29,7 +29,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.errors import StorageBusy
-from relay.core.sqltext import TableName, statement
+from relay.postgres.sql import TableName, statement
 from relay.spark.archived import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
 from relay.spark.connecting import Connection, connect, translated
 from relay.spark.folder import ArchiveError

@@ -27,7 +27,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.errors import ConfigError, SchemaError, StorageError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.archived import read_archive, type_folder
 from relay.spark.connecting import Connection, connect, translated
 from relay.spark.copies import COUNTS, NAMES, Copying

@@ -5,7 +5,7 @@ Whoever calls it owns what is made; it is safe to repeat, and beside writers.
 
 from __future__ import annotations
 
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.connecting import connect, translated
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.runs import APPLICATION, make_ledger
@@ -27,4 +27,4 @@ def setup(
 
 
 def _last_line(statement: str) -> str:
-    return statement.rstrip().rpartition("\n")[2].replace("%%", "%")
+    return statement.rstrip().rpartition("\n")[2]

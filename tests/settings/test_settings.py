@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.settings import Address, Settings
 
 URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"

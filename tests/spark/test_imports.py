@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import sql_root
+from relay.postgres.sql import sql_root
 from tests.support.paths import ROOT
 
 FOREIGN = [
@@ -41,7 +41,7 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
             archive.write(module, module.name)
     program = (
         "import pyspark_openoutbox, pyspark_openoutbox_events, pyspark_openoutbox_deliveries; "
-        "from relay.core.sqltext import TableName; "
+        "from relay.postgres.sql import TableName; "
         "from relay.spark.statements import Statements as S; print(S(TableName('t'), 's').query('copy_events'))"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.archive_arguments import read_archive_arguments
 from relay.spark.archiving import ArchiveOptions
 from relay.spark.replay_arguments import read_replay_arguments

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from relay.core.errors import StorageUnavailable
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark import connecting, slots
 from relay.spark.connecting import Connection, connect
 from relay.spark.slots import slot

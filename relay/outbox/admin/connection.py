@@ -14,9 +14,9 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import Format
 
 from relay.core.errors import SchemaError
-from relay.core.sqltext import TableName, statement
 from relay.outbox.tablecheck import creation, refuse_kind, refuse_missing
 from relay.postgres.errors import classify
+from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
 Connection = psycopg.Connection[tuple[Any, ...]]

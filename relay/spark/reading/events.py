@@ -20,8 +20,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError, StorageError, StorageUnavailable
-from relay.core.sqltext import TableName
-from relay.core.storesql import TENANTS_AT_ONCE, store_statement
+from relay.postgres.sql import DEFAULT_SCHEMA as STORE_SCHEMA
+from relay.postgres.sql import PARTITIONS_AT_ONCE, TableName, statement
 from relay.spark.connecting import Connection, connect, translated
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
@@ -123,8 +123,8 @@ class Events:
     ) -> Iterator[pa.RecordBatch]:
         tenants = list(dict.fromkeys(tenant for _, tenant in page))
         names = [field.name for field in self.chosen]
-        for start in range(0, len(tenants), TENANTS_AT_ONCE):
-            wanted = {**values, "tenants": tenants[start : start + TENANTS_AT_ONCE], "last": page[-1][0]}
+        for start in range(0, len(tenants), PARTITIONS_AT_ONCE):
+            wanted = {**values, "tenants": tenants[start : start + PARTITIONS_AT_ONCE], "last": page[-1][0]}
             for rows in portions(connection, self._text("fetch"), wanted):
                 batch = decode(rows, _KINDS, _WHOLE).select(names)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
@@ -145,4 +145,4 @@ class Events:
         }
 
     def _text(self, name: str) -> LiteralString:
-        return store_statement(f"queries/{name}.sql", self.options.store_schema)
+        return statement(f"eventstore/queries/{name}.sql", names={STORE_SCHEMA: self.options.store_schema})

@@ -11,8 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName
-from relay.core.storesql import DEFAULT_SCHEMA, checked_schema
+from relay.postgres.sql import DEFAULT_SCHEMA, DEFAULT_TABLE, TableName, checked_schema
 from relay.spark.connecting import check_url
 from relay.spark.options import DEFAULT_CONNECTIONS
 

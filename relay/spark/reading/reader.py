@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.connecting import Connection, connect, translated
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
