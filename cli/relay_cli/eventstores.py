@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
-from psycopg.conninfo import make_conninfo
 
 from relay.eventstore import EventStore, StoredEvent
 from relay.eventstore.statements import DEFAULT_SCHEMA
-from relay.postgres.url import connection_parameters
 from relay_cli.options import read_settings, storage_of
 from relay_cli.output import INTERRUPTED, json_form
 
@@ -29,11 +27,9 @@ def with_store(
 ) -> T:
     """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
     url, _ = storage_of(read_settings(context, storage_url))
-    parameters = connection_parameters(url, "relay-cli")
-    conninfo = make_conninfo("", **{name: str(value) for name, value in parameters.items()})
 
     async def run() -> T:
-        async with await EventStore.connect(conninfo, schema=schema, max_connections=2) as store:
+        async with await EventStore.connect(url, schema=schema, max_connections=2) as store:
             return await work(store)
 
     try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-import psycopg
-
 from relay.core.errors import ConfigError
+from relay.outbox.options import MIGRATE
 from relay.outbox.schema import default_index_names
-from relay.postgres.errors import classify
+from relay.postgres.connect import connect
+from relay.postgres.errors import translating
 from relay.postgres.sql import Name, TableName, sql_root, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
@@ -56,10 +56,6 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
 def add_extension(url: str, table: TableName, name: str) -> None:
     """Apply one extension. Applying it again does nothing, and goes on where a time before was interrupted."""
     statements = extension_sql(name, table)
-    parameters = connection_parameters(url, "migrate")
-    try:
-        with psycopg.Connection.connect(**parameters, autocommit=True) as connection:  # type: ignore[arg-type]
-            for sql in statements:
-                connection.execute(sql)
-    except psycopg.Error as error:
-        raise classify(error, f"adding {name}") from error
+    with translating(f"adding {name}"), connect(connection_parameters(url, MIGRATE)) as connection:
+        for sql in statements:
+            connection.execute(sql)

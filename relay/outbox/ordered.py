@@ -12,8 +12,8 @@ from __future__ import annotations
 import random
 from typing import Any, Final, LiteralString
 
-from relay.outbox.lane import Connection
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
 
 LONGEST_RUN: Final = 100

@@ -11,7 +11,7 @@ from collections.abc import Container
 from typing import Final
 
 from relay.core.errors import SchemaError
-from relay.outbox.lane import Connection
+from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
 
 COLUMNS: Final = (

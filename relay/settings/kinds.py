@@ -126,9 +126,9 @@ def _postgres_url(text: str) -> SecretStr:
     """Read as the storage reads it; then what libpq would find out only when it connects."""
     shown = mask_url(text)
     try:
-        parts = connection_parameters(text, relay_id="")
+        parts = connection_parameters(text, "")
     except ConfigError as error:
-        reason = str(error).removeprefix("STORAGE_URL").lstrip(": ")
+        reason = str(error).removeprefix("STORAGE_URL: ")
         raise ValueError(f"{shown!r}: {reason}") from None
     if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
         raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
