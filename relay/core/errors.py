@@ -70,4 +70,4 @@ class BrokerUnreachable(PublisherError):
 
 
 class EventError(OutboxError, ValueError):
-    """What an application handed in cannot be an event; the message names the field."""
+    """What an application handed in cannot be an event; the message names the field. The database was not asked."""

@@ -12,10 +12,10 @@ from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.paging import Scan
 from relay.logstore.store import EVENTS
 from relay.logstore.times import from_ms
-from relay.postgres.sql import sql_root, statement
+from relay.postgres.sql import LONGEST_IDENTIFIER, sql_root, statement
 
 _FOLDER = "logstore/postgres"
-_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SCHEMA = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
 _PARENT = "events"
 _PARTITION = "events_2000_01"
 
@@ -32,7 +32,9 @@ class Statements:
 
     def __init__(self, schema: str) -> None:
         if not _SCHEMA.fullmatch(schema):
-            raise ConfigError(f"{schema!r} is not a schema name; use letters, digits and _, at most 63")
+            raise ConfigError(
+                f"{schema!r} is not a schema name; use letters, digits and _, at most {LONGEST_IDENTIFIER}"
+            )
         self._schema = schema
         self.jit_off = statement("session/jit_off.sql")
         """For the transaction of a listing of several values."""

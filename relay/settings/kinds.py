@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
-from relay.postgres.sql import TableName
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
 from relay.postgres.url import connection_parameters
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
@@ -144,7 +144,7 @@ Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]
-Schema = Annotated[str, *kind("name", _name(63))]
+Schema = Annotated[str, *kind("name", _name(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", _name(40))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 Listen = Annotated[Address, *kind("address", _address)]

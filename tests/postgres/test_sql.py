@@ -75,7 +75,11 @@ def test_what_postgresql_cuts_or_refuses_is_none(name: str) -> None:
         checked_schema(name)
 
 
-def test_an_application_imports_no_driver() -> None:
-    program = "import sys, relay.client; print({'psycopg', 'sqlalchemy', 'pydantic'} & set(sys.modules))"
+def test_the_client_imports_the_standard_library_only() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import relay.client; "
+        "roots = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(roots - sys.stdlib_module_names - {'relay'})"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
