@@ -28,7 +28,7 @@ from benchmarks.filling import UNFINISHED, fill, pace
 from benchmarks.measured import Cell, Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName, statement
+from relay.postgres.sql import TableName, statement
 
 _HIDE = """
 ALTER TABLE openoutbox_events RENAME TO filled;

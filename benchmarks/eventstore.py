@@ -28,8 +28,8 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
-from relay.core.arrays import text_array
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
+from relay.postgres.codec import text_array
 
 TENANTS = [uuid.UUID(int=n + 1) for n in range(8)]
 META = {"user": "ada", "source": "benchmark"}

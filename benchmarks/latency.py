@@ -36,8 +36,8 @@ from benchmarks.latencyfloor import acknowledged_p50
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 
 _INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
 _LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")

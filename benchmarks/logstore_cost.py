@@ -20,7 +20,6 @@ from functools import partial
 import psycopg
 
 from relay.brokers.null import NullPublisher
-from relay.core.sqltext import TableName
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.localservers.postgres import PostgresServer
@@ -30,6 +29,7 @@ from relay.logstore.recorder import Recorder, RecorderOptions
 from relay.outbox.migrate import migrate
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
 from relay.telemetry.prometheus import PrometheusTelemetry
 
 _FILL = """

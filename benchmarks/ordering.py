@@ -31,10 +31,10 @@ import psycopg
 
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName, statement
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import PostgresOptions
 from relay.outbox.ordered import LONGEST_RUN, OrderedClaim
+from relay.postgres.sql import TableName, statement
 
 _FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)

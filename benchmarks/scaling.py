@@ -20,7 +20,7 @@ from benchmarks.filling import UNFINISHED, fill, fill_delivered, pace
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName, statement
+from relay.postgres.sql import TableName, statement
 
 _BATCH = 100
 _CLAIMS = 100

@@ -13,8 +13,8 @@ from psycopg import sql
 
 from benchmarks.destinations import BROKERS, Destinations
 from benchmarks.process import cpu_seconds
-from relay.core.sqltext import load_sql
 from relay.localservers.postgres import PostgresServer
+from relay.postgres.sql import load_sql
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 

@@ -40,8 +40,8 @@ from pyspark.sql import functions as f
 
 from benchmarks.measured import Machine
 from benchmarks.sparkreads import measure_reads, read_table
-from relay.core.sqltext import load_sql
 from relay.localservers.postgres import PostgresServer
+from relay.postgres.sql import load_sql
 from relay.spark.columns import read_columns
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.frames import Framer

@@ -35,9 +35,9 @@ from psycopg import IsolationLevel
 from benchmarks.filling import FILL, tidy
 from benchmarks.measured import Machine
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName, statement
 from relay.outbox.admin.prune import PruneOptions, prune
 from relay.outbox.extensions import extension_sql
+from relay.postgres.sql import TableName, statement
 
 _DELIVERED = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at)

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 
 _SCRIPT = r"""
 \set key random(1, 1000)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from relay.core.storesql import DEFAULT_SCHEMA
+from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.options import read_settings, storage_of
 from relay_cli.output import INTERRUPTED, json_form
 
@@ -28,17 +28,12 @@ def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
     """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
-    from psycopg.conninfo import make_conninfo
-
     from relay.eventstore import EventStore
-    from relay.postgres.url import connection_parameters
 
     url, _ = storage_of(read_settings(context, storage_url))
-    parameters = connection_parameters(url, "relay-cli")
-    conninfo = make_conninfo("", **{name: str(value) for name, value in parameters.items()})
 
     async def run() -> T:
-        async with await EventStore.connect(conninfo, schema=schema, max_connections=2) as store:
+        async with await EventStore.connect(url, schema=schema, max_connections=2) as store:
             return await work(store)
 
     try:

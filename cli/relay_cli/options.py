@@ -10,7 +10,7 @@ import typer
 from relay.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from relay.core.sqltext import TableName
+    from relay.postgres.sql import TableName
     from relay.settings.settings import Settings
 
 StorageUrl = Annotated[

@@ -11,8 +11,8 @@ from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, st
 from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
 
 if TYPE_CHECKING:
-    from relay.core.sqltext import TableName
     from relay.outbox.admin.prune import Pruned, PruneOptions
+    from relay.postgres.sql import TableName
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 

@@ -18,8 +18,8 @@ from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, st
 from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
 
 if TYPE_CHECKING:
-    from relay.core.sqltext import TableName
     from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
+    from relay.postgres.sql import TableName
     from relay.settings.settings import Settings
 
 _VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}

@@ -15,7 +15,7 @@ from relay.client.event import NewEvent, Payload
 from relay.client.identity import uuid7
 from relay.client.insert import InsertRows, insert_rows, insert_statement
 from relay.core.errors import EventError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 
 __all__ = [
     "Enqueued",

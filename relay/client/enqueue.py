@@ -14,7 +14,7 @@ from uuid import UUID
 
 from relay.client.event import NewEvent
 from relay.client.insert import InsertRows, insert_rows, insert_statement
-from relay.core.sqltext import DEFAULT_TABLE, TableName
+from relay.postgres.sql import DEFAULT_TABLE, TableName
 
 if TYPE_CHECKING:
     from relay.client import through_psycopg, through_sqlalchemy

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from relay.client.event import NewEvent
 from relay.core.errors import EventError
-from relay.core.sqltext import TableName, statement
+from relay.postgres.sql import TableName, statement
 
 InsertRows = dict[str, list[object]]
 """The parameters of the statement: lists of equal length, one element an event."""

@@ -13,6 +13,7 @@
     ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
     ├── LogStoreError           the delivery log; its branch is in relay.logstore.errors
     │   ├── LogStoreUnavailable the log's database does not answer, or its folder is in use
+    │   ├── LogStoreBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
     │   └── ResourceLimit       the answer would be too large
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.folder)
@@ -69,4 +70,4 @@ class BrokerUnreachable(PublisherError):
 
 
 class EventError(OutboxError, ValueError):
-    """What an application handed in cannot be an event; the message names the field."""
+    """What an application handed in cannot be an event; the message names the field. The database was not asked."""

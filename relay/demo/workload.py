@@ -10,14 +10,15 @@ import random
 import threading
 import time
 
-import psycopg
-
 from relay.client import NewEvent, enqueue
-from relay.core.sqltext import statement
 from relay.demo.ledger import Ledger
+from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.sql import statement
+from relay.postgres.url import connection_parameters
 
 TOPICS = ("order.placed", "order.item.added")
 
+_NAME = "openoutbox-demo"
 _ROLLED_BACK = 5  # every so many-th transaction
 
 
@@ -27,27 +28,28 @@ class PaymentRefused(Exception):
 
 def create_orders(storage_url: str) -> None:
     """Create the business table."""
-    with psycopg.connect(storage_url, autocommit=True) as connection:
+    with connect(connection_parameters(storage_url, _NAME)) as connection:
         connection.execute(statement("demo/create_orders.sql"))
 
 
 def count_by_status(storage_url: str) -> dict[str, int]:
     """How many events of the outbox are in which state."""
-    with psycopg.connect(storage_url, autocommit=True) as connection:
+    with connect(connection_parameters(storage_url, _NAME)) as connection:
         return dict(connection.execute(statement("demo/count_by_status.sql")).fetchall())
 
 
 def place_orders(storage_url: str, ledger: Ledger, per_second: float, stop: threading.Event) -> None:
     """Run transactions, so many a second, until ``stop`` is set."""
     begin = time.monotonic()
-    with psycopg.connect(storage_url) as connection:
+    with connect(connection_parameters(storage_url, _NAME)) as connection:
+        connection.autocommit = False
         number = 0
         while not stop.wait(max(0.0, begin + number / per_second - time.monotonic())):
             number += 1
             _place(connection, ledger, number)
 
 
-def _place(connection: psycopg.Connection, ledger: Ledger, number: int) -> None:
+def _place(connection: SyncConnection, ledger: Ledger, number: int) -> None:
     events = _events(number)
     ids = [str(event.event_id) for event in events]
     try:

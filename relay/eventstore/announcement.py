@@ -12,8 +12,8 @@ from uuid import UUID, uuid5
 
 from relay.client import NewEvent as OutboxEvent
 from relay.client import Payload, TableName
-from relay.core.sqltext import DEFAULT_TABLE
 from relay.eventstore.model import NewEvent
+from relay.postgres.sql import DEFAULT_TABLE
 
 _NAMESPACE: Final = UUID("6ad9b9ba-5b6d-5d6e-9a3f-0d9c1f5e7c11")
 

@@ -17,13 +17,13 @@ from psycopg.rows import TupleRow, tuple_row
 
 from relay.client import NewEvent as OutboxEvent
 from relay.client import enqueue_async
-from relay.core.arrays import text_array
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
 from relay.eventstore.model import Appended, Expected, NewEvent
 from relay.eventstore.statements import Statements
+from relay.postgres.codec import text_array
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,26 @@
 """Connections of the store's own, and what a failed statement means.
 
-Every connection is in autocommit mode and prepares nothing on the server: a prepared statement would in the end be
-planned for all tenants' partitions at once, and PgBouncer may stand in between.
+Nothing is prepared on the server: a prepared statement would in the end be planned for all tenants' partitions at
+once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
-from relay.core.errors import ConfigError, EventError, SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageError, StorageUnavailable
+from relay.postgres import errors
+from relay.postgres.codec import decode_json
+from relay.postgres.connect import connect_async, make_pool
+from relay.postgres.url import connection_parameters
 
 Connection: TypeAlias = AsyncConnection[Any]
 Row: TypeAlias = TupleRow
@@ -26,46 +29,13 @@ Values: TypeAlias = Mapping[str, object]
 CONFLICT_STATE: Final = "ES001"
 """What ``event_append`` raises when the stream has another version."""
 
-_BUSY: Final = frozenset({"40001", "40P01", "55P03", "55006", "57014"})
-_SCHEMA: Final = frozenset({"42P01", "3F000", "42703", "42501", "42883"})
-_NOT_AN_EVENT: Final = frozenset({"22P02", "22P05", "22021", "54000"})
-_UNAVAILABLE: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "3D000"})
-_UNAVAILABLE_CLASSES: Final = frozenset({"08", "28", "53", "58", "XX"})
+_NAME: Final = "openoutbox-eventstore"
+_MIGRATE: Final = "has migrate run on this schema, and is it granted to this user?"
 
 
-def translated(error: psycopg.Error, doing: str) -> StorageError | EventError:
+def translated(error: psycopg.Error, doing: str) -> StorageError:
     """The project's error for a driver's; ``doing`` says what was tried."""
-    state = error.sqlstate
-    text = f"{doing}: {error.diag.message_primary or str(error).strip() or type(error).__name__}"
-    if state is None:
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        return (StorageUnavailable if lost else StorageError)(text)
-    if state in _NOT_AN_EVENT:
-        return EventError(text)
-    if state in _BUSY:
-        return StorageBusy(text, state)
-    if state in _SCHEMA:
-        return SchemaError(f"{text}; has migrate run on this schema, and is it granted to this user?", state)
-    if state in _UNAVAILABLE or state[:2] in _UNAVAILABLE_CLASSES:
-        return StorageUnavailable(text, state)
-    return StorageError(text, state)
-
-
-_decode = json.JSONDecoder().raw_decode
-
-
-def _json(text: str | bytes) -> object:
-    """What PostgreSQL wrote as JSON: UTF-8 without blanks, which ``json.loads`` spends half its time looking for."""
-    return _decode(text if isinstance(text, str) else str(text, "utf-8"))[0]
-
-
-@contextlib.contextmanager
-def translating(doing: str) -> Iterator[None]:
-    """Turns the driver's errors into the project's."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translated(error, doing) from error
+    return errors.classify(error, doing, schema_hint=_MIGRATE)
 
 
 async def execute(connection: Connection, statement: LiteralString, values: Values | None = None) -> list[Row]:
@@ -79,29 +49,18 @@ class Database:
     """A small pool. Opened once; every method raises ``StorageUnavailable`` when the database does not answer."""
 
     def __init__(self, url: str, *, max_connections: int, on_connect: tuple[LiteralString, Values] | None) -> None:
-        self.url = url
+        """Connects to nothing yet. Raises ConfigError for an invalid URL."""
         self._on_connect = on_connect
-        self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
-            url,
-            min_size=1,
-            max_size=max_connections,
-            open=False,
-            kwargs={"autocommit": True, "prepare_threshold": None},
-            configure=self._configure,
-            name="eventstore",
-            timeout=30.0,
+        self._parameters = connection_parameters(url, _NAME, source="url")
+        self._pool = make_pool(
+            self._parameters, name="eventstore", size=max_connections, timeout=30.0, configure=self._configure
         )
 
     async def open(self) -> None:
-        """Connect. Raises ConfigError for a URL that cannot be meant, StorageUnavailable without an answer in 10 s."""
-        try:
-            psycopg.conninfo.conninfo_to_dict(self.url)
-        except psycopg.Error:
-            raise ConfigError("url: not a PostgreSQL URL; write postgres://user:password@host:5432/database") from None
-        # One connection by hand: the pool would keep the reason for a refusal to itself until its deadline.
-        with translating("connect to the event store"):
-            probe = await AsyncConnection.connect(self.url, autocommit=True, connect_timeout=10)
-            await probe.close()
+        """Connect. Raises StorageUnavailable without an answer in 10 s."""
+        # One connection first: the pool would keep the reason for a refusal to itself until its deadline.
+        probe = await self.dedicated()
+        await probe.close()
         await self._pool.open()
 
     async def close(self) -> None:
@@ -121,8 +80,10 @@ class Database:
 
     async def dedicated(self) -> AsyncConnection[TupleRow]:
         """A connection outside the pool, for the caller to close: for LISTEN, which needs one of its own."""
-        with translating("connect to the event store"):
-            return await AsyncConnection.connect(self.url, autocommit=True, prepare_threshold=None)
+        try:
+            return await connect_async(self._parameters)
+        except psycopg.Error as error:
+            raise translated(error, "connect to the event store") from error
 
     async def run(self, doing: str, statement: LiteralString, values: Values | None = None) -> list[Row]:
         """One statement in a transaction of its own."""
@@ -130,6 +91,6 @@ class Database:
             return await execute(connection, statement, values)
 
     async def _configure(self, connection: AsyncConnection[TupleRow]) -> None:
-        set_json_loads(_json, connection)
+        set_json_loads(decode_json, connection)
         if self._on_connect is not None:
             await execute(connection, *self._on_connect)

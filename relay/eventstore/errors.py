@@ -7,8 +7,9 @@
         ├── TenantBusy        the tenant is not in the state that the call needs (it has events, or is half dropped)
         └── SubscriptionLost  another instance has become the active one, or the subscription was reset
 
-A database that does not answer, a lost race or a missing table come as ``StorageUnavailable``, ``StorageBusy`` and
-``SchemaError``, and something that is no event as ``EventError``.
+A database that does not answer, a lost race, a missing table or an event that the database refuses come as
+``StorageUnavailable``, ``StorageBusy``, ``SchemaError`` and ``RowRefused``; what is not an event, and is therefore not
+sent, as ``EventError``.
 """
 
 from __future__ import annotations

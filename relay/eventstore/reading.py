@@ -16,10 +16,10 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from relay.core.storesql import TENANTS_AT_ONCE
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.model import LARGEST_VERSION, StoredEvent
 from relay.eventstore.statements import Statements
+from relay.postgres.sql import PARTITIONS_AT_ONCE
 
 _TENANTS_BY_THEMSELVES: Final = 16  # up to so many are read from their partitions instead of through the feed
 
@@ -103,7 +103,7 @@ async def _fetch(
     statement = statements.text("queries/fetch.sql")
     tenants = list(dict.fromkeys(row[1] for row in page))
     rows: list[Row] = []
-    for start in range(0, len(tenants), TENANTS_AT_ONCE):
-        portion = {"tenants": tenants[start : start + TENANTS_AT_ONCE], "last": page[-1][0]}
+    for start in range(0, len(tenants), PARTITIONS_AT_ONCE):
+        portion = {"tenants": tenants[start : start + PARTITIONS_AT_ONCE], "last": page[-1][0]}
         rows += await execute(connection, statement, values | portion)
     return [StoredEvent(*row) for row in sorted(rows, key=lambda row: int(row[0]))]

@@ -1,24 +1,22 @@
 """The statements of ``sql/eventstore``, written for schema ``public`` and one tenant, for any schema and tenant.
 
-Values are always bound. Names cannot be, nor can the bounds of a partition: those few tokens are replaced in the text,
+Values are always bound. Names cannot be, nor can the bounds of a partition: these few tokens are replaced in the text,
 quoted, and by nothing that was not checked first.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.core.sqltext import quote_identifier, sql_root
-from relay.core.storesql import DEFAULT_SCHEMA, checked_schema, store_statement
+from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, sql_root, statement, without_parameters
 
 __all__ = ["DEFAULT_SCHEMA", "Statements"]
 
-_TENANT_HEX: Final = "0" * 32
-_TENANT_TEXT: Final = "00000000-0000-0000-0000-000000000000"
-_BUCKET: Final = re.compile(r"\bevent_tenants_00\b")
-_ROLE: Final = re.compile(r"\bapp_role\b")
+_TENANT: Final = "00000000-0000-0000-0000-000000000000"
+_TENANT_PARTITION: Final = "event_00000000000000000000000000000000"
+_BUCKET: Final = "event_tenants_00"
+_ROLE: Final = "app_role"
 
 
 class Statements:
@@ -29,18 +27,25 @@ class Statements:
 
     def text(self, path: str) -> LiteralString:
         """One file's statement, for example ``queries/append.sql``."""
-        return store_statement(path, self.schema)
+        return self._named(path, {})
 
     def for_tenant(self, path: str, tenant_id: UUID, bucket: str = "00") -> LiteralString:
         """A statement that names one tenant's partition and the bucket it hangs in."""
-        text = self.text(path).replace(_TENANT_HEX, tenant_id.hex).replace(_TENANT_TEXT, str(tenant_id))
-        return _BUCKET.sub(f"event_tenants_{bucket}", text)
+        names: dict[str, Name] = {
+            _TENANT: tenant_id,
+            _TENANT_PARTITION: f"event_{tenant_id.hex}",
+            _BUCKET: f"event_tenants_{bucket}",
+        }
+        return self._named(path, names)
 
     def for_role(self, path: str, role: str) -> LiteralString:
-        """A statement that grants something to a role."""
-        return _ROLE.sub(lambda _: quote_identifier(role), self.text(path))
+        """A statement that grants something to a role; it is sent without parameters."""
+        return without_parameters(self._named(path, {_ROLE: role}))
 
-    def folder(self, name: str, role: str = "app_role") -> list[LiteralString]:
+    def folder(self, name: str, role: str = _ROLE) -> list[LiteralString]:
         """The numbered statements of one folder, in their order."""
-        found = sorted((sql_root() / "eventstore" / name).glob("[0-9]*.sql"))
-        return [self.for_role(f"{name}/{path.name}", role) for path in found]
+        files = sorted((sql_root() / "eventstore" / name).glob("[0-9]*.sql"))
+        return [self.for_role(f"{name}/{file.name}", role) for file in files]
+
+    def _named(self, path: str, names: dict[str, Name]) -> LiteralString:
+        return statement(f"eventstore/{path}", names={DEFAULT_SCHEMA: self.schema, **names})

@@ -40,7 +40,7 @@ class EventStore:
         """Connect to the store in ``schema``, with up to ``max_connections`` of its own.
 
         ``tenant`` names the tenant of an application role under row-level security (see ``isolate_tenants``). Raises
-        ``ConfigError`` for a URL or schema that cannot be, ``StorageUnavailable`` when there is no answer in 10 s.
+        ``ConfigError`` for an invalid URL or schema, ``StorageUnavailable`` when there is no answer in 10 s.
         """
         statements = Statements(schema)
         on_connect = None
@@ -108,7 +108,8 @@ class EventStore:
         ``connection`` is a psycopg ``AsyncConnection`` of the caller's: the append then belongs to its transaction,
         behind a savepoint, and is committed by the caller.
 
-        Raises ``VersionConflict``, ``UnknownTenant``, ``EventError``; nothing is written then, and nothing retried.
+        Raises ``VersionConflict``, ``UnknownTenant``, ``EventError`` before anything is sent, and ``RowRefused`` for an
+        event that the database refuses; nothing is written then, and nothing retried.
         """
         order = appending.Append(
             checked_id("tenant_id", tenant_id),

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import sql_root
-from relay.core.sqlvariants import variant
 from relay.logstore.measures import Count
 from relay.logstore.paging import Scan
 from relay.logstore.store import EVENTS
 from relay.logstore.times import to_ms
+from relay.postgres.sql import sql_root, variant
 
 _FOLDER = "logstore/clickhouse"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")

@@ -13,6 +13,10 @@ class LogStoreUnavailable(LogStoreError):
     """The log's database does not answer, or its folder is in use; the call may be repeated later."""
 
 
+class LogStoreBusy(LogStoreError):
+    """The log's database rolled a statement back: a lost race, or a lock or statement timeout. It may be repeated."""
+
+
 class InvalidEntry(LogStoreError, ValueError):
     """An entry that no store could keep, found while it was being made."""
 

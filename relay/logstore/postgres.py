@@ -6,44 +6,53 @@ one bad entry is found and set aside. A month without a partition gets one on de
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
 from relay.logstore import postgres_rows as rows
 from relay.logstore.entries import Prepared, Rejected, as_text, last_events
-from relay.logstore.errors import LogStoreError, LogStoreUnavailable
+from relay.logstore.errors import LogStoreBusy, LogStoreError, LogStoreUnavailable
 from relay.logstore.measures import Count, Counts, Tally
 from relay.logstore.model import AttemptRecord, LogEntry, LoggedEvent
 from relay.logstore.open import LogStoreOptions
 from relay.logstore.paging import Scan
 from relay.logstore.postgres_near import looks_large, near
-from relay.logstore.postgres_partitions import Connection, Partitions, missing_ahead, month_after, month_of, oldest_kept
+from relay.logstore.postgres_partitions import Partitions, missing_ahead, month_after, month_of, oldest_kept
 from relay.logstore.postgres_sql import Statement, Statements
 from relay.logstore.store import EVENTS, LogStore
 from relay.logstore.times import time_near, to_ms
+from relay.postgres.connect import Connection, connect_async, make_pool
+from relay.postgres.errors import classify
+from relay.postgres.url import ConnectionParameters, connection_parameters
 
 Item = TypeVar("Item")
 
-_CONNECT_TIMEOUT = 10  # seconds until a database that does not answer counts as unavailable
+_SOURCE = "LOG_STORE_URL"
 _NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL gives another
+_LONGEST_WAIT = 10.0  # seconds for a connection, until the database counts as unavailable
+_MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
 _TRIES = 5  # of a batch that lost a race or met a month that was dropped
-_BAD_CONTENT = ("22", "23", "54")  # SQLSTATE classes: data exception, constraint violation, program limit exceeded
-_LOST_RACE = "40"
+_LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
 _NO_PARTITION = "23514"
+_NO_ANSWER = "the delivery log's database does not answer"
+_KINDS: Mapping[type[StorageError], type[LogStoreError]] = {
+    StorageUnavailable: LogStoreUnavailable,
+    StorageBusy: LogStoreBusy,
+}
 
 
 class PostgresLogStore(LogStore):
     """Made by ``open``; use ``open_logstore``."""
 
-    def __init__(self, pool: AsyncConnectionPool[Connection], url: str, options: LogStoreOptions) -> None:
+    def __init__(self, parameters: ConnectionParameters, options: LogStoreOptions) -> None:
         super().__init__()
-        self._pool = pool
-        self._url = url
+        self._parameters = parameters
+        self._pool = make_pool(parameters, name="log", size=max(options.connections, 1), timeout=_LONGEST_WAIT)
         self._options = options
         self._sql = Statements(options.schema)
         self.partitions = Partitions(self._sql)
@@ -51,21 +60,13 @@ class PostgresLogStore(LogStore):
 
     @classmethod
     async def open(cls, url: str, options: LogStoreOptions) -> PostgresLogStore:
-        """Connect. Raises LogStoreUnavailable when the database does not answer."""
-        pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            url,
-            min_size=1,
-            max_size=max(options.connections, 1),
-            timeout=_CONNECT_TIMEOUT,
-            open=False,
-            kwargs={"autocommit": True, "prepare_threshold": None, "fallback_application_name": _NAME},
-        )
-        store = cls(pool, url, options)
+        """Connect. Raises ConfigError for an invalid URL, LogStoreUnavailable when the database does not answer."""
+        store = cls(connection_parameters(url, _NAME, source=_SOURCE), options)
         try:
-            await pool.open(wait=True, timeout=_CONNECT_TIMEOUT)
-        except (psycopg.Error, PoolTimeout) as error:
-            await pool.close()
-            raise LogStoreUnavailable("the delivery log's database does not answer") from error
+            await store._pool.open(wait=True, timeout=_LONGEST_WAIT)
+        except psycopg.Error as error:  # also the pool's timeout
+            await store._pool.close()
+            raise LogStoreUnavailable(_NO_ANSWER) from error
         return store
 
     async def close(self) -> None:
@@ -107,9 +108,7 @@ class PostgresLogStore(LogStore):
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
         with _translated():
-            async with await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT, fallback_application_name=_NAME
-            ) as connection:
+            async with await connect_async(self._parameters) as connection:
                 dropped = await self.partitions.drop_before(connection, oldest)
         self._months.clear()
         return dropped
@@ -154,7 +153,7 @@ class PostgresLogStore(LogStore):
                         return await self._halves(connection, batch, error)
                 elif state.startswith(_LOST_RACE) and attempt < _TRIES:
                     continue
-                elif state.startswith(_BAD_CONTENT):
+                elif isinstance(classify(error), RowRefused):
                     return await self._halves(connection, batch, error)
                 else:
                     raise
@@ -264,24 +263,21 @@ class PostgresLogStore(LogStore):
                 yield connection
 
 
-class _translated:  # noqa: N801 - reads as a clause
-    """Turns psycopg's errors into the log's own."""
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Let the driver's errors leave as the log's own."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error) from error
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        match error:
-            case (
-                psycopg.errors.UndefinedTable()
-                | psycopg.errors.InvalidSchemaName()
-                | psycopg.errors.UndefinedFunction()
-            ):
-                raise LogStoreError("the delivery log's tables are missing; run relay-cli log migrate") from error
-            case psycopg.OperationalError() | psycopg.InterfaceError():
-                raise LogStoreUnavailable("the delivery log's database does not answer") from error
-            case psycopg.Error():
-                raise LogStoreError(f"the delivery log's database refused: {error.diag.message_primary}") from error
+def translated(error: psycopg.Error) -> LogStoreError:
+    """The log's error for a driver's."""
+    reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
+    if error.sqlstate is None and isinstance(reason, StorageUnavailable):
+        return LogStoreUnavailable(_NO_ANSWER)  # its message may name hosts, which the log's API shows to anybody
+    return _KINDS.get(type(reason), LogStoreError)(str(reason))
 
 
 def _months(one: Prepared) -> set[datetime]:

@@ -15,8 +15,7 @@ import psycopg
 
 from relay.logstore.errors import LogStoreError
 from relay.logstore.postgres_sql import Statements
-
-Connection = psycopg.AsyncConnection[tuple[object, ...]]
+from relay.postgres.connect import Connection
 
 PARENTS = ("events", "event_destinations", "attempts")
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from relay.logstore.entries import Prepared
 from relay.logstore.model import AttemptRecord, LoggedAttempt, LoggedEvent
+from relay.postgres.codec import encode_json
 
 Parameters = dict[str, Any]
-
-_json = json.JSONEncoder(ensure_ascii=False).encode
 
 _EVENT_COLUMNS = (
     "id",
@@ -49,12 +47,12 @@ _ATTEMPT_COLUMNS = (
 
 def event_rows(batch: Sequence[Prepared]) -> Parameters:
     """The parameter of ``insert_events.sql``: the rows as one JSON text."""
-    return {"rows": _json([dict(zip(_EVENT_COLUMNS, _event_row(one), strict=True)) for one in batch])}
+    return {"rows": encode_json([dict(zip(_EVENT_COLUMNS, _event_row(one), strict=True)) for one in batch])}
 
 
 def attempt_rows(batch: Sequence[Prepared]) -> Parameters:
     """The parameter of ``insert_attempts.sql``: the rows as one JSON text."""
-    return {"rows": _json([dict(zip(_ATTEMPT_COLUMNS, _attempt_row(one), strict=True)) for one in batch])}
+    return {"rows": encode_json([dict(zip(_ATTEMPT_COLUMNS, _attempt_row(one), strict=True)) for one in batch])}
 
 
 def event(row: Sequence[Any]) -> LoggedEvent:

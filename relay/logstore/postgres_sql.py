@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import quote_identifier, sql_root, statement
-from relay.core.sqlvariants import variant
 from relay.logstore.measures import Count
 from relay.logstore.open import DEFAULT_SCHEMA
 from relay.logstore.paging import Scan
 from relay.logstore.store import EVENTS
 from relay.logstore.times import from_ms
+from relay.postgres.sql import LONGEST_IDENTIFIER, sql_root, statement
 
 _FOLDER = "logstore/postgres"
-_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_SCHEMA_TOKEN = re.compile(rf"\b{DEFAULT_SCHEMA}\b")
-_EXAMPLE = re.compile(r"\bevents(_2000_01)?\b")
+_SCHEMA = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
+_PARENT = "events"
+_PARTITION = "events_2000_01"
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
@@ -33,21 +32,21 @@ class Statements:
 
     def __init__(self, schema: str) -> None:
         if not _SCHEMA.fullmatch(schema):
-            raise ConfigError(f"{schema!r} is not a schema name; use letters, digits and _, at most 63")
-        self._schema = quote_identifier(schema)
+            raise ConfigError(
+                f"{schema!r} is not a schema name; use letters, digits and _, at most {LONGEST_IDENTIFIER}"
+            )
+        self._schema = schema
         self.jit_off = statement("session/jit_off.sql")
         """For the transaction of a listing of several values."""
 
     def text(self, name: str, *tags: str) -> LiteralString:
-        """One file's statement; it comes from this project, and the only thing inserted is a quoted name."""
-        text = variant(f"{_FOLDER}/{name}.sql", frozenset(tags))
-        return _SCHEMA_TOKEN.sub(lambda _: self._schema, text)
+        """One file's statement, in the variant that ``tags`` choose."""
+        return statement(f"{_FOLDER}/{name}.sql", names={DEFAULT_SCHEMA: self._schema}, tags=tags)
 
     def on_partition(self, name: str, parent: str, partition: str) -> LiteralString:
         """A statement that is written for the table ``events`` and its partition ``events_2000_01``."""
-        names = {"": quote_identifier(parent), "_2000_01": quote_identifier(partition)}
-        text = "\n".join(line for line in self.text(name).splitlines() if not line.startswith("--"))
-        return _EXAMPLE.sub(lambda match: names[match.group(1) or ""], text)
+        names = {DEFAULT_SCHEMA: self._schema, _PARENT: parent, _PARTITION: partition}
+        return statement(f"{_FOLDER}/{name}.sql", names=names)
 
     def migrations(self) -> list[LiteralString]:
         """The statements that make the tables, in order."""

@@ -28,7 +28,7 @@ from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
 from relay.core.ports import ReplayRecord, SettledAttempt
 from relay.core.verdict import Release
-from relay.logstore.errors import LogStoreError, LogStoreUnavailable
+from relay.logstore.errors import LogStoreBusy, LogStoreError, LogStoreUnavailable
 from relay.logstore.mapping import Naming, log_entry
 from relay.logstore.model import LogEntry
 from relay.logstore.store import LogStore
@@ -219,7 +219,7 @@ class Recorder:
     async def _with_tables(self, store: LogStore) -> None:
         try:
             await store.ping()
-        except LogStoreUnavailable:
+        except (LogStoreUnavailable, LogStoreBusy):
             await store.close()
             raise
         except LogStoreError:

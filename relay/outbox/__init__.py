@@ -1,1 +1,1 @@
-"""The outbox table in PostgreSQL: connections, statements and the meaning of SQLSTATEs."""
+"""The outbox table in PostgreSQL: the storage port of the engine, the schema, and the operations on it."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-import psycopg
-
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName, sql_root, statement
-from relay.outbox.schema import with_index_names
-from relay.postgres.errors import classify
+from relay.outbox.options import MIGRATE
+from relay.outbox.schema import default_index_names
+from relay.postgres.connect import connect
+from relay.postgres.errors import translating
+from relay.postgres.sql import Name, TableName, sql_root, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
 _FOLDER = "outbox/extensions"
@@ -46,20 +46,16 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     place = f"{_FOLDER}/{name.replace('-', '_')}"
     folder = sql_root() / place
     paths = [f"{place}/{file.name}" for file in sorted(folder.glob("*.sql"))] if folder.is_dir() else [f"{place}.sql"]
-    others = {REPLAYS: replays_of(table)}
+    names: dict[str, Name] = {REPLAYS: replays_of(table), **default_index_names(table, ORDER_INDEXES)}
     if name == "wake-up":
         wake = TableName.parse(f"{table}{WAKE_SUFFIX}")
-        others |= {"openoutbox_wake_slot": wake, "openoutbox_wake_function": wake}
-    return [with_index_names(statement(path, table, others), table).replace("%%", "%") for path in paths]
+        names |= {"openoutbox_wake_slot": wake, "openoutbox_wake_function": wake}
+    return [without_parameters(statement(path, table, names)) for path in paths]
 
 
 def add_extension(url: str, table: TableName, name: str) -> None:
     """Apply one extension. Applying it again does nothing, and goes on where a time before was interrupted."""
     statements = extension_sql(name, table)
-    parameters = connection_parameters(url, "migrate")
-    try:
-        with psycopg.Connection.connect(**parameters, autocommit=True) as connection:  # type: ignore[arg-type]
-            for sql in statements:
-                connection.execute(sql)
-    except psycopg.Error as error:
-        raise classify(error, f"adding {name}") from error
+    with translating(f"adding {name}"), connect(connection_parameters(url, MIGRATE)) as connection:
+        for sql in statements:
+            connection.execute(sql)

@@ -13,16 +13,14 @@ A schema that does not exist is an error and not created: who owns it is the ope
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 
-import psycopg
 from psycopg import IsolationLevel
 
 from relay.core.errors import SchemaError, StorageBusy
-from relay.core.sqltext import TableName, quote_identifier, statement
+from relay.outbox.options import MIGRATE
 from relay.outbox.schema import INDEXES, Step, index_names, steps
 from relay.outbox.schemadiff import (
     FoundColumn,
@@ -34,11 +32,12 @@ from relay.outbox.schemadiff import (
     missing_indexes,
 )
 from relay.outbox.tablecheck import refuse_kind
-from relay.postgres.errors import classify
+from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
 _POLL: Final = 0.1  # seconds between two looks at whether another migrate has finished
-_NAME: Final = "migrate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def plan(url: str, table: TableName) -> Plan:
 
     Raises SchemaError for a table that differs, ConfigError for a wrong URL, StorageUnavailable.
     """
-    with _translated(), _connect(url) as connection:
+    with translating("migrating"), _connect(url) as connection:
         return _plan(connection, table)
 
 
@@ -70,7 +69,7 @@ def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callabl
     Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
     :func:`plan` does, and SchemaError when a right is missing.
     """
-    with _translated(), _connect(url) as guard, _connect(url) as connection:
+    with translating("migrating"), _connect(url) as guard, _connect(url) as connection:
         _lock(guard, wait)
         found = _plan(connection, table)
         if found.live:
@@ -92,25 +91,15 @@ def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
         on_step(step)
 
 
-def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    parameters = connection_parameters(url, _NAME)
-    try:
-        connection = psycopg.Connection.connect(**parameters, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own, by name
-    except psycopg.Error as error:
-        raise classify(error) from error
+def _connect(url: str) -> SyncConnection:
+    parameters = connection_parameters(url, MIGRATE)
+    with translating():
+        connection = connect(parameters)
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     return connection
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.Error as error:
-        raise classify(error, "migrating") from error
-
-
-def _lock(guard: psycopg.Connection[tuple[Any, ...]], wait: float) -> None:
+def _lock(guard: SyncConnection, wait: float) -> None:
     """Hold the one lock of all migrates until the guard's transaction ends."""
     until = time.monotonic() + wait
     guard.autocommit = False
@@ -124,7 +113,7 @@ def _lock(guard: psycopg.Connection[tuple[Any, ...]], wait: float) -> None:
         time.sleep(_POLL)
 
 
-def _plan(connection: psycopg.Connection[tuple[Any, ...]], table: TableName) -> Plan:
+def _plan(connection: SyncConnection, table: TableName) -> Plan:
     schema = quote_identifier(table.schema) if table.schema else None
     named = {"table": table.quoted, "schema": schema}
     oid, kind, namespace, _ = _rows(connection, "schema_relation", named)[0]
@@ -152,8 +141,6 @@ def _no_schema(table: TableName) -> str:
     return f"schema {table.schema} does not exist; create it first: CREATE SCHEMA {quote_identifier(table.schema)}"
 
 
-def _rows(
-    connection: psycopg.Connection[tuple[Any, ...]], name: str, parameters: dict[str, Any]
-) -> list[tuple[Any, ...]]:
+def _rows(connection: SyncConnection, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     sql: LiteralString = statement(f"outbox/queries/{name}.sql")
     return connection.execute(sql, parameters).fetchall()

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from relay.core.backoff import RetryPolicy
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
+
+
+def application_name(relay_id: str) -> str:
+    """What a relay's connections are called in ``pg_stat_activity``."""
+    return f"openoutbox-relay/{relay_id}"
+
+
+MIGRATE: Final = application_name("migrate")
+"""What the connections that change the schema are called."""
 
 
 class KeyOrder(StrEnum):
@@ -33,6 +43,7 @@ class PostgresOptions:
     key_order: KeyOrder | None = None
     """Claim in order per key; the table needs the column of ``sql/outbox/extensions/key_order`` for it."""
     statement_timeout: float = 15.0
-    """After that long without an answer the connection is given up, whether or not the server still lives."""
+    """After that long without an answer a statement is cancelled and its connection cut, which may take two seconds
+    more."""
     ping_timeout: float = 3.0
     """After that long without an answer to a ping the database counts as away; 4 s more for each further host."""

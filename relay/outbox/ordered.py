@@ -12,9 +12,9 @@ from __future__ import annotations
 import random
 from typing import Any, Final, LiteralString
 
-from relay.core.sqltext import TableName, statement
-from relay.outbox.lane import Connection
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.postgres.connect import Connection
+from relay.postgres.sql import TableName, statement
 
 LONGEST_RUN: Final = 100
 """Most rows behind the first one of a key in one claim."""

@@ -11,23 +11,23 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from relay.core.arrays import id_array
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.ports import Renewal
-from relay.core.sqltext import statement
-from relay.outbox.lane import Connection, Lane
 from relay.outbox.options import PostgresOptions
+from relay.postgres.codec import id_array
+from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.sql import statement
 
 _FIRST_PAUSE = 0.05  # seconds before the first read-back
 _LONGEST_PAUSE = 1.0
 
 
 class Renewer:
-    """Renews over one lane. Calls for the same claim must not overlap one another or its settling."""
+    """Renews over one connection. Calls for the same claim must not overlap one another or its settling."""
 
-    def __init__(self, lane: Lane, options: PostgresOptions) -> None:
-        self._lane = lane
+    def __init__(self, connection: DeadlineConnection, options: PostgresOptions) -> None:
+        self._connection = connection
         self._options = options
         self._guard = statement("outbox/queries/renew_guard.sql")
         self._renew = statement("outbox/queries/renew.sql", options.table)
@@ -48,7 +48,7 @@ class Renewer:
             return renewal
 
         try:
-            return await self._lane.run("renewing", work)
+            return await self._connection.run("renewing", work)
         except StorageUnavailable:
             if pending is None:
                 raise
@@ -79,7 +79,7 @@ class Renewer:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
-                rows = await self._lane.run("reading a renewal back", work)
+                rows = await self._connection.run("reading a renewal back", work)
             except (StorageUnavailable, StorageBusy) as error:
                 if time.monotonic() >= until:
                     raise StorageError("renewing: the answer was lost, and the lease ran out meanwhile") from error

@@ -14,9 +14,10 @@ from datetime import datetime
 
 from relay.core.errors import SchemaError, StorageError
 from relay.core.event import EventId
-from relay.core.sqltext import TableName, statement
 from relay.outbox.extensions import REPLAYS, replays_of
-from relay.outbox.lane import Connection, Epoch, Lane
+from relay.outbox.options import application_name
+from relay.postgres.connect import Connection, DeadlineConnection, Generation
+from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
 logger = logging.getLogger(__name__)
@@ -27,10 +28,11 @@ _MISSING = "42P01"
 
 
 class OutboxReplays:
-    """The record of one outbox. Constructing it connects to nothing; raises ConfigError for a URL it cannot mean."""
+    """The record of one outbox. Constructing it connects to nothing; raises ConfigError for an invalid URL."""
 
     def __init__(self, url: str, relay_id: str, table: TableName, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lane = Lane(connection_parameters(url, relay_id), _DEADLINE, Epoch())
+        parameters = connection_parameters(url, application_name(relay_id))
+        self._connection = DeadlineConnection(parameters, _DEADLINE, Generation())
         self._sql = statement("outbox/queries/first_replays.sql", table, {REPLAYS: replays_of(table)})
         self._table = table
         self._clock = clock
@@ -48,7 +50,7 @@ class OutboxReplays:
                 return {EventId(str(event_id)): first async for event_id, first in cursor}
 
         try:
-            return await self._lane.run("reading the record of replays", ask)
+            return await self._connection.run("reading the record of replays", ask)
         except StorageError as error:
             self._ask_from = self._clock() + _ASK_AGAIN
             self._say(error)
@@ -56,7 +58,7 @@ class OutboxReplays:
 
     async def close(self) -> None:
         """Close the connection; never raises."""
-        await self._lane.close()
+        await self._connection.close()
 
     def _say(self, error: StorageError) -> None:
         """Once for each reason; a record that nobody asked for is none."""

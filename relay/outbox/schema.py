@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName, load_sql, quote_identifier, sql_root, statement
+from relay.postgres.sql import (
+    DEFAULT_TABLE,
+    LONGEST_IDENTIFIER,
+    TableName,
+    load_sql,
+    sql_root,
+    statement,
+    without_parameters,
+)
 
 _FOLDER: Final = "outbox/migrations"
 _CREATES: Final = re.compile(r"-- (\d{4}) creates: (table|index (\w+))$")
-_INDEX_TOKEN: Final = re.compile(r"\bidx_openoutbox_(\w+)\b")
-_LONGEST_IDENTIFIER: Final = 63  # bytes
 _DIGEST: Final = 10  # hexadecimal digits
 
 CHECK_NAME: Final = "check_valid_status"
@@ -89,10 +96,10 @@ def index_name(table: TableName, role: str) -> str:
     if table.table == DEFAULT_TABLE:
         return f"idx_openoutbox_{role}"
     plain = f"idx_{table.table}_{role}"
-    if len(plain.encode()) <= _LONGEST_IDENTIFIER and table.table != "openoutbox":
+    if len(plain.encode()) <= LONGEST_IDENTIFIER and table.table != "openoutbox":
         return plain
     digest = hashlib.sha256(table.table.encode()).hexdigest()[:_DIGEST]
-    room = _LONGEST_IDENTIFIER - len(f"idx__{digest}_{role}")
+    room = LONGEST_IDENTIFIER - len(f"idx__{digest}_{role}")
     return f"idx_{table.table.encode()[:room].decode(errors='ignore')}_{digest}_{role}"
 
 
@@ -111,22 +118,18 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
     for path, number, role in _migrations():
         if (role or "table") in wanted:
             creates = index_name(table, role) if role else "table"
-            found.append(Step(number, creates, _for_table(statement(path, table), table, live=live)))
+            found.append(Step(number, creates, _statement(path, table, live=live)))
     return tuple(found)
 
 
-def _for_table(sql: LiteralString, table: TableName, *, live: bool) -> LiteralString:
-    """The statement with this table's index names, as text that is sent without parameters."""
-    text = with_index_names(sql, table).replace("%%", "%")
-    if live:
-        text = text.replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ")
-    return text
+def _statement(path: str, table: TableName, *, live: bool) -> LiteralString:
+    text = without_parameters(statement(path, table, default_index_names(table, INDEXES)))
+    return text.replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ") if live else text
 
 
-def with_index_names(sql: LiteralString, table: TableName) -> LiteralString:
-    """The statement with the names that indexes have on this table, quoted, in place of the default table's."""
-    text: str = _INDEX_TOKEN.sub(lambda match: quote_identifier(index_name(table, match.group(1))), sql)
-    return text
+def default_index_names(table: TableName, roles: Iterable[str]) -> dict[str, str]:
+    """The names that the indexes of these roles have on the default table, and what they are called on ``table``."""
+    return {f"idx_openoutbox_{role}": index_name(table, role) for role in roles}
 
 
 @cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, LiteralString
 
-from relay.core.arrays import id_array
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
-from relay.core.sqltext import TableName, statement
-from relay.outbox.lane import Connection
+from relay.postgres.codec import id_array, storable_text
+from relay.postgres.connect import Connection
+from relay.postgres.sql import TableName, statement
 
 Call = tuple[LiteralString, dict[str, Any]]
 
@@ -46,21 +46,14 @@ class SettleStatements:
             yield "delivered", self._call("delivered", settlement, settlement.delivered)
         if settlement.retried:
             ids, errors, delays = zip(*settlement.retried, strict=True)
-            yield (
-                "retried",
-                self._call("retried", settlement, ids, errors=[storable(text) for text in errors], delays=list(delays)),
-            )
+            texts = [storable_text(text) for text in errors]
+            yield "retried", self._call("retried", settlement, ids, errors=texts, delays=list(delays))
         if settlement.buried:
             ids, errors = zip(*settlement.buried, strict=True)
-            yield "buried", self._call("buried", settlement, ids, errors=[storable(text) for text in errors])
+            yield "buried", self._call("buried", settlement, ids, errors=[storable_text(text) for text in errors])
         if settlement.released:
             yield "released", self._call("released", settlement, settlement.released)
 
     def _call(self, kind: str, settlement: Settlement, ids: Sequence[EventId], **more: list[Any]) -> Call:
         fenced = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence}
         return self._sql[kind], {**fenced, **more}
-
-
-def storable(text: str) -> str:
-    """``text`` as TEXT can hold it: no NUL and no lone surrogate."""
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -22,13 +22,13 @@ import psycopg
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
-from relay.core.sqltext import statement
-from relay.outbox.lane import Connection, Epoch, Lane
-from relay.outbox.options import PostgresOptions
+from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
+from relay.postgres.connect import Connection, DeadlineConnection, Generation
+from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
@@ -40,15 +40,16 @@ _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds wh
 
 
 class PostgresOutbox:
-    """The adapter. Constructing it connects to nothing; raises ConfigError for a URL that cannot be meant."""
+    """The adapter. Constructing it connects to nothing; raises ConfigError for an invalid URL."""
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        parameters = connection_parameters(options.url, options.relay_id)
-        epoch = Epoch()
-        self._epoch = epoch
-        lanes = [Lane(parameters, options.statement_timeout, epoch) for _ in range(4)]
-        self._claiming, self._settling, self._housekeeping, self._spare = self._lanes = lanes
+        parameters = connection_parameters(options.url, application_name(options.relay_id))
+        self._generation = Generation()
+        self._connections = [
+            DeadlineConnection(parameters, options.statement_timeout, self._generation) for _ in range(4)
+        ]
+        self._claiming, self._settling, self._housekeeping, self._spare = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("claim")
@@ -77,7 +78,7 @@ class PostgresOutbox:
 
     async def close(self) -> None:
         """Close the connections, cutting off what still runs; never raises, takes a second at most."""
-        closing = [asyncio.ensure_future(lane.close()) for lane in self._lanes]
+        closing = [asyncio.ensure_future(connection.close()) for connection in self._connections]
         _, late = await asyncio.wait(closing, timeout=_LONGEST_CLOSE)
         for task in late:
             task.cancel()
@@ -163,27 +164,31 @@ class PostgresOutbox:
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
-        lane = self._spare if self._housekeeping.busy else self._housekeeping
+        over = self._spare if self._housekeeping.busy else self._housekeeping
         try:
-            (read_only,) = await self._one_row("asking for a sign of life", self._ping, lane=lane)
+            (read_only,) = await self._one_row("asking for a sign of life", self._ping, over=over)
         finally:
             await self._spare.close()
         if read_only:
-            self._epoch.advance()
+            self._generation.advance()
             raise StorageUnavailable("the server takes no writes: a standby, or default_transaction_read_only is on")
 
     async def _one_row(
-        self, doing: str, sql: LiteralString, parameters: dict[str, Any] | None = None, lane: Lane | None = None
+        self,
+        doing: str,
+        sql: LiteralString,
+        parameters: dict[str, Any] | None = None,
+        over: DeadlineConnection | None = None,
     ) -> tuple[Any, ...]:
-        """The row of a statement; over ``lane`` it is a ping, with a ping's deadline."""
+        """The row of a statement; with ``over`` it is a ping, with a ping's deadline."""
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
             await cursor.execute(sql, parameters or {})
             return await cursor.fetchone()
 
-        deadline = None if lane is None else self._ping_deadline
-        row = await (lane or self._housekeeping).run(doing, work, deadline)
+        deadline = None if over is None else self._ping_deadline
+        row = await (over or self._housekeeping).run(doing, work, deadline)
         if row is None:
             raise SchemaError(f"{doing}: no answer row")
         return row

@@ -11,8 +11,8 @@ from collections.abc import Container
 from typing import Final
 
 from relay.core.errors import SchemaError
-from relay.core.sqltext import TableName, statement
-from relay.outbox.lane import Connection
+from relay.postgres.connect import Connection
+from relay.postgres.sql import TableName, statement
 
 COLUMNS: Final = (
     "event_id",

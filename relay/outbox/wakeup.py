@@ -15,8 +15,10 @@ from contextlib import suppress
 import psycopg
 
 from relay.core.errors import StorageError
-from relay.core.sqltext import TableName, statement
+from relay.outbox.options import application_name
+from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
+from relay.postgres.sql import TableName, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
 logger = logging.getLogger(__name__)
@@ -28,21 +30,16 @@ _READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
 
 
 class WakeUps:
-    """Listens on a connection of its own. Raises ConfigError for a URL that cannot be meant; connects to nobody yet."""
+    """Listens on a connection of its own. Raises ConfigError for an invalid URL; connects to nothing yet."""
 
     def __init__(self, url: str, relay_id: str, table: TableName) -> None:
-        self._parameters = connection_parameters(url, relay_id)
+        self._parameters = connection_parameters(url, application_name(relay_id))
         self._table = table
 
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` once the connection listens and at every wake-up; ends by StorageError only."""
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                **self._parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
-                autocommit=True,
-                prepare_threshold=None,
-            )
-            async with connection:
+            async with await connect_async(self._parameters) as connection:
                 await self._subscribe(connection)
                 wake()  # what was inserted until now was announced to nobody
                 while True:
@@ -55,7 +52,7 @@ class WakeUps:
         except psycopg.Error as error:
             raise classify(error, "listening for wake-ups") from error
 
-    async def _subscribe(self, connection: psycopg.AsyncConnection) -> None:
+    async def _subscribe(self, connection: Connection) -> None:
         cursor = await connection.execute(statement("outbox/queries/wake_channel.sql"), {"table": self._table.quoted})
         channel, has_trigger = await cursor.fetchone() or (None, False)
         if channel is None:
@@ -68,7 +65,7 @@ class WakeUps:
                 self._table,
                 extra={"action": "no_wake_up"},
             )
-        await connection.execute(statement("outbox/queries/listen.sql", others={_CHANNEL: TableName(channel)}))
+        await connection.execute(without_parameters(statement("outbox/queries/listen.sql", names={_CHANNEL: channel})))
 
 
 async def _readable(fileno: int, seconds: float) -> bool:

@@ -1,65 +1,95 @@
-"""What a failed statement means: SQLSTATE to error class, as one table. Message texts are never looked at.
+"""What a failed statement means: SQLSTATE to error class, as one table.
+
+Message texts are not looked at, but by ``is_full``.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageBusy``: the database rolled the statement back; the very same one may be sent again.
-- ``SchemaError``: table, columns or grants are not what the relay needs; an operator must act.
-- ``StorageError``: anything else, a fault of ours or of the data.
+- ``SchemaError``: table, columns or grants are not what is needed; an operator must act.
+- ``RowRefused``: one row is refused for what is in it; the others can be written.
+- ``StorageError``: anything else, a fault of this project.
+
+The rule for data: ``EventError`` is for what a room refuses before it asks the database, and names the field. What the
+database refuses is ``RowRefused`` in every room, whoever handed the row in.
+
+A room may read the state of a statement of its own first, where the statement gives it a meaning: ``ES001`` and a
+missing partition (23514 without a constraint) in the event store, a missing partition in the delivery log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
+
 import psycopg
 
-from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import RowRefused, SchemaError, StorageBusy, StorageError, StorageUnavailable
 
-_CODES: dict[str, type[StorageError]] = {
-    "25006": StorageUnavailable,  # read_only_sql_transaction: a standby, or a primary that was demoted
-    "57P01": StorageUnavailable,  # admin_shutdown: also pg_terminate_backend
-    "57P02": StorageUnavailable,  # crash_shutdown
-    "57P03": StorageUnavailable,  # cannot_connect_now: starting up or shutting down
-    "57P04": StorageUnavailable,  # database_dropped
-    "57P05": StorageUnavailable,  # idle_session_timeout
-    "25P03": StorageUnavailable,  # idle_in_transaction_session_timeout: the server closed the connection
-    "25P04": StorageUnavailable,  # transaction_timeout: the server closed the connection
-    "3D000": StorageUnavailable,  # invalid_catalog_name: the database is not there (yet)
-    "40001": StorageBusy,  # serialization_failure
-    "40P01": StorageBusy,  # deadlock_detected
-    "55P03": StorageBusy,  # lock_not_available: lock_timeout
-    "57014": StorageBusy,  # query_canceled: statement_timeout, or an operator's pg_cancel_backend
-    "55006": StorageBusy,  # object_in_use
-    "42P01": SchemaError,  # undefined_table
-    "3F000": SchemaError,  # invalid_schema_name
-    "42703": SchemaError,  # undefined_column
-    "42501": SchemaError,  # insufficient_privilege
-    "42804": SchemaError,  # datatype_mismatch: a column of another type
-    "42883": SchemaError,  # undefined_function: an operator for a column of another type
-    "23514": SchemaError,  # check_violation: a constraint that the contract does not know
-    "23502": SchemaError,  # not_null_violation: likewise
-}
+STATES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
+    {
+        "25006": StorageUnavailable,  # read_only_sql_transaction: a standby, or a primary that was demoted
+        "57P01": StorageUnavailable,  # admin_shutdown: also pg_terminate_backend
+        "57P02": StorageUnavailable,  # crash_shutdown
+        "57P03": StorageUnavailable,  # cannot_connect_now: starting up or shutting down
+        "57P04": StorageUnavailable,  # database_dropped
+        "57P05": StorageUnavailable,  # idle_session_timeout
+        "25P03": StorageUnavailable,  # idle_in_transaction_session_timeout: the server closed the connection
+        "25P04": StorageUnavailable,  # transaction_timeout: the server closed the connection
+        "3D000": StorageUnavailable,  # invalid_catalog_name: the database is not there (yet)
+        "40001": StorageBusy,  # serialization_failure
+        "40P01": StorageBusy,  # deadlock_detected
+        "55P03": StorageBusy,  # lock_not_available: lock_timeout
+        "57014": StorageBusy,  # query_canceled: statement_timeout, or an operator's pg_cancel_backend
+        "55006": StorageBusy,  # object_in_use
+        "42P01": SchemaError,  # undefined_table
+        "3F000": SchemaError,  # invalid_schema_name
+        "42703": SchemaError,  # undefined_column
+        "42501": SchemaError,  # insufficient_privilege
+        "42804": SchemaError,  # datatype_mismatch: a column of another type
+        "42883": SchemaError,  # undefined_function: an operator for a column of another type
+        "P0001": RowRefused,  # raise_exception: by a trigger
+    }
+)
+"""SQLSTATEs with a meaning of their own."""
 
-_CLASSES: dict[str, type[StorageError]] = {
-    "08": StorageUnavailable,  # connection exceptions; PgBouncer's own errors too
-    "28": StorageUnavailable,  # invalid authorization: a password is changed while the relay runs
-    "53": StorageUnavailable,  # insufficient resources: too many connections, disk full, out of memory
-    "58": StorageUnavailable,  # system errors outside PostgreSQL: I/O
-    "XX": StorageUnavailable,  # internal errors
-}
+CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
+    {
+        "08": StorageUnavailable,  # connection exceptions; PgBouncer's own errors too
+        "22": RowRefused,  # data exceptions: a value out of range, a text that is no JSON
+        "23": RowRefused,  # integrity constraint violations
+        "28": StorageUnavailable,  # invalid authorization: a password is changed while the relay runs
+        "53": StorageUnavailable,  # insufficient resources: too many connections, disk full, out of memory
+        "54": RowRefused,  # program limit exceeded: a value too large for an index or for JSON, or nested too deeply
+        "58": StorageUnavailable,  # system errors outside PostgreSQL: I/O
+        "XX": StorageUnavailable,  # internal errors
+    }
+)
+"""Classes of SQLSTATEs (their first two characters), for states that are not in ``STATES``."""
 
-_NEW_CONNECTIONS = frozenset({"25006"})
+_FULL: Final = frozenset({"53300", "57P03"})  # too_many_connections, cannot_connect_now
 
 
-def classify(error: psycopg.Error, doing: str = "") -> StorageError:
-    """The project's error for a driver's error; ``doing`` says what was tried, for the message.
+def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") -> StorageError:
+    """The project's error for a driver's error.
 
-    Empty where it was the connecting itself: then the driver's text says so, and what would have come next does not
-    matter to anyone.
+    ``doing`` says what failed, for the message; empty for connection errors, whose text says it. ``schema_hint`` says
+    what to do about a SchemaError.
     """
-    state = error.sqlstate
-    if state is None:
-        kind = StorageUnavailable if is_connection_loss(error) else StorageError
-    else:
-        kind = _CODES.get(state) or _CLASSES.get(state[:2]) or StorageError
-    return kind(f"{doing}: {_message(error)}" if doing else _message(error), state)
+    kind = _kind(error)
+    text = f"{doing}: {_message(error)}" if doing else _message(error)
+    if kind is SchemaError and schema_hint:
+        text = f"{text}; {schema_hint}"
+    return kind(text, error.sqlstate)
+
+
+@contextmanager
+def translating(doing: str = "", *, schema_hint: str = "") -> Iterator[None]:
+    """Let the driver's errors from inside leave as ``classify`` says."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise classify(error, doing, schema_hint=schema_hint) from error
 
 
 def is_connection_loss(error: psycopg.Error) -> bool:
@@ -69,11 +99,35 @@ def is_connection_loss(error: psycopg.Error) -> bool:
 
 def wants_new_connections(error: psycopg.Error) -> bool:
     """Whether every connection is suspect now: one was lost, or this server no longer takes writes."""
+    state = error.sqlstate or ""
+    return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
+
+
+def is_full(error: psycopg.Error) -> bool:
+    """Whether a server refused a connection because it has none left, or is starting: one may be had soon.
+
+    libpq gives no SQLSTATE for a refused connection, only the server's message: the one place where a text is read.
+    """
+    text = str(error).lower()
+    return error.sqlstate in _FULL or "too many" in text or "slots are reserved" in text or "starting up" in text
+
+
+def _kind(error: psycopg.Error) -> type[StorageError]:
     state = error.sqlstate
-    return is_connection_loss(error) or state in _NEW_CONNECTIONS or (state or "").startswith(("08", "57P", "25P0"))
+    if state is None:
+        return StorageUnavailable if is_connection_loss(error) else StorageError
+    return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 
 def _message(error: psycopg.Error) -> str:
-    primary = error.diag.message_primary
-    text = primary or str(error).strip() or type(error).__name__
-    return f"{text} (SQLSTATE {error.sqlstate})" if error.sqlstate else text
+    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    if error.sqlstate is None:
+        return text
+    column = _column(error)
+    return f"{text} (SQLSTATE {error.sqlstate}{f', column {column}' if column else ''})"
+
+
+def _column(error: psycopg.Error) -> str:
+    """Which column it was: constraints say it in a field of their own, COPY in its context."""
+    in_copy = (error.diag.context or "").rpartition(", column ")[2].partition("\n")[0].partition(":")[0]
+    return error.diag.column_name or (in_copy if "COPY " in (error.diag.context or "") else "")

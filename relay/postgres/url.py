@@ -1,20 +1,22 @@
-"""From STORAGE_URL to what libpq is given. No text that leaves this module holds the password.
+"""Read a PostgreSQL URL into libpq's parameters. No message of this module contains the password.
 
-libpq's own URL parameters pass through. Those of the Go driver pgx, which URLs written for other relays may carry,
-are dropped with a warning: they speak of a pool that is not here. ``postgres://`` and ``postgresql://`` are the same.
+libpq's own URL parameters pass through and win over the defaults here. Those of the Go driver pgx, which URLs written
+for other relays may carry, are dropped with a warning: they configure a pool that is not here. ``postgres://`` and
+``postgresql://`` are the same.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.core.errors import ConfigError
+from relay.postgres.sql import LONGEST_IDENTIFIER
 
 _log = logging.getLogger(__name__)
 
@@ -40,29 +42,45 @@ _PGX_ONLY: Final = frozenset(
     }
 )
 _LOGIN: Final = re.compile(r"[a-z]+://[^/@]*@")
-_LONGEST_APPLICATION_NAME = 63  # bytes; the server cuts longer ones
-SECONDS_PER_HOST = 4  # of several, the first of which may be gone: three fit into the deadline of a statement
-_SECONDS_OF_SILENCE = 15  # before a dead peer is noticed by TCP itself
+_SECONDS_TO_CONNECT: Final = 10
+SECONDS_PER_HOST: Final = 4
+"""To connect to one of several hosts, the first of which may be gone: three fit into the deadline of a statement."""
+_SECONDS_OF_SILENCE: Final = 15  # until TCP gives a peer up that acknowledges nothing
 
-ConnectionParameters = dict[str, str | int]
+ConnectionParameters: TypeAlias = dict[str, str | int]
 
 
-def connection_parameters(url: str, relay_id: str) -> ConnectionParameters:
-    """What libpq is given for ``url``; raises ConfigError, without the password, for a URL that cannot be meant."""
-    given = _parse(url)
-    several = hosts(given) > 1
+def connection_parameters(
+    url: str, application_name: str, *, source: str = "STORAGE_URL", streams: bool = False
+) -> ConnectionParameters:
+    """What libpq is given for ``url``.
+
+    ``application_name`` is shown in ``pg_stat_activity``; it is cut to the 63 bytes that the server keeps.
+    ``streams`` is for connections that send COPY data: there TCP must not give up a server that takes none for 15 s,
+    for example while it waits for a lock.
+
+    Raises ConfigError, which names ``source`` (the variable or option that the URL is from), for an invalid URL.
+    """
+    requested = _parse(url, source)
+    several = hosts(requested) > 1
     parameters: ConnectionParameters = {
-        "connect_timeout": SECONDS_PER_HOST if several else 10,
+        "connect_timeout": SECONDS_PER_HOST if several else _SECONDS_TO_CONNECT,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
-        "tcp_user_timeout": _SECONDS_OF_SILENCE * 1000,
-        "application_name": f"openoutbox-relay/{relay_id}".encode()[:_LONGEST_APPLICATION_NAME].decode(errors="ignore"),
+        "application_name": application_name.encode()[:LONGEST_IDENTIFIER].decode(errors="ignore"),
     }
+    if not streams:
+        parameters["tcp_user_timeout"] = _SECONDS_OF_SILENCE * 1000
     if several:
         parameters["target_session_attrs"] = "read-write"
-    return {**parameters, **given, "client_encoding": "UTF8"}
+    return {**parameters, **requested, "client_encoding": "UTF8"}
+
+
+def check_url(url: str, source: str) -> None:
+    """Raise ConfigError, which names ``source``, for an invalid URL."""
+    _parse(url, source)
 
 
 def hosts(parameters: ConnectionParameters) -> int:
@@ -70,23 +88,23 @@ def hosts(parameters: ConnectionParameters) -> int:
     return 1 + max(str(parameters.get(name, "")).count(",") for name in ("host", "hostaddr"))
 
 
-def _parse(url: str) -> ConnectionParameters:
+def _parse(url: str, source: str) -> ConnectionParameters:
     if not url.startswith(("postgres://", "postgresql://")):
-        raise ConfigError(f"STORAGE_URL is not a PostgreSQL URL: {_SHAPE}")
+        raise ConfigError(f"{source}: not a PostgreSQL URL; {_SHAPE}")
     address, query = _split(url)
     pieces = {piece: unquote(piece.partition("=")[0]) for piece in query.split("&") if piece}
     dropped = sorted(set(pieces.values()) & _PGX_ONLY)
     if dropped:
-        _log.warning("STORAGE_URL: parameters of another driver are ignored: %s", ", ".join(dropped))
+        _log.warning("%s: parameters of the Go driver pgx are ignored: %s", source, ", ".join(dropped))
     unknown = sorted(set(pieces.values()) - _known_to_libpq() - _PGX_ONLY)
     if unknown and "@" not in query:  # with an @ it may be the rest of a password
-        raise ConfigError(f"STORAGE_URL: libpq knows no parameter {', '.join(unknown)}")
+        raise ConfigError(f"{source}: libpq has no parameter {', '.join(unknown)}; remove it from the URL")
     kept = "&".join(piece for piece, name in pieces.items() if name not in _PGX_ONLY)
     url = f"{address}?{kept}" if kept else address
     try:
         return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error:
-        raise ConfigError(f"STORAGE_URL cannot be read: {_SHAPE}") from None
+        raise ConfigError(f"{source}: invalid PostgreSQL URL; {_SHAPE}") from None
 
 
 def _split(url: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 from relay.core.durations import parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
-from relay.core.sqltext import TableName
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
 from relay.settings.address import Address, parse_address
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
@@ -112,9 +112,9 @@ def _postgres_url(text: str) -> SecretStr:
 
     shown = mask_url(text)
     try:
-        parts = connection_parameters(text, relay_id="")
+        parts = connection_parameters(text, "")
     except ConfigError as error:
-        reason = str(error).removeprefix("STORAGE_URL").lstrip(": ")
+        reason = str(error).removeprefix("STORAGE_URL: ")
         raise ValueError(f"{shown!r}: {reason}") from None
     if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
         raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
@@ -130,7 +130,7 @@ Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]
-Schema = Annotated[str, *kind("name", _name(63))]
+Schema = Annotated[str, *kind("name", _name(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", _name(40))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 Listen = Annotated[Address, *kind("address", parse_address)]

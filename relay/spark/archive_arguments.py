@@ -9,7 +9,7 @@ from typing import Final
 
 from relay.core.durations import parse_age
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName
+from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.spark.archiving import ArchiveOptions
 from relay.spark.common_arguments import add_outbox, number, outbox_url
 from relay.spark.settled import STATUSES

@@ -29,9 +29,11 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.errors import StorageBusy
-from relay.core.sqltext import TableName, statement
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName, statement
 from relay.spark.archived import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
-from relay.spark.connecting import Connection, connect, translated
+from relay.spark.connecting import connect
 from relay.spark.folder import ArchiveError
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.outbox import Outbox, identify
@@ -84,7 +86,9 @@ class Done:
 class Archiving:
     """A run; its steps are to be taken in order, each once, while ``connection`` holds the lock."""
 
-    def __init__(self, spark: SparkSession, options: ArchiveOptions, connection: Connection, outbox: Outbox) -> None:
+    def __init__(
+        self, spark: SparkSession, options: ArchiveOptions, connection: SyncConnection, outbox: Outbox
+    ) -> None:
         self._spark = spark
         self._options = options
         self._connection = connection
@@ -103,7 +107,7 @@ class Archiving:
     def run(self) -> Done:
         """Take them all."""
         for step in self.steps():
-            with translated("looking whether this still is the only archiving"):
+            with translating("looking whether this still is the only archiving"):
                 self._connection.execute(statement("outbox/queries/ping.sql"))
             step()
         return self.done
@@ -205,7 +209,7 @@ def archiving(spark: SparkSession, options: ArchiveOptions) -> Iterator[Archivin
     with connect(options.url, APPLICATION) as connection, connection.transaction():
         outbox = identify(connection, statements)
         outbox.require("archive from", outbox.may_read and (options.keep or (outbox.may_delete and outbox.may_lock)))
-        with translated("becoming the only archiving of this outbox"):
+        with translating("becoming the only archiving of this outbox"):
             row = connection.execute(statements.query("lock_archive"), {"outbox": options.table.quoted}).fetchone()
         if row is None or not row[0]:
             raise StorageBusy(f"{options.table}: is being archived already; wait for that run, or stop it")

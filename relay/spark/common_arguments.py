@@ -8,7 +8,7 @@ from datetime import datetime
 
 from relay.core.durations import parse_time
 from relay.core.errors import ConfigError
-from relay.spark.connecting import check_url
+from relay.postgres.url import check_url
 from relay.spark.running import secret
 
 
@@ -26,7 +26,7 @@ def outbox_url(args: argparse.Namespace, url: str | None) -> str:
     found = secret("--url-file", args.url_file, args.url) or url
     if found is None:
         raise ConfigError("--url or --url-file: missing; where is the outbox's database?")
-    check_url(found)
+    check_url(found, "--url")
     return found
 
 

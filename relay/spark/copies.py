@@ -15,7 +15,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from relay.spark.connecting import Connection, close, connect, translated
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
+from relay.spark.connecting import connect
 from relay.spark.runs import APPLICATION
 from relay.spark.statements import Statements
 
@@ -43,7 +45,7 @@ class Copying:
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One task; a row of ``COUNTS`` for each batch. Raises StorageError and its kinds."""
-        connection: Connection | None = None
+        connection: SyncConnection | None = None
         due = 0.0
         try:
             for batch in batches:
@@ -54,7 +56,7 @@ class Copying:
                     yield self._insert(connection, part)
         finally:
             if connection is not None:
-                close(connection)
+                close_and_wait(connection)
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces of a bounded number of rows and, as far as one row allows, of bytes; at a rate, of a second's rows."""
@@ -63,14 +65,14 @@ class Copying:
         for start in range(0, batch.num_rows, most):
             yield batch.slice(start, most)
 
-    def _insert(self, connection: Connection, part: pa.RecordBatch) -> pa.RecordBatch:
-        with translated("inserting copies"), connection.transaction():
+    def _insert(self, connection: SyncConnection, part: pa.RecordBatch) -> pa.RecordBatch:
+        with translating("inserting copies"), connection.transaction():
             self._execute(connection, "task_settings", {})
             self._execute(connection, "lock_timeout", {"wait": _LOCK_WAIT})
             counts = self._insert_new(connection, part.to_pydict())
         return pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})
 
-    def _insert_new(self, connection: Connection, rows: dict[str, list[Any]]) -> dict[str, int]:
+    def _insert_new(self, connection: SyncConnection, rows: dict[str, list[Any]]) -> dict[str, int]:
         given = {"replay_id": self.replay_id, "window": self.duplicate_window, "ids": rows["event_id"]}
         known = self._execute(connection, "known_replayed", given)
         new = self._execute(connection, "claim_replayed", {**given, "times": rows["delivered_at"]})
@@ -91,7 +93,7 @@ class Copying:
         recent = len({*rows["event_id"]} - {*known} - {*new})
         return {"inserted": len(inserted), "recent": recent, "waiting": len(new) - len(inserted)}
 
-    def _execute(self, connection: Connection, name: str, values: dict[str, Any]) -> list[str]:
+    def _execute(self, connection: SyncConnection, name: str, values: dict[str, Any]) -> list[str]:
         """The first column of the statement's rows, if it has any."""
         cursor = connection.execute(self.statements.query(name), values)
         return [row[0] for row in cursor.fetchall()] if cursor.description else []

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.postgres.codec import EPOCH_2000_US
+
 HEADER: Final = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER: Final = b"\xff\xff"
-EPOCH_2000_US: Final = 946_684_800_000_000
-"""PostgreSQL counts microseconds from here."""
 
 _NO_VALUE: Final = -1
 _JSONB_VERSION: Final = b"\x01"

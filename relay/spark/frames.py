@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.core.errors import EventError
+from relay.postgres.codec import EPOCH_2000_US
 from relay.spark.columns import Columns, Kind
 from relay.spark.encode import (
-    EPOCH_2000_US,
     constant,
     field_count,
     fixed,

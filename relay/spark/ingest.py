@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.core.errors import ConfigError
+from relay.postgres.url import check_url
 from relay.spark.arguments import Ingest, read_arguments
-from relay.spark.connecting import check_url
 from relay.spark.options import WriteOptions, read_options
 from relay.spark.preview import preview
 from relay.spark.running import guarded, reporting, tasks, tell
@@ -99,7 +99,7 @@ def _given(job: Ingest, keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def _batch(session: SparkSession, job: Ingest, url: str) -> None:
-    check_url(url)
+    check_url(url, "--url")
     frame, keys = shape(_read(session, job), job.shape)
     options = _options(job, keys, url)
     if job.partitions:
@@ -114,7 +114,7 @@ def _batch(session: SparkSession, job: Ingest, url: str) -> None:
 
 
 def _stream(session: SparkSession, job: Ingest, url: str) -> None:
-    check_url(url)
+    check_url(url, "--url")
     frame, keys = shape(_read(session, job), job.shape)
     options = _options(job, keys, url)
     writer = frame.writeStream.format("openoutbox").options(**_given(job, keys)).option("url", url)

@@ -14,7 +14,7 @@ from typing import Final, LiteralString
 
 import psycopg
 
-from relay.spark.connecting import Connection
+from relay.postgres.connect import SyncConnection
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.frames import Frame
 from relay.spark.statements import Statements
@@ -22,7 +22,7 @@ from relay.spark.statements import Statements
 _CHUNK_BYTES: Final = 64 << 20  # kept in memory until their COPY is through
 
 
-def load_staging(connection: Connection, statement: LiteralString, frames: Iterable[Frame]) -> int:
+def load_staging(connection: SyncConnection, statement: LiteralString, frames: Iterable[Frame]) -> int:
     """Copy all frames; the number of rows."""
     count = 0
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -38,7 +38,7 @@ def load_staging(connection: Connection, statement: LiteralString, frames: Itera
 class DirectLoad:
     """Writes frames to the outbox; afterwards ``rows`` and ``inserted`` say how many came and how many were new."""
 
-    connection: Connection
+    connection: SyncConnection
     statements: Statements
     batch_rows: int
     careful: bool

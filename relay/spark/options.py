@@ -13,7 +13,7 @@ from uuid import UUID
 
 from relay.core.durations import parse_duration
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName
+from relay.postgres.sql import DEFAULT_TABLE, TableName, is_identifier
 
 DEFAULT_SCHEMA: Final = "openoutbox_spark"
 DEFAULT_CONNECTIONS: Final = 8
@@ -22,7 +22,6 @@ DEFAULT_MAX_AGE: Final = 86_400.0
 """Seconds without a sign of life after which a run of another machine counts as dead."""
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-_LONGEST_IDENTIFIER: Final = 63
 
 
 class Commit(StrEnum):
@@ -139,7 +138,7 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _schema(text: str) -> str:
-    if "\x00" in text or len(text.encode()) > _LONGEST_IDENTIFIER:
+    if not is_identifier(text):
         raise ConfigError(f"option stagingSchema: {text!r} is not a schema's name of 1 to 63 bytes")
     return text
 

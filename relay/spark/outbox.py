@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from relay.core.errors import SchemaError
-from relay.spark.connecting import Connection, translated
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
 from relay.spark.statements import Statements
 
 
@@ -30,9 +31,9 @@ class Outbox:
             raise SchemaError(f"this role may not {doing} {self.name}; docs/spark.md has the grants for each job")
 
 
-def identify(connection: Connection, statements: Statements) -> Outbox:
+def identify(connection: SyncConnection, statements: Statements) -> Outbox:
     """Raises SchemaError where there is no such table."""
-    with translated("looking at the outbox"):
+    with translating("looking at the outbox"):
         row = connection.execute(statements.query("identify_outbox"), {"outbox": statements.outbox.quoted}).fetchone()
     if row is None:
         raise SchemaError(f"there is no table {statements.outbox}, or this role may not see its schema")

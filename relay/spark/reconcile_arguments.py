@@ -11,9 +11,9 @@ from typing import Final
 
 from relay.core.errors import ConfigError
 from relay.core.headers import REPLAY_HEADER
+from relay.postgres.url import check_url
 from relay.spark.common_arguments import moment, names, number, pairs, read_options
 from relay.spark.compare import KINDS
-from relay.spark.connecting import check_url
 from relay.spark.fingerprints import FIELDS
 from relay.spark.running import secret
 
@@ -82,7 +82,7 @@ def read_reconcile_arguments(
     if found is None and not args.archive:
         raise ConfigError("--url, --url-file or --archive: missing; what was to be sent?")
     if found is not None:
-        check_url(found)
+        check_url(found, "--url")
     since, until = moment("--since", args.since), moment("--until", args.until)
     if since and until and since >= until:
         raise ConfigError("--since and --until: the first must be earlier than the second")

@@ -14,7 +14,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.spark.connecting import Connection, close, connect, translated
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
+from relay.spark.connecting import connect
 from relay.spark.runs import APPLICATION
 from relay.spark.statements import Statements
 
@@ -45,7 +47,7 @@ class Removal:
 
     def remove(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One task. Raises StorageError and its kinds."""
-        connection: Connection | None = None
+        connection: SyncConnection | None = None
         try:
             for batch in batches:
                 for start in range(0, batch.num_rows, self.batch_rows):
@@ -53,9 +55,9 @@ class Removal:
                     yield self._remove(connection, batch.slice(start, self.batch_rows))
         finally:
             if connection is not None:
-                close(connection)
+                close_and_wait(connection)
 
-    def _remove(self, connection: Connection, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _remove(self, connection: SyncConnection, batch: pa.RecordBatch) -> pa.RecordBatch:
         ids = batch.column("event_id").to_pylist()
         given = {
             "ids": ids,
@@ -63,7 +65,7 @@ class Removal:
             "digests": batch.column("digest").to_pylist(),
         }
         left: list[str] = []
-        with translated("deleting archived rows"), connection.transaction():
+        with translating("deleting archived rows"), connection.transaction():
             connection.execute(self.statements.query("task_settings"))
             connection.execute(self.statements.query("lock_timeout"), {"wait": _LOCK_WAIT})
             gone = connection.execute(self.statements.query("remove_archived"), given).fetchall()

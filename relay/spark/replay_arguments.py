@@ -11,7 +11,7 @@ from uuid import UUID
 from relay.client import uuid7
 from relay.core.durations import parse_age, parse_bound
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName
+from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.spark.common_arguments import add_outbox, number, outbox_url
 from relay.spark.replaying import TENANT_HEADER, Bound, ReplayOptions, Selection
 from relay.spark.settled import STATUSES

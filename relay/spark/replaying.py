@@ -27,9 +27,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.errors import ConfigError, SchemaError, StorageError
-from relay.core.sqltext import TableName
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName
 from relay.spark.archived import read_archive, type_folder
-from relay.spark.connecting import Connection, connect, translated
+from relay.spark.connecting import connect
 from relay.spark.copies import COUNTS, NAMES, Copying
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.outbox import identify
@@ -110,14 +112,14 @@ def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
     a table or a right is missing; what tasks had inserted by then stays, and is recorded.
     """
     statements = Statements(options.table, options.schema)
-    with translated("beginning the replay"), connect(options.url, APPLICATION) as connection:
+    with translating("beginning the replay"), connect(options.url, APPLICATION) as connection:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
         _ensure_replays(connection, statements)
         connection.execute(statements.query("retire_replays"))
         began, before = _begin(connection, statements, options, outbox.name)
     _, recent, waiting = _copy(spark, options, statements, began)
-    with translated("counting the replay"), connect(options.url, APPLICATION) as connection:
+    with translating("counting the replay"), connect(options.url, APPLICATION) as connection:
         total = int(_shown(connection, statements, options.replay_id)[3])
     return Replayed(total - before, total, recent, waiting)
 
@@ -125,7 +127,7 @@ def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
 def find(spark: SparkSession, options: ReplayOptions) -> Found:
     """What ``replay`` would insert, if it began now."""
     statements = Statements(options.table, options.schema)
-    with translated("looking at the outbox"), connect(options.url, APPLICATION) as connection:
+    with translating("looking at the outbox"), connect(options.url, APPLICATION) as connection:
         now = identify(connection, statements).now
     recent = f.col("delivered_at") > f.lit(now - timedelta(seconds=options.duplicate_window))
     whether = {"delivered": f.col("status") == "DELIVERED", "dead": f.col("status") == "DEAD", "recent": recent}
@@ -190,7 +192,9 @@ def _at(bound: Bound | None, began: datetime) -> datetime | None:
     return began - bound if isinstance(bound, timedelta) else bound
 
 
-def _begin(connection: Connection, statements: Statements, options: ReplayOptions, outbox: str) -> tuple[datetime, int]:
+def _begin(
+    connection: SyncConnection, statements: Statements, options: ReplayOptions, outbox: str
+) -> tuple[datetime, int]:
     """When the replay began first, and how many events it has inserted."""
     selection = options.selection.as_text(options.archive or "table")
     values = {"replay_id": options.replay_id, "outbox": outbox, "selection": selection}
@@ -204,7 +208,7 @@ def _begin(connection: Connection, statements: Statements, options: ReplayOption
     return began, inserted
 
 
-def _shown(connection: Connection, statements: Statements, replay_id: UUID) -> tuple[str, str, datetime, int]:
+def _shown(connection: SyncConnection, statements: Statements, replay_id: UUID) -> tuple[str, str, datetime, int]:
     row = connection.execute(statements.query("show_replay"), {"replay_id": replay_id}).fetchone()
     if row is None:
         raise StorageError(f"replay {replay_id}: its record is gone")
@@ -212,7 +216,7 @@ def _shown(connection: Connection, statements: Statements, replay_id: UUID) -> t
     return outbox, selection, began, inserted
 
 
-def _ensure_replays(connection: Connection, statements: Statements) -> None:
+def _ensure_replays(connection: SyncConnection, statements: Statements) -> None:
     replays = TableName("replays", statements.schema).quoted
     if connection.execute(statements.query("find_replays"), {"replays": replays}).fetchone() == (True,):
         return

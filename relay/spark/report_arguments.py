@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from relay.core.errors import ConfigError
+from relay.postgres.url import check_url
 from relay.spark.common_arguments import moment, names, number, read_options
-from relay.spark.connecting import check_url
 from relay.spark.reconcile_arguments import (
     add_output,
     add_session,
@@ -62,7 +62,7 @@ def read_report_arguments(program: str, given: Sequence[str], *, log_url: str | 
     if url is not None:
         if url.startswith(("clickhouse:", "chdb:", "memory:")):
             raise ConfigError("--log-url: reads a delivery log in PostgreSQL; for others use relay-cli log metrics")
-        check_url(url)
+        check_url(url, "--log-url")
     since, until = moment("--since", args.since), moment("--until", args.until)
     if since and until and since >= until:
         raise ConfigError("--since and --until: the first must be earlier than the second")

@@ -27,7 +27,9 @@ from uuid import UUID
 import psycopg
 
 from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUnavailable
-from relay.spark.connecting import Connection, connect, translated
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.spark.connecting import connect
 from relay.spark.liveness import is_dead
 from relay.spark.options import WriteOptions
 from relay.spark.statements import Statements, stage_name
@@ -86,15 +88,15 @@ def prepare(options: WriteOptions, statements: Statements) -> None:
 
     Raises SchemaError naming what is missing. Makes the ledger where this role may.
     """
-    with translated("preparing to write"), connect(options.url, APPLICATION) as connection:
+    with translating("preparing to write"), connect(options.url, APPLICATION) as connection:
         _check_outbox(connection, statements)
         _ensure_ledger(connection, statements)
         clean(connection, statements, options.staging_max_age)
 
 
-def open_run(connection: Connection, statements: Statements, run: Run, *, staging: bool) -> None:
+def open_run(connection: SyncConnection, statements: Statements, run: Run, *, staging: bool) -> None:
     """The run begins, or goes on. Raises StorageError when it was given up meanwhile."""
-    with translated("opening the run"), connection.transaction():
+    with translating("opening the run"), connection.transaction():
         (state,) = _one(connection, statements, "open_run", run.parameters())
         if state != "writing":
             raise StorageError(f"run {run.run_id} is {state} already; a task of it came too late")
@@ -116,7 +118,7 @@ def commit_run(url: str, statements: Statements, run: Run, staged: Staged) -> tu
     return _commit_once(url, statements, run, staged)
 
 
-def abort_run(connection: Connection, statements: Statements, run_id: UUID, *, wait: str = "5s") -> bool:
+def abort_run(connection: SyncConnection, statements: Statements, run_id: UUID, *, wait: str = "5s") -> bool:
     """Give a run up and drop its staging table; False when a task still writes to it, so that this must wait."""
     try:
         with connection.transaction():
@@ -128,7 +130,7 @@ def abort_run(connection: Connection, statements: Statements, run_id: UUID, *, w
     return True
 
 
-def clean(connection: Connection, statements: Statements, max_age: float) -> list[UUID]:
+def clean(connection: SyncConnection, statements: Statements, max_age: float) -> list[UUID]:
     """Remove the staging tables of runs that are over or dead; which runs these were. Waits for nobody."""
     found = connection.execute(
         statements.query("list_staging"), {"schema": statements.schema, "max_age": max_age}
@@ -148,7 +150,7 @@ def clean(connection: Connection, statements: Statements, max_age: float) -> lis
 def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
     """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
     statements = Statements(options.table, options.staging_schema)
-    with translated("reading the ledger"), connect(options.url, APPLICATION) as connection:
+    with translating("reading the ledger"), connect(options.url, APPLICATION) as connection:
         state, rows, inserted = _one(connection, statements, "summarise_run", {"run_id": run_id})
     return (rows, inserted) if state == "committed" else (0, 0)
 
@@ -157,25 +159,25 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     """How many rows a stream has written in the last ``seconds``, and how many of them were new."""
     statements = Statements(options.table, options.staging_schema)
     values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
-    with translated("reading the ledger"), connect(options.url, APPLICATION) as connection:
+    with translating("reading the ledger"), connect(options.url, APPLICATION) as connection:
         rows, inserted = _one(connection, statements, "summarise_stream", values)
     return rows, inserted
 
 
-def epoch_is_committed(connection: Connection, statements: Statements, run: Run) -> bool:
+def epoch_is_committed(connection: SyncConnection, statements: Statements, run: Run) -> bool:
     """Whether the run's micro-batch is in the outbox already."""
     return bool(_one(connection, statements, "epoch_committed", run.parameters())[0])
 
 
 def _commit_once(url: str, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
-    with translated("committing"), connect(url, APPLICATION) as connection:
+    with translating("committing"), connect(url, APPLICATION) as connection:
         with connection.transaction():
             counts = _commit(connection, statements, run, staged)
         _tidy(connection, statements, run)
     return counts
 
 
-def _commit(connection: Connection, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
+def _commit(connection: SyncConnection, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
     with connection.cursor() as cursor:
         found = cursor.execute(statements.query("lock_run"), {"run_id": run.run_id}).fetchone()
     state, rows, inserted = found or ("gone", None, None)
@@ -196,7 +198,7 @@ def _commit(connection: Connection, statements: Statements, run: Run, staged: St
     return staged.rows, inserted
 
 
-def _insert(connection: Connection, statements: Statements, run: Run, staged: Staged) -> int:
+def _insert(connection: SyncConnection, statements: Statements, run: Run, staged: Staged) -> int:
     """How many of the rows were new. A run that is repeated fails on its first row, and then looks at each."""
     attempts = {"attempts": list(staged.attempts)}
     try:
@@ -217,7 +219,7 @@ def _check_count(run: Run, staged: Staged, count: int) -> None:
         )
 
 
-def _tidy(connection: Connection, statements: Statements, run: Run) -> None:
+def _tidy(connection: SyncConnection, statements: Statements, run: Run) -> None:
     """After the commit, and not decisive: what is left behind here, the next run's ``clean`` finds."""
     try:
         abort_run(connection, statements, run.run_id)
@@ -231,13 +233,13 @@ def _tidy(connection: Connection, statements: Statements, run: Run) -> None:
 
 
 def _finish(
-    connection: Connection, statements: Statements, run_id: UUID, state: str, rows: int | None, inserted: int | None
+    connection: SyncConnection, statements: Statements, run_id: UUID, state: str, rows: int | None, inserted: int | None
 ) -> None:
     values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
     connection.execute(statements.query("finish_run"), values)
 
 
-def _check_outbox(connection: Connection, statements: Statements) -> None:
+def _check_outbox(connection: SyncConnection, statements: Statements) -> None:
     kind, granted, missing = _one(connection, statements, "describe_outbox", {"outbox": statements.outbox.quoted})
     if kind is None:
         raise SchemaError(f"option table: there is no table {statements.outbox}, or this role may not see its schema")
@@ -249,7 +251,7 @@ def _check_outbox(connection: Connection, statements: Statements) -> None:
         raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
 
 
-def _ensure_ledger(connection: Connection, statements: Statements) -> None:
+def _ensure_ledger(connection: SyncConnection, statements: Statements) -> None:
     if _one(connection, statements, "find_ledger", {"runs": statements.runs})[0]:
         return
     try:
@@ -261,7 +263,7 @@ def _ensure_ledger(connection: Connection, statements: Statements) -> None:
         ) from None
 
 
-def make_ledger(connection: Connection, statements: Statements) -> None:
+def make_ledger(connection: SyncConnection, statements: Statements) -> None:
     """Make the schema and the ledger where they are not there; safe beside itself."""
     with connection.transaction():
         connection.execute(statements.query("lock_setup"))
@@ -270,7 +272,7 @@ def make_ledger(connection: Connection, statements: Statements) -> None:
 
 
 def _one(
-    connection: Connection, statements: Statements, name: str, values: dict[str, Any], stage: str = ""
+    connection: SyncConnection, statements: Statements, name: str, values: dict[str, Any], stage: str = ""
 ) -> tuple[Any, ...]:
     row = connection.execute(statements.query(name, stage), values).fetchone()
     if row is None:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.archived import settled_at
 
 DELIVERED: Final = "DELIVERED"

@@ -5,8 +5,9 @@ Whoever calls it owns what is made; it is safe to repeat, and beside writers.
 
 from __future__ import annotations
 
-from relay.core.sqltext import TableName
-from relay.spark.connecting import connect, translated
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName
+from relay.spark.connecting import connect
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.runs import APPLICATION, make_ledger
 from relay.spark.statements import Statements
@@ -18,7 +19,7 @@ def setup(
     """Make what is missing and grant; the grants, for showing. Raises SchemaError where a right or table is missing."""
     statements = Statements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
-    with translated("setting up"), connect(url, APPLICATION) as connection:
+    with translating("setting up"), connect(url, APPLICATION) as connection:
         make_ledger(connection, statements)
         with connection.transaction():
             for grant in grants:
@@ -27,4 +28,4 @@ def setup(
 
 
 def _last_line(statement: str) -> str:
-    return statement.rstrip().rpartition("\n")[2].replace("%%", "%")
+    return statement.rstrip().rpartition("\n")[2]

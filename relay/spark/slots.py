@@ -23,14 +23,15 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from relay.spark.connecting import Connection, close, translated
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
 from relay.spark.statements import Statements
 
 _FIRST_WAIT: Final = 0.02  # seconds
 _LONGEST_WAIT: Final = 1.0
 
 
-def _nothing(_: Connection) -> None:
+def _nothing(_: SyncConnection) -> None:
     """At the beginning of a transaction."""
 
 
@@ -39,9 +40,9 @@ def slot(
     run_id: UUID,
     slots: int,
     statements: Statements,
-    open_connection: Callable[[], Connection],
-    begin: Callable[[Connection], None] = _nothing,
-) -> Iterator[Connection]:
+    open_connection: Callable[[], SyncConnection],
+    begin: Callable[[SyncConnection], None] = _nothing,
+) -> Iterator[SyncConnection]:
     """A connection inside a transaction of its own, which is committed at the end, or rolled back by an exception.
 
     ``begin`` is the transaction's first work, before it asks for a slot. Waits as long as it takes: the tasks that hold
@@ -59,16 +60,16 @@ def slot(
 
 
 @contextmanager
-def _leaving(connection: Connection) -> Iterator[Connection]:
+def _leaving(connection: SyncConnection) -> Iterator[SyncConnection]:
     try:
         yield connection
     finally:
-        close(connection)
+        close_and_wait(connection)
 
 
-def _taken(connection: Connection, run_id: UUID, slots: int, statements: Statements) -> bool:
+def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: Statements) -> bool:
     space = int.from_bytes(run_id.bytes[:4], "big", signed=True)
-    with translated("taking one of the job's connections"):
+    with translating("taking one of the job's connections"):
         return bool(connection.execute(statements.query("take_slot"), {"slots": slots, "space": space}).fetchall())
 
 

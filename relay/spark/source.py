@@ -12,8 +12,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError
+from relay.postgres.url import check_url
 from relay.spark.columns import read_columns
-from relay.spark.connecting import check_url
+from relay.spark.connecting import URL_OPTION
 from relay.spark.options import WriteOptions, read_options
 from relay.spark.reading.fields import OUTBOX, named, schema_of
 from relay.spark.reading.options import outbox_options
@@ -54,5 +55,5 @@ class OutboxDataSource(DataSource):
         if overwrite:
             raise ConfigError('events are only ever added: .mode("append"), and outputMode("append") for a stream')
         options = read_options(self.options)
-        check_url(options.url)
+        check_url(options.url, URL_OPTION)
         return options

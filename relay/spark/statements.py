@@ -5,15 +5,16 @@ Only the names travel to the executors; the text is read there from the package,
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.core.sqltext import DEFAULT_TABLE, TableName, quote_identifier
-from relay.core.sqlvariants import variant
+from relay.postgres.sql import Name, TableName, statement, without_parameters
 
-_TOKENS: Final = re.compile(rf"\b(?:{DEFAULT_TABLE}|openoutbox_spark|stage_00|spark_role)\b")
+_SCHEMA: Final = "openoutbox_spark"
+_STAGE: Final = "stage_00"
+_ROLE: Final = "spark_role"
 _SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job", "05_replays", "06_replayed")
 GRANTS: Final = {
     "write": ("01_outbox", "02_schema", "03_runs"),
@@ -36,30 +37,19 @@ class Statements:
         return TableName("runs", self.schema).quoted
 
     def query(self, name: str, stage: str = "", *tags: str) -> LiteralString:
-        """One file of ``queries``, for one run's staging table where it names one, in the variant that ``tags`` choose.
-
-        It may pass for a literal: the text comes from a file of this project, and the inserted names are quoted.
-        """
-        return self._named(f"queries/{name}", stage, tags=tags)
+        """One file of ``queries``, for one run's staging table where it names one, in the variant of ``tags``."""
+        return self._named(f"queries/{name}", {_STAGE: stage}, tags)
 
     def setup(self) -> list[LiteralString]:
         """What makes the schema and the ledger, in order; harmless where they are there."""
-        return [self._named(f"setup/{name}") for name in _SETUP]
+        return [without_parameters(self._named(f"setup/{name}", {})) for name in _SETUP]
 
     def grants(self, role: str, purpose: str = "write") -> list[LiteralString]:
         """What lets a role do that by Spark, and nothing more."""
-        return [self._named(f"grants/{name}", role=role) for name in GRANTS[purpose]]
+        return [without_parameters(self._named(f"grants/{name}", {_ROLE: role})) for name in GRANTS[purpose]]
 
-    def _named(self, path: str, stage: str = "", role: str = "", tags: tuple[str, ...] = ()) -> LiteralString:
-        names = {
-            DEFAULT_TABLE: self.outbox.quoted,
-            "openoutbox_spark": quote_identifier(self.schema),
-            "stage_00": quote_identifier(stage),
-            "spark_role": quote_identifier(role),
-        }
-        quoted = {name: text.replace("%", "%%") for name, text in names.items()}  # "%" begins a placeholder
-        text = variant(f"spark/{path}.sql", frozenset(tags))
-        return _TOKENS.sub(lambda match: quoted[match.group()], text)
+    def _named(self, path: str, names: Mapping[str, Name], tags: tuple[str, ...] = ()) -> LiteralString:
+        return statement(f"spark/{path}.sql", self.outbox, {_SCHEMA: self.schema, **names}, tags)
 
 
 def stage_name(run_id: UUID) -> str:

@@ -17,8 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from relay.core.errors import StorageError
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
 from relay.spark.columns import Columns
-from relay.spark.connecting import Connection, close, connect, translated
+from relay.spark.connecting import connect
 from relay.spark.frames import Frame, Framer
 from relay.spark.identity import job_namespace
 from relay.spark.loading import DirectLoad, load_staging
@@ -78,30 +80,30 @@ class Task:
         return Written(self.run, attempt, rows)
 
     @contextmanager
-    def _slot(self, before: Callable[[Connection], None] | None = None) -> Iterator[Connection]:
+    def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:
         """One of the job's connections, in a transaction; ``before`` is called in one of its own."""
 
-        def connected() -> Connection:
+        def connected() -> SyncConnection:
             connection = connect(self.options.url, APPLICATION)
             try:
                 if before is not None:
                     before(connection)
             except BaseException:
-                close(connection)
+                close_and_wait(connection)
                 raise
             return connection
 
         doing = f"writing partition {self.partition} to {self.statements.outbox}"
         with (
-            translated(doing),
+            translating(doing),
             slot(self.run.run_id, self.options.max_connections, self.statements, connected) as connection,
         ):
             yield connection
 
-    def _open(self, connection: Connection) -> None:
+    def _open(self, connection: SyncConnection) -> None:
         open_run(connection, self.statements, self.run, staging=True)
 
-    def _begin(self, connection: Connection) -> bytes:
+    def _begin(self, connection: SyncConnection) -> bytes:
         """Settings of the task's transaction; its time as a field of COPY."""
         row = connection.execute(self.statements.query("task_settings")).fetchone()
         if row is None:

@@ -18,8 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from relay.core.errors import ConfigError
+from relay.postgres.errors import translating
 from relay.spark.columns import Columns
-from relay.spark.connecting import connect, translated
+from relay.spark.connecting import connect
 from relay.spark.liveness import this_driver
 from relay.spark.options import Commit, WriteOptions
 from relay.spark.runs import (
@@ -72,7 +73,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, when a partition could not be written. What mode ``partition`` has written stays."""
-        with translated("giving the run up"), connect(self._options.url, APPLICATION) as connection:
+        with translating("giving the run up"), connect(self._options.url, APPLICATION) as connection:
             abort_run(connection, self._statements, self._run.run_id)
 
 
@@ -116,7 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On the driver. A task may still be at work then, so the next commit of the query cleans up for all tries."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is not None:
-            with translated("giving the run up"), connect(self._options.url, APPLICATION) as connection:
+            with translating("giving the run up"), connect(self._options.url, APPLICATION) as connection:
                 abort_run(connection, self._statements, run.run_id)
 
     def _run(self, context: TaskContext) -> Run:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.client import NewEvent, enqueue
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from tests.cli.running import answer, run_cli
 from tests.support.fixtures.postgres import Database
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.sqltext import TableName, sql_root, statement
+from relay.postgres.sql import TableName, sql_root, statement
 from tests.support.fixtures.postgres import Database
 
 

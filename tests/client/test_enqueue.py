@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from relay.client import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from tests.client.conftest import create_outbox
 from tests.support.fixtures.postgres import Database
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from relay.client import EventError, NewEvent, insert_rows, insert_statement, uuid7
 from relay.client.identity import uuid7_milliseconds
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 
 ID = UUID("0190b0a0-0000-7000-8000-000000000001")
 

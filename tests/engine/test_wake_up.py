@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError, StorageError
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
 from relay.outbox.wakeup import WakeUps
+from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from relay.core.sqltext import load_sql, sql_root
 from relay.eventstore import EventStore
+from relay.postgres.sql import load_sql, sql_root
 from tests.support.fixtures.postgres import Database
 
 TENANT = UUID("847ed188-9e8b-4d23-8eb4-9126ebd77a4d")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import sql_root
-from relay.core.sqlvariants import variant
+from relay.postgres.sql import sql_root, variant
 
 FILES = sorted((sql_root() / "logstore").rglob("*.sql"))
 KNOWN = re.compile(

@@ -12,10 +12,10 @@ import psycopg
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.fixtures.outbox import Outbox
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import StorageError
-from relay.outbox.lane import Connection
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.connect import Connection
 from tests.support.fixtures.outbox import Outbox, Row
 
 pytestmark = pytest.mark.integration

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageUnavailable
-from relay.core.sqltext import TableName, load_sql, quote_identifier
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.schema import INDEXES, index_name
 from relay.outbox.schemadiff import FoundIndex, missing_indexes
+from relay.postgres.sql import TableName, load_sql, quote_identifier
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 

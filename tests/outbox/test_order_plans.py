@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from relay.core.sqltext import TableName, statement
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import migrate
+from relay.postgres.sql import TableName, statement
 from tests.outbox.test_plans import indexes, nodes
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from relay.core.sqltext import TableName, statement
 from relay.outbox.migrate import migrate
+from relay.postgres.sql import TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 pytestmark = pytest.mark.integration

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from relay.core.event import EventId
-from relay.core.sqltext import TableName
 from relay.outbox.admin.replay import ReplayOptions, Selection, replay
 from relay.outbox.extensions import add_extension
 from relay.outbox.replays import OutboxReplays
+from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 
 pytestmark = pytest.mark.integration

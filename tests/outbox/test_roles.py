@@ -7,8 +7,8 @@ import pytest
 from psycopg import errors
 
 from relay.client import NewEvent, enqueue
-from relay.core.sqltext import TableName
 from relay.outbox.migrate import migrate, plan
+from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 
 pytestmark = pytest.mark.integration

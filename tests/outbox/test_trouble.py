@@ -12,10 +12,10 @@ import pytest
 from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.ports import Settled, Settlement
-from relay.core.sqltext import TableName
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.tablecheck import WRITTEN
+from relay.postgres.sql import TableName
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import plan
+from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from relay.postgres.url import connection_parameters
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
 def test_both_schemes_and_libpq_parameters_pass(scheme: str) -> None:
     url = f"{scheme}://u%40x:p%2Fw@db:6432/shop?sslmode=verify-full&connect_timeout=3&keepalives=0"
-    given = connection_parameters(url, "pod-1")
+    given = connection_parameters(url, "openoutbox-relay/pod-1")
     wanted = {
         "user": "u@x",
         "password": "p/w",
@@ -36,6 +36,12 @@ def test_a_dead_peer_is_noticed_unless_the_url_says_otherwise() -> None:
     assert connection_parameters("postgres://h/d?tcp_user_timeout=1", "r")["tcp_user_timeout"] == "1"
 
 
+def test_a_server_that_takes_no_copy_data_for_a_while_is_not_given_up() -> None:
+    parameters = connection_parameters("postgres://h/d", "r", streams=True)
+    assert parameters["keepalives"] == 1
+    assert "tcp_user_timeout" not in parameters
+
+
 def test_several_hosts_mean_the_one_that_takes_writes() -> None:
     url = "postgres://u@a:1,b:2/d"
     given = connection_parameters(url, "r")
@@ -45,7 +51,7 @@ def test_several_hosts_mean_the_one_that_takes_writes() -> None:
 
 
 def test_the_name_is_cut_to_what_the_server_keeps() -> None:
-    name = str(connection_parameters("postgres://h/d", "\N{SNOWMAN}" * 40)["application_name"])
+    name = str(connection_parameters("postgres://h/d", "openoutbox-relay/" + "\N{SNOWMAN}" * 40)["application_name"])
     assert len(name.encode()) <= 63
     assert name.startswith("openoutbox-relay/\N{SNOWMAN}")
 
@@ -57,7 +63,7 @@ def test_parameters_of_pgx_are_dropped_with_a_warning(caplog: pytest.LogCaptureF
     assert given["sslmode"] == "disable"
     assert not {"pool_max_conns", "default_query_exec_mode"} & set(given)
     assert caplog.messages == [
-        "STORAGE_URL: parameters of another driver are ignored: default_query_exec_mode, pool_max_conns"
+        "STORAGE_URL: parameters of the Go driver pgx are ignored: default_query_exec_mode, pool_max_conns"
     ]
 
 
@@ -66,16 +72,17 @@ def test_parameters_of_pgx_are_dropped_with_a_warning(caplog: pytest.LogCaptureF
     [
         ("mysql://u:geheim@h/d", "not a PostgreSQL URL"),
         ("host=h password=geheim", "not a PostgreSQL URL"),
-        ("postgres://u:geheim%zz@h/d", "cannot be read"),
-        ("postgres://u:geheim@[h/d", "cannot be read"),
-        ("postgres://u:geheim@h/d?sslmod=require", "libpq knows no parameter sslmod"),
-        ("postgres://u:p/geheim?geheim@h/d", "cannot be read"),
-        ("postgres://u:ge/heim@h:x/d?port=geheim&bad", "cannot be read|knows no parameter"),
+        ("postgres://u:geheim%zz@h/d", "invalid PostgreSQL URL"),
+        ("postgres://u:geheim@[h/d", "invalid PostgreSQL URL"),
+        ("postgres://u:geheim@h/d?sslmod=require", "libpq has no parameter sslmod"),
+        ("postgres://u:p/geheim?geheim@h/d", "invalid PostgreSQL URL"),
+        ("postgres://u:ge/heim@h:x/d?port=geheim&bad", "invalid|has no parameter"),
     ],
 )
 def test_a_wrong_url_is_told_without_the_password(url: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
-        connection_parameters(url, "r")
+        connection_parameters(url, "r", source="LOG_STORE_URL")
+    assert str(caught.value).startswith("LOG_STORE_URL: ")
     assert "geheim" not in str(caught.value)
     assert "heim@" not in str(caught.value)
     assert caught.value.__cause__ is None

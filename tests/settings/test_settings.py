@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.settings.address import Address
 from relay.settings.settings import Settings
 
@@ -104,8 +104,8 @@ def test_words_are_taken_in_any_case() -> None:
         ("PUBLISHER_TYPE", "rabbit", "write kafka or nats or redis or stdout or null"),
         ("STORAGE_TYPE", "mysql", "write postgres"),
         ("STORAGE_TABLE_NAME", "a.b.c", "'a.b.c' is not a table name"),
-        ("STORAGE_URL", "mysql://h/db", "'mysql://h/db': is not a PostgreSQL URL"),
-        ("STORAGE_URL", "postgres://h/db?sslmod=require", "libpq knows no parameter sslmod"),
+        ("STORAGE_URL", "mysql://h/db", "'mysql://h/db': not a PostgreSQL URL"),
+        ("STORAGE_URL", "postgres://h/db?sslmod=require", "libpq has no parameter sslmod"),
         ("STORAGE_URL", "postgres://h:54x2/db", "the host or port is wrong"),
         ("STORAGE_URL", "postgres://h/db?sslmode=full", "sslmode may be disable, allow"),
         ("KAFKA_ASYNC", "maybe", "write true or false"),
@@ -263,7 +263,7 @@ def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> Non
         (None, "cannot be read: No such file or directory"),
         (" \n", "is empty; it must hold the URL"),
         ("postgres://u:hunter2@h/d\npostgres://u:hunter2@h/d\n", "holds more than one line"),
-        ("mysql://u:hunter2@h/d", "STORAGE_URL: 'mysql://u:***@h/d': is not a PostgreSQL URL"),
+        ("mysql://u:hunter2@h/d", "STORAGE_URL: 'mysql://u:***@h/d': not a PostgreSQL URL"),
     ],
 )
 def test_a_file_that_holds_no_url_is_told_once_and_without_the_secret(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.archive import run
 from relay.spark.archived import Archive, read_archive
 from relay.spark.archiving import ArchiveOptions, archiving

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import sql_root
+from relay.postgres.sql import sql_root
 from tests.support.paths import ROOT
 
 FOREIGN = [
+    "psycopg_pool",
     "confluent_kafka",
     "nats",
     "redis",
@@ -41,7 +42,7 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
             archive.write(module, module.name)
     program = (
         "import pyspark_openoutbox, pyspark_openoutbox_events, pyspark_openoutbox_deliveries; "
-        "from relay.core.sqltext import TableName; "
+        "from relay.postgres.sql import TableName; "
         "from relay.spark.statements import Statements as S; print(S(TableName('t'), 's').query('copy_events'))"
     )
     done = subprocess.run(
@@ -57,7 +58,7 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["openoutbox", "openoutbox_events", "openoutbox_deliveries"])
-def test_sparks_own_modules_import_core_client_and_psycopg_only(name: str) -> None:
+def test_sparks_own_modules_import_core_postgres_client_and_psycopg_only(name: str) -> None:
     program = f"import sys, pyspark_{name} as m; print(m.DefaultSource.name(), set({FOREIGN}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == f"{name} set()"

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.archive_arguments import read_archive_arguments
 from relay.spark.archiving import ArchiveOptions
 from relay.spark.replay_arguments import read_replay_arguments
@@ -56,7 +56,7 @@ def test_every_replay_has_an_id_of_its_own() -> None:
         (["--older-than", "soon"], "--older-than: 'soon' is not an age"),
         (["--batch-rows", "0"], "--batch-rows: '0' is not a number from 1 to 100000"),
         (["--max-connections", "many"], "--max-connections: 'many' is not a number from 1 to 1000"),
-        (["--url", "mysql://there"], "option url: not a PostgreSQL URL"),
+        (["--url", "mysql://there"], "--url: not a PostgreSQL URL"),
         (["--table", "a.b.c"], "'a.b.c' is not a table name"),
     ],
 )

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.spark.connecting import check_url
+from relay.postgres.url import check_url
 from relay.spark.options import Commit, WriteOptions, read_options
 
 URL = "postgresql://user:s3cret@host/db"
@@ -69,5 +69,5 @@ def test_no_url_is_told() -> None:
 @pytest.mark.parametrize("url", ["mysql://user:s3cret@host/db", "postgresql://u:s3cret@host:port/%zz"])
 def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="option url") as caught:
-        check_url(url)
+        check_url(url, "option url")
     assert "s3cret" not in str(caught.value)

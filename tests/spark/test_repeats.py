@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from relay.core.errors import StorageError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark.connecting import connect
 from relay.spark.liveness import this_driver
 from relay.spark.runs import APPLICATION, Run, Staged, clean, commit_run, make_ledger, open_run

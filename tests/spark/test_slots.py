@@ -12,9 +12,10 @@ import psycopg
 import pytest
 
 from relay.core.errors import StorageUnavailable
-from relay.core.sqltext import TableName
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.sql import TableName
 from relay.spark import connecting, slots
-from relay.spark.connecting import Connection, connect
+from relay.spark.connecting import connect
 from relay.spark.slots import slot
 from relay.spark.statements import Statements
 from tests.support.fixtures.outbox import Outbox
@@ -42,7 +43,7 @@ class Holders:
             self.now -= 1
 
 
-def tasks(run_id: uuid.UUID, opening: Callable[[], Connection], holders: Holders) -> None:
+def tasks(run_id: uuid.UUID, opening: Callable[[], SyncConnection], holders: Holders) -> None:
     """As many tasks at once, each of which holds a slot for a statement."""
 
     def task(number: int) -> None:
@@ -92,7 +93,7 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
 
     def instead_of_sleeping(seconds: float) -> None:
         waited.append(seconds)
-        connecting.close(first)
+        close_and_wait(first)
 
     monkeypatch.setattr("relay.spark.connecting.time.sleep", instead_of_sleeping)
     second = connect(url, "test")
@@ -100,5 +101,5 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
     monkeypatch.setattr(connecting, "_PATIENCE", 0.0)
     with pytest.raises(StorageUnavailable, match="too many connections"):
         connect(url, "test")
-    connecting.close(second)
+    close_and_wait(second)
     outbox.database.run(f"DROP ROLE {role}")

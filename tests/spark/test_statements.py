@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from relay.core.sqltext import TableName, load_sql, sql_root
+from relay.postgres.sql import TableName, load_sql, sql_root
 from relay.spark.statements import Statements
 
 FILES = sorted(str(path.relative_to(sql_root())) for path in (sql_root() / "spark").rglob("*.sql"))

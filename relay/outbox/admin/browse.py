@@ -9,8 +9,8 @@ from uuid import UUID
 
 from relay.core.event import Status
 from relay.core.ports import Backlog
-from relay.core.sqltext import TableName
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows
+from relay.postgres.sql import TableName
 
 _DOING = "looking at the outbox"
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
-from relay.core.sqltext import TableName, statement
 from relay.outbox.admin.connection import Connection, database_time, fetch, operating, rows
 from relay.outbox.extensions import ORDER_INDEXES
 from relay.outbox.migrate import plan
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
+from relay.postgres.sql import TableName, statement
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""

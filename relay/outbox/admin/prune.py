@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from relay.core.sqltext import TableName, statement
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where a dry run stops counting: a second or two of reading an index."""

@@ -22,7 +22,6 @@ from uuid import UUID
 
 from relay.client import uuid7
 from relay.core.errors import ConfigError, OutboxError
-from relay.core.sqltext import TableName, statement
 from relay.outbox.admin.connection import (
     Connection,
     Moment,
@@ -33,6 +32,7 @@ from relay.outbox.admin.connection import (
     short_transaction,
 )
 from relay.outbox.extensions import REPLAYS, replays_of
+from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where a preview stops counting."""

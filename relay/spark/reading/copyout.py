@@ -14,7 +14,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
-from relay.spark.connecting import Connection
+from relay.postgres.connect import SyncConnection
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.reading.decode import Rows
 from relay.spark.reading.statements import copying
@@ -24,7 +24,7 @@ _PORTION_ROWS: Final = 10_000
 _BLOCKING: Final = 0
 
 
-def portions(connection: Connection, select: LiteralString, values: Mapping[str, Any]) -> Iterator[Rows]:
+def portions(connection: SyncConnection, select: LiteralString, values: Mapping[str, Any]) -> Iterator[Rows]:
     """The rows that a statement gives. Stopping early cancels it. Raises psycopg's errors."""
     text = ClientCursor(connection).mogrify(copying(select), values)
     line = connection.pgconn

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from relay.core.errors import StorageError
-from relay.spark.encode import EPOCH_2000_US
+from relay.postgres.codec import EPOCH_2000_US
 from relay.spark.reading.fields import Kind
 
 Integers = npt.NDArray[np.int64]

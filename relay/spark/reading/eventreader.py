@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from relay.spark.connecting import translated
+from relay.postgres.errors import translating
 from relay.spark.reading.events import Events, Share, shares
 
 
@@ -20,7 +20,7 @@ class EventReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises ConfigError and SchemaError for a store that cannot be read."""
         options = self._events.options
-        with translated("planning to read events"), self._events.connect() as connection:
+        with translating("planning to read events"), self._events.connect() as connection:
             self._events.check(connection)
             horizon = self._events.horizon(connection)
         end = horizon if options.end is None else min(options.end, horizon)

@@ -20,9 +20,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError, StorageError, StorageUnavailable
-from relay.core.sqltext import TableName
-from relay.core.storesql import TENANTS_AT_ONCE, store_statement
-from relay.spark.connecting import Connection, connect, translated
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.sql import DEFAULT_SCHEMA as STORE_SCHEMA
+from relay.postgres.sql import PARTITIONS_AT_ONCE, TableName, statement
+from relay.spark.connecting import connect
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
 from relay.spark.reading.decode import decode
@@ -72,11 +74,11 @@ class Events:
         chosen = asked_for(schema, options.columns, EVENTS)
         return cls(options, chosen, arrow_schema(schema, chosen), run_id)
 
-    def connect(self) -> Connection:
+    def connect(self) -> SyncConnection:
         """Raises StorageUnavailable."""
         return connect(self.options.url, APPLICATION)
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: SyncConnection) -> None:
         """Raises ConfigError where this role does not see the events of all tenants."""
         if self.one(connection, "describe", {})[0]:
             raise ConfigError(
@@ -84,11 +86,11 @@ class Events:
                 "store's owner, or as a role with BYPASSRLS"
             )
 
-    def horizon(self, connection: Connection) -> int:
+    def horizon(self, connection: SyncConnection) -> int:
         """How far may be read now."""
         return int(self.one(connection, "horizon", {})[0])
 
-    def nth(self, connection: Connection, after: int, horizon: int, count: int) -> int:
+    def nth(self, connection: SyncConnection, after: int, horizon: int, count: int) -> int:
         """How far the next ``count`` wanted events reach."""
         values = {"after": after, "horizon": horizon, "limit": count, **self._wanted()}
         return int(self.one(connection, "nth_position", values)[0])
@@ -99,7 +101,7 @@ class Events:
             raise StorageError("the reader's shares are ranges of positions; it is to be called by Spark")
         statements = Statements(TableName(), DEFAULT_SCHEMA)
         with (
-            translated("reading events"),
+            translating("reading events"),
             slot(self.run_id, self.options.max_connections, statements, self.connect) as connection,
         ):
             self._wait_until_there(connection, share.until)
@@ -111,7 +113,7 @@ class Events:
                     yield from self._fetch(connection, page, values)
                 after = int(page[-1][0]) if len(page) == _PAGE_EVENTS else share.until
 
-    def one(self, connection: Connection, name: str, values: dict[str, Any]) -> tuple[Any, ...]:
+    def one(self, connection: SyncConnection, name: str, values: dict[str, Any]) -> tuple[Any, ...]:
         """The one row of a statement of the store's."""
         row = connection.execute(self._text(name), values).fetchone()
         if row is None:
@@ -119,17 +121,17 @@ class Events:
         return row
 
     def _fetch(
-        self, connection: Connection, page: Sequence[tuple[Any, ...]], values: dict[str, Any]
+        self, connection: SyncConnection, page: Sequence[tuple[Any, ...]], values: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         tenants = list(dict.fromkeys(tenant for _, tenant in page))
         names = [field.name for field in self.chosen]
-        for start in range(0, len(tenants), TENANTS_AT_ONCE):
-            wanted = {**values, "tenants": tenants[start : start + TENANTS_AT_ONCE], "last": page[-1][0]}
+        for start in range(0, len(tenants), PARTITIONS_AT_ONCE):
+            wanted = {**values, "tenants": tenants[start : start + PARTITIONS_AT_ONCE], "last": page[-1][0]}
             for rows in portions(connection, self._text("fetch"), wanted):
                 batch = decode(rows, _KINDS, _WHOLE).select(names)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
-    def _wait_until_there(self, connection: Connection, until: int) -> None:
+    def _wait_until_there(self, connection: SyncConnection, until: int) -> None:
         """A task may be connected to a standby that is behind the server that the driver asked."""
         deadline = time.monotonic() + _PATIENCE
         while int(self.one(connection, "horizon", {})[1]) < until:
@@ -145,4 +147,4 @@ class Events:
         }
 
     def _text(self, name: str) -> LiteralString:
-        return store_statement(f"queries/{name}.sql", self.options.store_schema)
+        return statement(f"eventstore/queries/{name}.sql", names={STORE_SCHEMA: self.options.store_schema})

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from relay.core.errors import StorageUnavailable
-from relay.spark.connecting import Connection, classify
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import classify
 from relay.spark.reading.events import Events, shares
 
 POSITION: Final = "position"
@@ -34,7 +35,7 @@ class EventStream(DataSourceStreamReader):
 
     def __init__(self, events: Events) -> None:
         self.events = events
-        self._connection: Connection | None = None
+        self._connection: SyncConnection | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a stream begins that has no checkpoint yet."""
@@ -61,7 +62,7 @@ class EventStream(DataSourceStreamReader):
         """How far may be read now. Raises StorageUnavailable when the database stays away for some time."""
         return self.asked(self.events.horizon)
 
-    def asked(self, ask: Callable[[Connection], int]) -> int:
+    def asked(self, ask: Callable[[SyncConnection], int]) -> int:
         """The answer of a connection that is kept, and made anew where it was lost: Spark asks many times a second."""
         for tries in range(1, _TRIES):
             try:
@@ -71,7 +72,7 @@ class EventStream(DataSourceStreamReader):
                 time.sleep(tries)
         return self._ask(ask)
 
-    def _ask(self, ask: Callable[[Connection], int]) -> int:
+    def _ask(self, ask: Callable[[SyncConnection], int]) -> int:
         try:
             if self._connection is None:
                 self._connection = self.events.connect()

@@ -11,9 +11,9 @@ from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import DEFAULT_TABLE, TableName
-from relay.core.storesql import DEFAULT_SCHEMA, checked_schema
-from relay.spark.connecting import check_url
+from relay.postgres.sql import DEFAULT_SCHEMA, DEFAULT_TABLE, TableName, checked_schema
+from relay.postgres.url import check_url
+from relay.spark.connecting import URL_OPTION
 from relay.spark.options import DEFAULT_CONNECTIONS
 
 DEFAULT_PARTITIONS: Final = 8
@@ -74,7 +74,7 @@ class Given:
             )
         if not self._given.get("url"):
             raise ConfigError('option url: missing; .option("url", "postgresql://user@host:5432/database")')
-        check_url(self._given["url"])
+        check_url(self._given["url"], URL_OPTION)
 
     def text(self, name: str) -> str | None:
         """Raises ConfigError for nothing at all, and for what no database can hold."""

@@ -13,7 +13,7 @@ from typing import Any, Final, LiteralString
 
 from pyspark.sql.datasource import InputPartition
 
-from relay.spark.connecting import Connection
+from relay.postgres.connect import SyncConnection
 
 _SAMPLED_PAGES: Final = 1000
 _ROWS_WORTH_A_TASK: Final = 2000
@@ -34,7 +34,9 @@ class Range(InputPartition):
         return dict(self.__dict__)
 
 
-def by_key(connection: Connection, sample: LiteralString, values: dict[str, Any], pages: int, most: int) -> list[Range]:
+def by_key(
+    connection: SyncConnection, sample: LiteralString, values: dict[str, Any], pages: int, most: int
+) -> list[Range]:
     """Up to ``most`` ranges of the key, cut between keys of a sample of the rows that are wanted."""
     share = min(1.0, _SAMPLED_PAGES / max(pages, 1))
     if most == 1:

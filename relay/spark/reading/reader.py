@@ -16,8 +16,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.sqltext import TableName
-from relay.spark.connecting import Connection, connect, translated
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName
+from relay.spark.connecting import connect
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
 from relay.spark.reading.decode import decode
@@ -67,7 +69,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises SchemaError for a table that is not there, or not granted."""
         doing = f"planning to read {self._source.relation}"
-        with translated(doing), connect(self._options.url, APPLICATION) as connection:
+        with translating(doing), connect(self._options.url, APPLICATION) as connection:
             pages = check_readable(connection, self._source, self._chosen)
             most = self._options.partitions
             if self._snapshot is not None and "page_from" in self._values:
@@ -85,19 +87,19 @@ class TableReader(DataSourceReader):
         values = {**self._values, **partition.values()}
         statements = Statements(relation, DEFAULT_SCHEMA)
         with (
-            translated(f"reading {relation}"),
+            translating(f"reading {relation}"),
             slot(self._run_id, self._options.max_connections, statements, self._connect, self._begin) as connection,
         ):
             for rows in portions(connection, select, values):
                 yield decode(rows, kinds, self._schema)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> SyncConnection:
         connection = connect(self._options.url, APPLICATION)
         if self._snapshot is not None:
             share_snapshots(connection)
         return connection
 
-    def _begin(self, connection: Connection) -> None:
+    def _begin(self, connection: SyncConnection) -> None:
         if self._snapshot is not None:
             adopt_snapshot(connection, self._snapshot)
 
@@ -120,7 +122,7 @@ def reader_of(options: TableOptions, source: Source, schema: StructType) -> Tabl
     return kind(options, source, chosen, arrow_schema(schema, chosen))
 
 
-def check_readable(connection: Connection, source: Source, chosen: tuple[Field, ...]) -> int:
+def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Field, ...]) -> int:
     """The table's size in pages. Raises SchemaError naming what is missing or not granted."""
     columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
     asked: Values = {"relation": source.relation.quoted, "columns": columns}

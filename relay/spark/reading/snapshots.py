@@ -19,7 +19,9 @@ import psycopg
 from psycopg import ClientCursor, IsolationLevel
 
 from relay.core.errors import ConfigError, StorageError
-from relay.spark.connecting import Connection, close, connect, translated
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
+from relay.spark.connecting import connect
 from relay.spark.reading.statements import reading
 from relay.spark.runs import APPLICATION
 
@@ -33,21 +35,21 @@ def exported_snapshot(url: str) -> Iterator[str]:
     try:
         share_snapshots(connection)
         with connection.transaction():
-            with translated("exporting a snapshot"):
+            with translating("exporting a snapshot"):
                 row = connection.execute(reading("export_snapshot")).fetchone()
             if row is None:
                 raise StorageError("export_snapshot: the statement gave no row")
             yield str(row[-1])
     finally:
-        close(connection)
+        close_and_wait(connection)
 
 
-def share_snapshots(connection: Connection) -> None:
+def share_snapshots(connection: SyncConnection) -> None:
     """Let the connection's transactions see one moment each."""
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
 
 
-def adopt_snapshot(connection: Connection, snapshot: str) -> None:
+def adopt_snapshot(connection: SyncConnection, snapshot: str) -> None:
     """See what the exporting transaction sees. Raises ConfigError when that one is over."""
     try:
         ClientCursor(connection).execute(reading("snapshot"), {"snapshot": snapshot})

@@ -9,22 +9,20 @@ import re
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
-from relay.core.sqltext import TableName, load_sql, quote_identifier, statement
+from relay.postgres.sql import Name, TableName, load_sql, statement
 
-_COLUMNS: Final = re.compile(r"\bchosen_columns\b")
+_COLUMNS: Final = "chosen_columns"
 _ROWS: Final = "SELECT chosen_rows"
 _ATTEMPTS: Final = "openoutbox_log.attempts"
 _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
 
 
 def reading(name: str, table: TableName | None = None, columns: Sequence[str] = ()) -> LiteralString:
-    """One file's statement, for a table and for these of its columns.
-
-    It may pass for a literal: the text comes from a file of this project, and the inserted names are quoted.
-    """
-    others = {} if table is None else {_ATTEMPTS: table}
-    listed = ", ".join(map(quote_identifier, columns))
-    return _COLUMNS.sub(lambda _: listed, statement(f"spark/reading/{name}.sql", table, others))
+    """One file's statement, for a table and for these of its columns."""
+    names: dict[str, Name] = {_COLUMNS: tuple(columns)}
+    if table is not None:
+        names[_ATTEMPTS] = table
+    return statement(f"spark/reading/{name}.sql", table, names)
 
 
 def copying(select: LiteralString) -> LiteralString:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.sqltext import statement
+from relay.postgres.sql import statement
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from relay.core.errors import SchemaError, StorageBusy
-from relay.core.sqltext import TableName, statement
 from relay.outbox.admin.prune import Pruned, PruneOptions, preview, prune
+from relay.postgres.sql import TableName, statement
 from tests.outbox.admin.filling import fill_aged, fill_old, left
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database

@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from relay.core.errors import ConfigError, StorageBusy
-from relay.core.sqltext import TableName
 from relay.outbox.admin.replay import (
     Kind,
     Replayed,
@@ -20,6 +19,7 @@ from relay.outbox.admin.replay import (
     replay,
 )
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged, left
 from tests.support.fixtures.outbox import Outbox
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql import datasource as d
 
-from relay.core.sqltext import load_sql
+from relay.postgres.sql import load_sql
 from relay.spark.reading.fields import OUTBOX
 from relay.spark.reading.filters import Conditions, Table
 from relay.spark.reading.statements import parameters_of

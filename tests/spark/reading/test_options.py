@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from relay.core.errors import ConfigError
-from relay.core.sqltext import TableName
+from relay.postgres.sql import TableName
 from relay.spark import OutboxDataSource
 from relay.spark.reading.options import outbox_options
 from relay.spark.reading.ranges import between, by_page

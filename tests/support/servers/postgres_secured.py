@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import psycopg
 
-from relay.core.sqltext import sql_root
 from relay.localservers.postgres import PostgresServer
 from relay.localservers.process import make_folder, unprivileged
+from relay.postgres.sql import sql_root
 from tests.support.servers.identities import Identities, KeyPair
 
 PASSWORD = "s3cret/of:ours"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from relay.core.sqltext import TableName
 from relay.outbox.admin.replay import ReplayOptions, Selection, replay
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox

@@ -12,8 +12,8 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from relay.spark.reconcile import FOUND, run
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.granted import granted

@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from relay.core.sqltext import TableName
 from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.measured import Measured

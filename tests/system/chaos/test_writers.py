@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import sql_root
 from relay.outbox.extensions import extension_names
+from relay.postgres.sql import sql_root
 from tests.cli.running import run_cli
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import sql_root
 from relay.localservers.process import free_port
+from relay.postgres.sql import sql_root
 from relay.version import __version__
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
@@ -83,7 +83,7 @@ def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) 
 
 def test_statements_come_from_the_checkout_here_and_from_the_package_there(installed: Installed) -> None:
     assert sql_root() == ROOT / "sql"
-    done = installed.run("python", "-c", "from relay.core.sqltext import sql_root; print(sql_root())")
+    done = installed.run("python", "-c", "from relay.postgres.sql import sql_root; print(sql_root())")
     assert done.stdout.strip().endswith("site-packages/relay/sql"), done.stderr
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.sqltext import TableName
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.admin.prune import PruneOptions, prune
+from relay.postgres.sql import TableName
 from tests.cli.running import COMMAND, environment
 from tests.outbox.admin.filling import fill_old
 from tests.support.daemon import Daemon

@@ -1,0 +1,243 @@
+"""Connect to PostgreSQL: every connection of the project is made here, from ``relay.postgres.url``'s parameters.
+
+All are in autocommit mode and prepare nothing on the server, so that PgBouncer may stand in between.
+
+A ``DeadlineConnection`` never waits without end. A statement that gets no answer within its deadline, or whose task is
+cancelled, is cancelled on the server first, over a connection of its own and for a second at most; then its socket is
+cut. Cutting alone is not enough: a backend that waits for a lock does not notice it, and commits once it has the lock.
+Cancelling alone is not enough either: over a network that swallows everything the server never hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.pq import TransactionStatus
+
+from relay.core.errors import StorageError, StorageUnavailable
+from relay.postgres.codec import FENCES
+from relay.postgres.errors import classify, wants_new_connections
+from relay.postgres.url import ConnectionParameters
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+T = TypeVar("T")
+Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
+SyncConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Work = Callable[[Connection], Awaitable[T]]
+
+LONGEST_CANCEL: Final = 1.0
+"""Seconds that the server is given to take a cancellation."""
+_LONGEST_END: Final = 1.0  # seconds until a task notices that its socket was cut
+_FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited for
+
+
+async def connect_async(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> Connection:
+    """A new connection for asyncio. Raises psycopg.Error."""
+    return await psycopg.AsyncConnection.connect(
+        **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
+        autocommit=True,
+        prepare_threshold=None,
+        context=adapters,
+    )
+
+
+def connect(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> SyncConnection:
+    """A new connection for synchronous code. Raises psycopg.Error."""
+    return psycopg.Connection.connect(
+        **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
+        autocommit=True,
+        prepare_threshold=None,
+        context=adapters,
+    )
+
+
+def make_pool(
+    parameters: ConnectionParameters,
+    *,
+    name: str,
+    size: int,
+    timeout: float,
+    configure: Callable[[Connection], Awaitable[None]] | None = None,
+) -> AsyncConnectionPool[Connection]:
+    """A pool of 1 to ``size`` connections, not yet open; ``timeout`` is how many seconds a caller waits for one."""
+    from psycopg_pool import AsyncConnectionPool  # noqa: PLC0415 - not on Spark's executors
+
+    return AsyncConnectionPool(
+        min_size=1,
+        max_size=size,
+        open=False,
+        kwargs={**parameters, "autocommit": True, "prepare_threshold": None},
+        configure=configure,
+        name=name,
+        timeout=timeout,
+    )
+
+
+def close_and_wait(connection: SyncConnection) -> None:
+    """Close it and return when the server has let go of it, so that the next connection does not add to it."""
+    if connection.closed:
+        return
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as peer:
+        peer.settimeout(_FAREWELL)
+        connection.close()
+        while peer.recv(4096):
+            pass
+    connection.close()
+
+
+class Generation:
+    """Shared by all connections of an adapter: a failover that one of them sees makes all of them outdated."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def advance(self) -> None:
+        """Replace everything that is connected now before it is used again."""
+        self.number += 1
+
+
+class DeadlineConnection:
+    """A connection with a deadline for each use; one caller at a time uses it.
+
+    It connects on demand and again after a loss. It keeps no session state, so it works behind PgBouncer in transaction
+    mode: no named prepared statement, no SET, no startup parameter beyond the usual ones.
+    """
+
+    def __init__(self, parameters: ConnectionParameters, deadline: float, generation: Generation) -> None:
+        self._parameters = parameters
+        self._deadline = deadline
+        self._generation = generation
+        self._connected_in = -1
+        self._connection: Connection | None = None
+        self._closing = False
+        self._lock = asyncio.Lock()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a caller uses it now."""
+        return self._lock.locked()
+
+    async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
+        """Await ``work`` with the connection. Raises the errors of the storage port only.
+
+        ``deadline`` (seconds) replaces the connection's, for what must be quick. Up to two seconds more go by until an
+        overdue statement is cancelled and its socket cut; whether it took effect is unknown. A transaction that
+        ``work`` leaves open is given up together with the connection.
+        """
+        deadline = self._deadline if deadline is None else deadline
+        async with self._lock:
+            self._closing = False
+            task = asyncio.ensure_future(self._attempt(work))
+            try:
+                done, _ = await asyncio.wait({task}, timeout=deadline)
+            except asyncio.CancelledError:
+                await self._abandon(task)
+                raise
+            if not done:
+                await self._abandon(task)
+                raise StorageUnavailable(f"{doing}: no answer within {deadline:g} s")
+            try:
+                return task.result()
+            except psycopg.Error as error:
+                if self._closing:  # the server calls it a cancelled statement, which would be worth another try
+                    raise StorageUnavailable(f"{doing}: the connection was closed meanwhile") from error
+                if wants_new_connections(error):
+                    self._generation.advance()
+                connected = self._connection is not None  # None: it failed to connect; a lost one is dropped below
+                raise classify(error, doing if connected else "") from error
+            except UnicodeError as error:
+                raise StorageError(f"{doing}: text that is not UTF-8: {error}") from error
+            finally:
+                await self._drop_unless_idle()
+
+    async def close(self) -> None:
+        """Close the connection, after cancelling and cutting off what still runs; never raises."""
+        connection = self._connection
+        if connection is not None:
+            try:
+                if self.busy:
+                    self._closing = True
+                    await _cancel(connection)
+            finally:  # also when the caller has no patience left
+                shut_down(connection)
+        async with self._lock:
+            await self._drop()
+
+    async def _attempt(self, work: Work[T]) -> T:
+        return await work(await self._ready())
+
+    async def _ready(self) -> Connection:
+        """The live connection, made now if there is none of this generation."""
+        connection = self._connection
+        if connection is not None and not connection.closed and self._connected_in == self._generation.number:
+            return connection
+        await self._drop()
+        generation = self._generation.number
+        connection = await connect_async(self._parameters, FENCES)
+        self._connection, self._connected_in = connection, generation
+        return connection
+
+    async def _abandon(self, task: asyncio.Future[Any]) -> None:
+        """End ``task``, whatever it waits for: cancel its statement on the server, then cut the socket."""
+        connection, self._connection = self._connection, None  # first, so that no other task meets it half closed
+        self._generation.advance()
+        try:
+            if connection is not None:
+                try:
+                    await _cancel(connection)
+                finally:  # a second cancellation of the caller does not keep the socket open
+                    shut_down(connection)
+                await asyncio.wait({task}, timeout=_LONGEST_END)
+        finally:
+            task.cancel()
+        with suppress(BaseException):
+            await task
+        if connection is not None:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+
+    async def _drop_unless_idle(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.info.transaction_status is not TransactionStatus.IDLE:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+
+
+async def _cancel(connection: Connection) -> None:
+    """Ask the server to cancel what the connection runs, within ``LONGEST_CANCEL``; never raises psycopg's errors.
+
+    Not ``wait_for``: with a libpq before 17 the request is made in a thread, which cannot be interrupted.
+    """
+    request = asyncio.ensure_future(connection.cancel_safe(timeout=LONGEST_CANCEL))
+    try:
+        await asyncio.wait({request}, timeout=LONGEST_CANCEL)
+    finally:
+        if not request.done():
+            request.cancel()
+        request.add_done_callback(_forget)
+
+
+def _forget(request: asyncio.Future[None]) -> None:
+    """Take the outcome of a request, so that asyncio does not report it as lost."""
+    if not request.cancelled():
+        request.exception()
+
+
+def shut_down(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Shut the connection's socket down, so that whatever waits for it fails now."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as peer:
+        peer.shutdown(socket.SHUT_RDWR)

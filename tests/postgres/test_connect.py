@@ -1,0 +1,159 @@
+"""A statement past its deadline leaves nothing behind on the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import psycopg
+import pytest
+
+from relay.core.errors import StorageUnavailable
+from relay.postgres.connect import Connection, DeadlineConnection, Generation, connect, connect_async, make_pool
+from relay.postgres.url import connection_parameters
+from tests.outbox.proxy import Proxy
+from tests.support.fixtures.postgres import Database
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+NAME = "openoutbox-test"
+BACKENDS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+WAITING = f"{BACKENDS} AND wait_event_type = 'Lock'"
+
+Work = Callable[[Connection], Awaitable[object]]
+
+
+@pytest.fixture
+def table(database: Database) -> Database:
+    """A database with a table ``t``, empty."""
+    database.run("CREATE TABLE t (n int)")
+    return database
+
+
+@pytest.fixture
+async def overdue(table: Database) -> AsyncIterator[DeadlineConnection]:
+    """A connection whose deadline is over soon."""
+    connection = DeadlineConnection(connection_parameters(table.url, NAME), 0.5, Generation())
+    yield connection
+    await connection.close()
+
+
+async def one_statement(connection: Connection) -> None:
+    await connection.execute("INSERT INTO t VALUES (1)")
+
+
+async def a_transaction(connection: Connection) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT 1")
+        await connection.execute("INSERT INTO t VALUES (1)")
+
+
+async def a_pipeline(connection: Connection) -> None:
+    async with connection.pipeline():
+        await connection.execute("SELECT 1")
+        await connection.execute("INSERT INTO t VALUES (1)")
+        await connection.execute("INSERT INTO t VALUES (2)")
+
+
+async def two_statements(connection: Connection) -> None:
+    await connection.execute("INSERT INTO t VALUES (1)")
+    await connection.execute("INSERT INTO t VALUES (2)")
+
+
+def backends(table: Database) -> int:
+    """How many backends of ours there are, whatever they do."""
+    with psycopg.connect(table.url, autocommit=True) as observer:
+        row = observer.execute(BACKENDS, [NAME]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def waiting(table: Database) -> bool:
+    """Whether a backend of ours waits for a lock."""
+    return table.run(WAITING, [NAME]) == [(1,)]
+
+
+@pytest.mark.parametrize("work", [one_statement, a_transaction, a_pipeline, two_statements])
+async def test_a_statement_that_waits_for_a_lock_is_cancelled_at_its_deadline(
+    table: Database, overdue: DeadlineConnection, work: Work
+) -> None:
+    with table.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StorageUnavailable, match="writing: no answer within"):
+            await overdue.run("writing", work)
+        await eventually(lambda: backends(table) == 0, what="the abandoned backend to end while the lock is held")
+    assert table.run("SELECT n FROM t") == []
+    await overdue.run("writing", one_statement)
+    assert table.run("SELECT n FROM t") == [(1,)]
+
+
+async def test_a_statement_whose_task_is_cancelled_is_cancelled_too(table: Database) -> None:
+    connection = DeadlineConnection(connection_parameters(table.url, NAME), 60.0, Generation())
+    with table.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        task = asyncio.create_task(connection.run("writing", one_statement))
+        await eventually(lambda: waiting(table), what="the statement to wait")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await eventually(lambda: backends(table) == 0, what="the abandoned backend to end while the lock is held")
+    assert table.run("SELECT n FROM t") == []
+    await connection.close()
+
+
+async def test_closing_cancels_what_still_runs(table: Database) -> None:
+    connection = DeadlineConnection(connection_parameters(table.url, NAME), 60.0, Generation())
+    with table.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        task = asyncio.create_task(connection.run("writing", one_statement))
+        await eventually(lambda: waiting(table), what="the statement to wait")
+        await connection.close()
+        with pytest.raises(StorageUnavailable):
+            await task
+        await eventually(lambda: backends(table) == 0, what="the abandoned backend to end while the lock is held")
+    assert table.run("SELECT n FROM t") == []
+
+
+async def test_the_socket_is_cut_where_the_server_cannot_be_asked(table: Database) -> None:
+    async with Proxy(table.url) as proxy:
+        connection = DeadlineConnection(connection_parameters(proxy.url, NAME), 0.3, Generation())
+        await connection.run("writing", one_statement)
+        proxy.swallow()
+        async with asyncio.timeout(30):  # 0.3 s, a second for the cancellation, a second for the task
+            with pytest.raises(StorageUnavailable, match="no answer within"):
+                await connection.run("writing", one_statement)
+        proxy.flow()
+        await connection.run("reading", lambda own: own.execute("SELECT 1"), 10.0)
+        await connection.close()
+
+
+async def test_a_loss_makes_the_connections_of_a_generation_anew(table: Database) -> None:
+    generation = Generation()
+    parameters = connection_parameters(table.url, NAME)
+    first, second = (DeadlineConnection(parameters, 10.0, generation) for _ in range(2))
+
+    async def pid(connection: Connection) -> int:
+        return connection.info.backend_pid
+
+    before = await first.run("connecting", pid), await second.run("connecting", pid)
+    table.run("SELECT pg_terminate_backend(%s, 5000)", [before[0]])
+    with pytest.raises(StorageUnavailable):
+        await first.run("writing", one_statement)
+    assert await second.run("connecting", pid) != before[1]
+    for connection in (first, second):
+        await connection.close()
+
+
+async def test_every_kind_of_connection_has_the_same_parameters(table: Database) -> None:
+    parameters = connection_parameters(table.url, NAME)
+    pool = make_pool(parameters, name="test", size=1, timeout=10.0)
+    await pool.open()
+    with connect(parameters) as sync:
+        async with await connect_async(parameters) as own, pool.connection() as pooled:
+            for connection in (sync, own, pooled):
+                names = connection.info.get_parameters()
+                assert (names["keepalives_idle"], names["tcp_user_timeout"]) == ("10", "15000")
+                assert (names["application_name"], connection.autocommit) == (NAME, True)
+                assert connection.prepare_threshold is None
+    await pool.close()

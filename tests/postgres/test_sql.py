@@ -1,0 +1,85 @@
+"""How a file under ``sql/`` becomes the statement that is sent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from uuid import UUID
+
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.postgres.sql import (
+    LONGEST_IDENTIFIER,
+    TableName,
+    checked_schema,
+    is_identifier,
+    load_sql,
+    statement,
+    variant,
+    without_parameters,
+)
+
+TENANT = UUID("847ed188-9e8b-4d23-8eb4-9126ebd77a4d")
+
+
+def test_a_statement_keeps_one_line_of_its_files_comment() -> None:
+    whole, sent = load_sql("outbox/queries/claim.sql"), statement("outbox/queries/claim.sql", TableName())
+    first, rest = sent.split("\n", 1)
+    assert whole.startswith(first)
+    assert first.startswith("-- ")
+    assert rest.startswith("WITH due AS (")
+    assert "\n-- Locks: " in whole
+
+
+def test_names_are_quoted_and_a_percent_sign_is_doubled_for_parameters() -> None:
+    path = "spark/queries/drop_staging.sql"
+    sent = statement(path, names={"openoutbox_spark": 'a"b', "stage_00": "100%"})
+    assert sent.endswith('DROP TABLE IF EXISTS "a""b"."100%%"\n')
+    assert without_parameters(sent).endswith('"a""b"."100%"\n')
+
+
+def test_only_whole_identifiers_are_replaced() -> None:
+    sent = statement("spark/queries/copy_repeat.sql", names={"openoutbox_spark": "other"})
+    assert "pg_temp.openoutbox_spark_repeat" in sent
+
+
+def test_a_name_may_be_a_table_a_list_of_columns_or_an_id() -> None:
+    columns = statement("spark/reading/events.sql", TableName("t", "s"), {"chosen_columns": ("a", 'b"')})
+    assert 'SELECT "a", "b"""' in columns
+    assert '"s"."t"' in columns
+    names = {"00000000-0000-0000-0000-000000000000": TENANT}
+    assert f"('{TENANT}')" in statement("eventstore/tenants/attach.sql", names=names)
+
+
+def test_tags_choose_lines() -> None:
+    path = "spark/queries/insert_staging.sql"
+    plain, known = statement(path), statement(path, tags=["known"])
+    assert plain != known
+    assert "--?" not in plain + known
+    assert "--?" not in variant(path)
+
+
+@pytest.mark.parametrize("name", ["a", "a b", "\N{SNOWMAN}" * 21, "x" * LONGEST_IDENTIFIER])
+def test_what_postgresql_keeps_is_an_identifier(name: str) -> None:
+    assert is_identifier(name)
+    assert TableName.parse(f"{name}.{name}") == TableName(name, name)
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "\N{SNOWMAN}" * 22, "x" * (LONGEST_IDENTIFIER + 1)])
+def test_what_postgresql_cuts_or_refuses_is_none(name: str) -> None:
+    assert not is_identifier(name)
+    with pytest.raises(ConfigError, match="1 to 63 bytes"):
+        TableName.parse(f"schema.{name}")
+    with pytest.raises(ConfigError, match="1 to 63 bytes"):
+        checked_schema(name)
+
+
+def test_the_client_imports_the_standard_library_only() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import relay.client; "
+        "roots = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(roots - sys.stdlib_module_names - {'relay'})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "set()"
