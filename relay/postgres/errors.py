@@ -2,6 +2,7 @@
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageBusy``: the database rolled the statement back; the very same one may be sent again.
+- ``RowRefused``: a constraint or a trigger refuses one row; the others can be written without it.
 - ``SchemaError``: table, columns or grants are not what the relay needs; an operator must act.
 - ``StorageError``: anything else, a fault of ours or of the data.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import psycopg
 
-from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import RowRefused, SchemaError, StorageBusy, StorageError, StorageUnavailable
 
 _CODES: dict[str, type[StorageError]] = {
     "25006": StorageUnavailable,  # read_only_sql_transaction: a standby, or a primary that was demoted
@@ -33,11 +34,12 @@ _CODES: dict[str, type[StorageError]] = {
     "42501": SchemaError,  # insufficient_privilege
     "42804": SchemaError,  # datatype_mismatch: a column of another type
     "42883": SchemaError,  # undefined_function: an operator for a column of another type
-    "23514": SchemaError,  # check_violation: a constraint that the contract does not know
-    "23502": SchemaError,  # not_null_violation: likewise
+    "P0001": RowRefused,  # raise_exception: a trigger's
 }
 
 _CLASSES: dict[str, type[StorageError]] = {
+    "22": RowRefused,  # data exceptions: a value out of range, or one that does not fit its column
+    "23": RowRefused,  # integrity constraints that the contract does not know
     "08": StorageUnavailable,  # connection exceptions; PgBouncer's own errors too
     "28": StorageUnavailable,  # invalid authorization: a password is changed while the relay runs
     "53": StorageUnavailable,  # insufficient resources: too many connections, disk full, out of memory

@@ -70,7 +70,7 @@ class Node:
     def known(self) -> set[EventId]:
         """Outcomes that wait to be written."""
         batches = self.relay.inflight.batches
-        return {event_id for batch in batches if not batch.writing for event_id in batch.settlement.event_ids()}
+        return {event_id for batch in batches if not batch.writing for event_id in batch.verdicts.event_ids()}
 
     def _script(self, event: OutboxEvent) -> Outcome | None:
         outcome = ANSWERS[self.answer]
