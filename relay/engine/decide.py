@@ -53,22 +53,16 @@ class Decider:
         now = self._clock()
         acknowledged, others = batch.take_answers(resolutions)
         if acknowledged:
-            self._delivered(batch, acknowledged, resolutions, now)
+            self.acknowledged += len(acknowledged)
+            since_claim = now - batch.sent_at
+            if batch.attempts is not None:
+                batch.attempts.acknowledged(resolutions, since_claim)
+            self._telemetry.acknowledged(
+                [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
+            )
         if others:
             self._failed(batch, others, now)
         self._inflight.decided(batch)
-
-    def _delivered(
-        self, batch: Batch, acknowledged: Sequence[OutboxEvent], resolutions: Sequence[Resolution], now: float
-    ) -> None:
-        """Measure and record acknowledged events; their verdict is in the batch already."""
-        self.acknowledged += len(acknowledged)
-        since_claim = now - batch.sent_at
-        if batch.attempts is not None:
-            batch.attempts.acknowledged(resolutions, since_claim)
-        self._telemetry.acknowledged(
-            [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
-        )
 
     def _failed(self, batch: Batch, resolutions: Sequence[Resolution], now: float) -> None:
         refused = 0
