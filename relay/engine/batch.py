@@ -24,7 +24,7 @@ apart, each with a fence of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relay.core.event import EventId, Fence, OutboxEvent
@@ -68,11 +68,10 @@ class Portion:
     def __len__(self) -> int:
         return len(self.settlement)
 
-    def halves(self) -> Iterator[Portion]:
-        """Two portions that together are this one, which has two verdicts at least."""
-        first = set(self.settlement.event_ids()[: len(self.settlement) // 2])
-        for wanted in (first.__contains__, lambda event_id: event_id not in first):
-            yield Portion(self.batch, _select(self.settlement, wanted), ambiguous=self.ambiguous)
+    def part(self, event_ids: Collection[EventId]) -> Portion:
+        """The verdicts on some of the events."""
+        wanted = frozenset(event_ids)
+        return Portion(self.batch, _select(self.settlement, wanted.__contains__), ambiguous=self.ambiguous)
 
 
 class Batch:

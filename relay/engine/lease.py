@@ -5,7 +5,7 @@ while the database could not be reached is given up: the client must forget it b
 are left to the reaper.
 
 A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the other rows nothing: the renewal is repeated
-in halves until that row is alone. It is tried again on its own, and when its lease has run out it is let go.
+in quarters until that row is alone. It is tried again on its own, and when its lease has run out it is let go.
 
 Reaping takes back expired leases of any relay, each as a failed attempt (CONTRACT section 2, invariant 4). After an
 outage of the database it waits until this relay's own outcomes are written and its leases renewed.
@@ -25,7 +25,7 @@ from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch, Lease
 from relay.engine.context import EngineContext
 from relay.engine.publish import Offers
-from relay.engine.refusal import RefusalLog, blames_a_row, halves
+from relay.engine.refusal import RefusalLog, blames_a_row, quarters
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class LeaseRenewer:
                     batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
                     return False
                 if len(part) > 1:
-                    parts.extend(halves(part))
+                    parts.extend(quarters(part))
                 else:
                     self._log.renewal_refused(part[0], error)
                     batch.renewal_failed(lease, part, self._clock() + self._seconds / 6, refused=True)

@@ -1,4 +1,7 @@
-"""Rows that the database refuses to change: what tells them from a failing database, and what is said about them."""
+"""Rows that the database refuses to change: how they are told from a failing database, found, and reported.
+
+A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,14 @@ def blames_a_row(error: StorageError) -> bool:
     return not isinstance(error, StorageUnavailable | StorageBusy | SchemaError)
 
 
-def halves(items: Sequence[T]) -> list[Sequence[T]]:
-    """Two parts that together are ``items``, which has two members at least."""
-    middle = len(items) // 2
-    return [items[:middle], items[middle:]]
+def quarters(items: Sequence[T]) -> list[Sequence[T]]:
+    """Up to four parts that together are ``items``, none empty; each is smaller than a list of two or more.
+
+    Quarters find one refused row among a thousand in as many statements as halves do, and where every second row is
+    refused they take two thirds.
+    """
+    size = -(-len(items) // 4)
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 class RefusalLog:

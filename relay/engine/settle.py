@@ -4,7 +4,7 @@ While one write is under way the next verdicts gather, so its size follows the l
 connection: they wait, and are written before anything else when the database is back.
 
 One row that the database refuses (a constraint, a trigger) fails the whole statement. Then the round goes on with
-halves of it, until what is refused stands alone, and every other verdict is written. A refused row is set aside and
+quarters of it, until what is refused stands alone, and every other verdict is written. A refused row is set aside and
 tried again on its own after a pause, ever longer, and in the end left to its lease. So that a table in which many rows
 are refused delays nothing else, one round writes the new verdicts first and sends a bounded number of statements after
 them; what they do not get to is set aside and continued in the next round, which follows at once.
@@ -19,7 +19,7 @@ from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.ports import Settled
 from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
-from relay.engine.refusal import RefusalLog, blames_a_row, halves
+from relay.engine.refusal import RefusalLog, blames_a_row, quarters
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
@@ -103,9 +103,9 @@ class Settler:
                 return
             # It stays in the deque while it is under way: when this task is cancelled, it is kept with the rest.
             write = writes[0] = self._without_expired(writes[0])
-            halves = await self._write(write) if write else []
+            parts = await self._write(write) if write else []
             writes.popleft()
-            writes.extend(halves)
+            writes.extend(parts)
 
     def _keep_the_rest(self) -> None:
         """What this round did not get to is set aside, due at once: the next round begins with it."""
@@ -128,7 +128,7 @@ class Settler:
         return [portion for portion in write if len(portion)]
 
     async def _write(self, write: Write) -> list[Write]:
-        """One statement. Returns halves of it, to be written instead, when the database refuses a row."""
+        """One statement. Returns parts of it, to be written instead, when the database refuses a row."""
         started = self._clock()
         try:
             results = await self._storage.settle([portion.settlement for portion in write])
@@ -147,12 +147,12 @@ class Settler:
         return []
 
     def _apart(self, write: Write, error: StorageError) -> list[Write]:
-        """The halves of a refused statement; a single row is set aside, or given up."""
+        """The quarters of a refused statement; a single row is set aside, or given up."""
         if len(write) > 1:
-            return [list(half) for half in halves(write)]
+            return [list(part) for part in quarters(write)]
         [portion] = write
         if len(portion) > 1:
-            return [[half] for half in portion.halves()]
+            return [[portion.part(event_ids)] for event_ids in quarters(portion.settlement.event_ids())]
         [event_id] = portion.settlement.event_ids()
         portion.refusals += 1
         if portion.refusals >= _MOST_REFUSALS:
