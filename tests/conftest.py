@@ -10,6 +10,7 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 pytest_plugins = [
+    "tests.support.fixtures.engine",
     "tests.support.fixtures.servers",
     "tests.support.fixtures.postgres",
     "tests.support.fixtures.outbox",

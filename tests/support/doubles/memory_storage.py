@@ -61,23 +61,20 @@ class MemoryTable:
     trigger: Trigger | None = None
 
     @contextmanager
-    def statement(self) -> Iterator[None]:
-        """One statement's writes: all of them, or with RowRefused none."""
+    def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
+        """One statement that may write these rows: all it writes, or with RowRefused nothing."""
         if self.trigger is None:
             yield
             return
-        before = {event_id: replace(row) for event_id, row in self.rows.items()}
+        before = [(row, replace(row)) for row in rows]
         yield
-        for event_id, row in self.rows.items():
-            refusal = self.trigger(before[event_id], row) if row != before[event_id] else None
+        for row, old in before:
+            refusal = self.trigger(old, row) if row != old else None
             if refusal is not None:
-                self._roll_back(before)
+                for changed, original in before:
+                    for one in fields(MemoryRow):
+                        setattr(changed, one.name, getattr(original, one.name))
                 raise RowRefused(f"new row violates {refusal} (SQLSTATE 23514)", "23514")
-
-    def _roll_back(self, before: dict[EventId, MemoryRow]) -> None:
-        for event_id, row in self.rows.items():
-            for one in fields(MemoryRow):
-                setattr(row, one.name, getattr(before[event_id], one.name))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -146,7 +143,7 @@ class MemoryOutbox:
             taken.append(row)
             if alone:
                 break
-        with self.table.statement():
+        with self.table.statement(taken):
             for row in taken:
                 row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
         if self._key_order is not None:
@@ -179,7 +176,8 @@ class MemoryOutbox:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced."""
         now = self._statement()
-        with self.table.statement():
+        ids = (event_id for settlement in settlements for event_id in settlement.event_ids())
+        with self.table.statement([self.table.rows[event_id] for event_id in ids if event_id in self.table.rows]):
             return [self._settle(settlement, now) for settlement in settlements]
 
     def _settle(self, settlement: Settlement, now: datetime) -> Settled:
@@ -213,7 +211,7 @@ class MemoryOutbox:
         """Prolong what is still held."""
         now = self._statement()
         held = self._held(fence, event_ids)
-        with self.table.statement():
+        with self.table.statement(held):
             for row in held:
                 row.locked_at = row.updated_at = now
         return Renewal(Fence(now) if held else fence, frozenset(row.event_id for row in held))
@@ -223,7 +221,7 @@ class MemoryOutbox:
         now = self._statement()
         expired = [row for row in self._in(Status.DELIVERING) if row.locked_at and row.locked_at < now - self._lease]
         expired.sort(key=lambda row: row.locked_at or now)
-        with self.table.statement():
+        with self.table.statement(expired[:limit]):
             return self._take_back(expired[:limit], now)
 
     def _take_back(self, expired: list[MemoryRow], now: datetime) -> Reaped:

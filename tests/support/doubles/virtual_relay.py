@@ -54,7 +54,7 @@ class VirtualRelay:
         began = self.loop.time()
         while not happened():
             assert self.loop.time() - began < seconds, f"not within {seconds:g} s of virtual time"
-            self.loop.pass_time(0.001)
+            self.loop.pass_time(0.005)
         return self.loop.time() - began
 
     def do(self, work: Callable[[], object]) -> None:
