@@ -81,7 +81,7 @@ async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
     relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), options, recorder)
     began, cpu_began = time.perf_counter(), time.process_time()
     running = asyncio.create_task(relay.run())
-    while relay.inflight.acknowledged < cell.events or relay.inflight.events:  # noqa: ASYNC110 - counters, no event
+    while relay.decider.acknowledged < cell.events or relay.inflight.events:  # noqa: ASYNC110 - counters, no event
         await asyncio.sleep(0.005)
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
     relay.stop()

@@ -10,14 +10,15 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 pytest_plugins = [
+    "tests.support.fixtures.engine",
     "tests.support.fixtures.event_loop",
-    "tests.support.fixtures.servers",
-    "tests.support.fixtures.postgres",
-    "tests.support.fixtures.outbox",
     "tests.support.fixtures.kafka",
-    "tests.support.fixtures.nats",
-    "tests.support.fixtures.redis",
     "tests.support.fixtures.measured",
+    "tests.support.fixtures.nats",
+    "tests.support.fixtures.outbox",
+    "tests.support.fixtures.postgres",
+    "tests.support.fixtures.redis",
+    "tests.support.fixtures.servers",
     "tests.support.fixtures.spark",
 ]
 

@@ -1,7 +1,7 @@
-"""What became of a batch's events, kept for the recorder until their settlement is written.
+"""Attempts of a batch's events, kept for the recorder (the delivery log) until their settlement is written.
 
-With a log on, this lies on the path of every event, so nothing is made for an event before the recorder has said that
-it has room: groups of acknowledgements are kept as the publisher handed them in, and become attempts when they are
+With a delivery log this lies on the path of every event, so nothing is made for an event before the recorder has said
+that it has room: groups of acknowledgements are kept as the publisher handed them in, and become attempts when they are
 settled. A recorder that is full costs a few calls for each batch and nothing for an event.
 """
 
@@ -16,7 +16,7 @@ from relay.core.verdict import DELIVER, Verdict
 
 
 class Attempts:
-    """The outcomes of one batch. Used by ``InFlight`` alone, and only with a recorder."""
+    """The outcomes of one batch: ``Decider`` adds them, ``Batch`` hands them over. Only with a recorder."""
 
     __slots__ = ("_acknowledged", "_failed", "_recorder")
 
@@ -28,7 +28,7 @@ class Attempts:
     def acknowledged(self, resolutions: Sequence[Resolution], seconds: float) -> None:
         """A group of outcomes that came together, ``seconds`` after the claim; what is no acknowledgement is ignored.
 
-        The group is kept as it is: nobody may change it from now on.
+        The group is kept as it is: the publisher must not change it afterwards.
         """
         if self._recorder.wants_successes:
             self._acknowledged.append((resolutions, seconds))
@@ -45,9 +45,9 @@ class Attempts:
             return
         attempts = self._take_acknowledged(set(delivered), claimed_at) if delivered else []
         for event_id in failures:
-            found = self._failed.pop(event_id, None)
-            if found is not None:
-                event, outcome, verdict, seconds = found
+            failure = self._failed.pop(event_id, None)
+            if failure is not None:
+                event, outcome, verdict, seconds = failure
                 attempts.append(SettledAttempt(event, outcome, verdict, claimed_at, seconds))
         self._recorder.record(attempts)
 

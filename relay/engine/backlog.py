@@ -1,22 +1,17 @@
-"""The sampler: reads the backlog and looks after the database's health when nothing else talks to it.
+"""The backlog: how many events wait, and for how long.
 
-Counting may be slow where millions of rows wait, so it slows itself down to a twentieth of the time; the lag alone
-is a probe of one index entry and stays fresh.
+Counting may be slow where millions of rows wait, so the sampler spends a twentieth of its time on it at most; the lag
+alone is a probe of one index entry and stays fresh.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable
 
 from relay.core.errors import StorageBusy, StorageError
-from relay.core.ports import Backlog, OutboxStorage
-from relay.core.telemetry import Telemetry
-from relay.engine.health import Condition
-from relay.engine.options import EngineOptions
-from relay.engine.waiting import Patience
+from relay.core.ports import Backlog
+from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)
 
@@ -26,22 +21,15 @@ _REMIND_SECONDS = 10.0
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
-class Sampler:
-    """Two loops: ``run`` samples, ``watch_storage`` pings."""
+class BacklogSampler:
+    """One loop, ``run``; ``refresh`` is for readers of the last sample."""
 
-    def __init__(
-        self,
-        storage: OutboxStorage,
-        condition: Condition,
-        telemetry: Telemetry,
-        options: EngineOptions,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._storage = storage
-        self._condition = condition
-        self._telemetry = telemetry
-        self._options = options
-        self._clock = clock
+    def __init__(self, context: EngineContext) -> None:
+        self._storage = context.storage
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._options = context.options
+        self._clock = context.clock
         self._sampled_at = float("-inf")
         self._took = 0.0
         self._said_slow_at = float("-inf")
@@ -55,27 +43,28 @@ class Sampler:
         return self._clock() - self._sampled_at
 
     async def refresh(self) -> None:
-        """Read the backlog anew, unless that is expensive. Raises nothing, waits a second at most.
+        """Read the backlog again, unless that is expensive. Raises nothing, waits a second at most.
 
-        For somebody who asks by hand, and would be puzzled by numbers that are seconds old.
+        For a person who asks for /stats, and would be puzzled by numbers that are seconds old.
         """
-        if self._took > _CHEAP_SECONDS or self._condition.storage_error:
+        if self._took > _CHEAP_SECONDS or self._health.storage_error:
             return
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
+                # Shielded: a reader who leaves must not cut off the statement, and with it the connection that reaps.
                 await asyncio.shield(asyncio.ensure_future(self._sample_quietly()))
         except TimeoutError:
             self._say_slow()
 
     def _say_slow(self) -> None:
-        """Once in a while: whoever looks at the numbers every second must not fill the log."""
+        """Once in a while: reading the numbers every second must not fill the log."""
         now = self._clock()
         if now - self._said_slow_at >= _REMIND_SECONDS:
             self._said_slow_at = now
             logger.info("the backlog is slow to read; showing the last sample", extra={"action": "stats_slow"})
 
     async def run(self) -> None:
-        """Sample for ever, at the options' interval where that is cheap."""
+        """Sample without end, at the options' interval where that is cheap."""
         next_full = float("-inf")
         while True:
             started = self._clock()
@@ -89,12 +78,12 @@ class Sampler:
             except StorageError as error:
                 self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
                 if not isinstance(error, StorageBusy):
-                    self._condition.storage_failed("stats", error)
+                    self._health.storage_failed("stats", error)
             took = self._clock() - started
             await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
 
     async def _sample(self) -> None:
-        async with self._sampling:
+        async with self._sampling:  # the loop and any number of readers: one statement at a time
             started = self._clock()
             backlog = await self._storage.backlog()
             self.latest, self._sampled_at = backlog, self._clock()
@@ -106,18 +95,4 @@ class Sampler:
         try:
             await self._sample()
         except StorageError as error:
-            logger.debug("the backlog could not be read: %s", error)  # the loop will say so where it matters
-
-    async def watch_storage(self) -> None:
-        """Ping for ever: often while the database is away, else once per health check."""
-        patience = Patience(first=0.2, longest=2.0)
-        while True:
-            try:
-                await self._storage.ping()
-            except StorageError as error:
-                self._condition.storage_failed("ping", error)
-                await patience.pause()
-                continue
-            patience.reset()
-            self._condition.storage_worked("ping")
-            await asyncio.sleep(self._options.health_check_interval)
+            logger.debug("the backlog could not be read: %s", error)  # ``run`` reports it to the health

@@ -1,67 +1,55 @@
-"""The pump: claim and offer, overlapping. ``claim -> offer -> (outcomes) -> settle`` is the way of every event.
+"""Claim: take due rows from the table and hand them on, batch by batch. Step 1 of an event's way.
+
+    claim ──▶ publish ──▶ decide ──▶ settle
 
 Two loops with a queue of one between them: while one batch is being handed to the publisher, the next is being
-claimed and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
-partial one shortly after; empty ones ever later, up to the poll interval, or at once when somebody says that there is
-something (``wake``).
+claimed, and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
+partial one shortly after; empty ones ever later, up to the poll interval, or at once after a wake-up.
 
 A lone event on its last attempt travels alone: what is in flight is finished first, and nothing is claimed until it
-is settled. An event that kills its relays would else take neighbours with it to DEAD.
+is settled. Else an event that kills its relays would take its neighbours to DEAD with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Callable
 
 from relay.core.errors import StorageBusy, StorageError
 from relay.core.event import Claim
-from relay.core.ports import OutboxStorage
-from relay.core.telemetry import Telemetry
+from relay.engine.batch import Batch, Lease
+from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
-from relay.engine.health import Condition
-from relay.engine.inflight import Batch, InFlight
-from relay.engine.options import EngineOptions
-from relay.engine.publish import Courier
+from relay.engine.publish import Offers
+from relay.engine.refusal import blames_a_row
 from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
 _SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
 
 
-class Pump:
-    """Moves rows from the table to the publisher. Two loops: ``claim_loop`` and ``offer_loop``."""
+class Claimer:
+    """Moves rows from the table to the publisher: ``claim_loop``, ``offer_loop``, and in order ``follow_loop``."""
 
-    def __init__(
-        self,
-        storage: OutboxStorage,
-        gate: Gate,
-        courier: Courier,
-        inflight: InFlight,
-        condition: Condition,
-        telemetry: Telemetry,
-        options: EngineOptions,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._storage = storage
+    def __init__(self, context: EngineContext, gate: Gate, offers: Offers) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._inflight = context.inflight
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._options = context.options
+        self._clock = context.clock
         self._gate = gate
-        self._courier = courier
-        self._inflight = inflight
-        self._condition = condition
-        self._telemetry = telemetry
-        self._options = options
-        self._clock = clock
+        self._offers = offers
         self._claimed: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
         self._stopping = asyncio.Event()
         self._roused = asyncio.Event()
-        """Ends the rest between two claims: a wake-up, or the end."""
+        """Ends the rest between two claims: a wake-up, or the stop."""
         self._poll = _FIRST_POLL
+        self._limit = context.options.batch_size
+        """Most events of the next claim: less than a batch after the database refused a row."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
-        self.last_claim_at = float("-inf")
-        """When a claim last succeeded, by the clock; minus infinity before the first."""
 
     def stop(self) -> None:
         """Claim no more. A claim under way is still waited for by its loop, and its events offered or released."""
@@ -69,7 +57,10 @@ class Pump:
         self._roused.set()
 
     def wake(self) -> None:
-        """There may be something to claim."""
+        """There may be something to claim. Called by the wake-up loop, at any moment of the claim loop.
+
+        During a claim or a wait for room it is remembered: ``_roused`` stays set until the next rest, which it ends.
+        """
         self._poll = _FIRST_POLL
         self._roused.set()
 
@@ -80,42 +71,52 @@ class Pump:
             if not await self._may_claim():
                 continue
             try:
-                claimed = await self._claim()
+                events = await self._claim()
             except StorageError as error:
+                if blames_a_row(error) and self._limit > 1:
+                    self._limit //= 2  # claims what comes before the refused row
+                    continue
                 if not isinstance(error, StorageBusy):
-                    self._condition.storage_failed("claim", error)
+                    self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
             patience.reset()
-            await self._rest(claimed)
-        # From here on the loop is over, but a supervisor takes an ended loop for a dead one.
+            await self._rest(events)
+        # From here on the loop is over, but the relay takes an ended loop for a dead one.
         await asyncio.Event().wait()
 
     async def offer_loop(self) -> None:
-        """Offer each claimed batch, or give it back when the gate closed meanwhile."""
+        """Offer each claimed batch, or release it when the gate closed meanwhile.
+
+        The gate may close at any ``await``, the one inside ``offer`` included. Its ``close`` abandons, which releases
+        every batch, those in the queue included; so a batch that comes here late is empty, or is released here.
+        """
         while True:
             batch = await self._claimed.get()
             while batch.last_chance and len(self._inflight.batches) > 1:
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)
             if self._gate.is_open:
-                await self._courier.offer(batch)
+                await self._offers.offer(batch)
             else:
-                self._inflight.give_back(batch)
+                self._inflight.release(batch)
 
     async def follow_loop(self) -> None:
         """In order per key: offer the next event of each key whose last one was acknowledged.
 
-        While the gate is closed they stay where they are: whoever closed it gives them back.
+        While the gate is closed they stay as they are: the gate's ``close`` releases them.
         """
         while True:
             await self._inflight.following.wait()
             for batch, events in self._inflight.take_followers().items():
                 if self._gate.is_open:
-                    await self._courier.follow(batch, events)
+                    await self._offers.follow(batch, events)
 
     async def _may_claim(self) -> bool:
-        """Wait for the gate and for room; False when the wait ended without both."""
+        """Wait for the gate and for room; False when the wait ended without both.
+
+        The gate may close again between this and the claim's reply: then the offer loop releases what was claimed.
+        """
         if not self._gate.is_open:
             opened = asyncio.ensure_future(self._gate.wait_open())
             stopped = asyncio.ensure_future(self._stopping.wait())
@@ -124,6 +125,8 @@ class Pump:
             stopped.cancel()
             return False
         if self._inflight.careful or not self._has_room():
+            # Cleared and waited for without an await in between, so no change can be missed. The offer loop and the
+            # stop clear it, too: they may swallow a change, which the time limit makes good.
             self._inflight.changed.clear()
             await wait_event(self._inflight.changed, self._options.poll_interval)
             return False
@@ -135,25 +138,27 @@ class Pump:
         return events >= min(enough, self._options.max_in_flight) and payload_bytes >= self._options.batch_bytes // 2
 
     async def _claim(self) -> int:
-        """One claim; returns how full it was, as events, or -1 for a claim that filled all it asked for."""
+        """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
         events, payload_bytes = self._inflight.room()
-        limit = min(events, self._options.batch_size)
+        limit = min(events, self._limit)
         sent_at = self._clock()
         self.claiming = True
         ok = False
         try:
             claim = await self._storage.claim(limit, payload_bytes)
             ok = True
-            self._condition.storage_worked("claim")
-            self.last_claim_at = self._clock()
+            self._health.storage_worked("claim")
+            self._limit = min(self._limit * 2, self._options.batch_size)
             await self._accept(claim, sent_at)
         finally:
+            # The stop waits for this: a claim whose reply is not in yet must not be missed by it.
             self.claiming = False
             if not ok:
                 self._telemetry.storage_op("claim", ok=False, seconds=self._clock() - sent_at)
         return -1 if len(claim.events) == limit else len(claim.events)
 
     async def _accept(self, claim: Claim, sent_at: float) -> None:
+        """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
         if claim.fence is not None and claim.events:
@@ -161,12 +166,12 @@ class Pump:
             failed = claim.events[0].attempts
             last_chance = lone and failed > 0 and self._options.retry.exhausted(failed + 1)
             batch = Batch(
-                claim.fence,
+                Lease.of(claim.fence, sent_at, self._options.lease_timeout),
                 claim.events,
                 sent_at,
-                self._options.lease_timeout,
                 last_chance=last_chance,
                 in_order=self._options.in_order,
+                recorder=self._context.recorder,
             )
             self._inflight.add(batch)
             await self._claimed.put(batch)

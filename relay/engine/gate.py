@@ -1,28 +1,28 @@
 """The gate: open while the broker answers. Closed, nothing is claimed and no attempt is used.
 
-    closed ──probe answered──▶ open ──an event came back unreachable,
-      ▲                         │     or a timeout or health check whose probe found nobody──▶ closed
-      └─────────────────────────┘
+    closed ── a probe is answered ──▶ open
+      ▲                                │
+      └── an event came back unreachable, or the probe after a timeout or health check got no answer
 
-A timeout alone decides nothing (CONTRACT section 4): its events are held until a probe with a deadline of its own
-has spoken. Closing makes the client forget what it holds and releases it; while closed, one probe goes out per
-retry interval. A broker that is closed and found again over and over waits the interval in between, too.
+A timeout alone decides nothing (CONTRACT section 4): its events are undecided until a probe with a deadline of its own
+has ended. Closing makes the client forget what it holds and releases it; while closed, one probe goes out per retry
+interval. A broker that is closed and found again over and over waits the interval in between, too.
 
-A probe that failed leaves a client behind that may wait for an answer which never comes: each probe gets a new one.
+A failed probe leaves a client behind that may wait for an answer which never comes: so abandoning follows each of them.
+
+The gate is a task of its own beside the claim loop and the offer loop, and it is the only one that opens and closes.
+The others look at ``is_open`` right before they claim or offer. It may close while their claim or offer is under way:
+then ``close`` takes back what they offered, and the offer loop releases what they claimed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 
 from relay.core.errors import BrokerUnreachable
-from relay.core.ports import Publisher
-from relay.engine.health import Condition
-from relay.engine.inflight import InFlight
-from relay.engine.options import EngineOptions
-from relay.engine.publish import Courier
+from relay.engine.context import EngineContext
+from relay.engine.decide import Decider
+from relay.engine.publish import Offers
 from relay.engine.waiting import wait_event
 
 _PROBE_GRACE = 1.0  # seconds a probe may take beyond the interval, for a login that needs many round trips
@@ -31,21 +31,14 @@ _PROBE_GRACE = 1.0  # seconds a probe may take beyond the interval, for a login 
 class Gate:
     """Watches one broker. ``run`` is its loop; the others only look at ``is_open`` or wait for it."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        courier: Courier,
-        inflight: InFlight,
-        condition: Condition,
-        options: EngineOptions,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._publisher = publisher
-        self._courier = courier
-        self._inflight = inflight
-        self._condition = condition
-        self._options = options
-        self._clock = clock
+    def __init__(self, context: EngineContext, offers: Offers, decider: Decider) -> None:
+        self._publisher = context.publisher
+        self._inflight = context.inflight
+        self._health = context.health
+        self._options = context.options
+        self._clock = context.clock
+        self._offers = offers
+        self._decider = decider
         self._opened = asyncio.Event()
         self._closed_at = float("-inf")
         self._next_knock = float("-inf")
@@ -60,11 +53,11 @@ class Gate:
         await self._opened.wait()
 
     def shut(self) -> None:
-        """Close for good, once ``run`` is cancelled: what is claimed from here on is given back unoffered."""
+        """Close for good, once ``run`` is cancelled by the stop: what is claimed from here on is released unoffered."""
         self._opened.clear()
 
     async def run(self) -> None:
-        """Probe until the broker answers, watch it while it does, for ever."""
+        """Probe until the broker answers, watch it while it does, without end."""
         while True:
             await (self._watch() if self.is_open else self._knock())
 
@@ -74,27 +67,27 @@ class Gate:
         self._next_knock = self._clock() + interval
         refusal = await self._probe(min(self._options.probe_timeout, interval + _PROBE_GRACE))
         if refusal is None:
-            self._inflight.unreachable_reason = ""
-            self._inflight.attention.clear()
-            self._condition.broker_worked()
+            self._decider.forget_unreachable()
+            self._health.broker_worked()
             self._opened.set()
         else:
-            self._condition.broker_failed(refusal)
-            await self._courier.abandon(refusal)
+            self._health.broker_failed(refusal)
+            await self._offers.abandon(refusal)
 
     async def _watch(self) -> None:
         if await wait_event(self._inflight.attention, self._options.health_check_interval):
+            # Cleared before it is attended to: an outcome that comes during the probe calls for another look.
             self._inflight.attention.clear()
             await self._attend()
             return
-        before = self._inflight.acknowledged
+        before = self._decider.acknowledged
         refusal = await self._probe(self._options.probe_timeout)
-        # Acknowledgements that came while the probe waited outweigh a probe that was merely starved.
-        if refusal is not None and self._inflight.acknowledged == before:
+        # The publisher's sink runs during the probe: acknowledgements that came outweigh a probe that was only starved.
+        if refusal is not None and self._decider.acknowledged == before:
             await self.close(refusal)
 
     async def _attend(self) -> None:
-        reason = self._inflight.unreachable_reason
+        reason = self._decider.unreachable_reason
         if reason:
             await self.close(reason)
             return
@@ -102,22 +95,23 @@ class Gate:
             return
         refusal = await self._probe(self._options.probe_timeout)
         if refusal is None:
-            self._inflight.decide_undecided(None)
+            self._decider.decide_undecided(None)
         else:
             await self.close(refusal)
 
     async def close(self, reason: str) -> None:
-        """Stop claiming and offering, and give back what the broker has not acknowledged."""
+        """Stop claiming and offering, and release what the broker has not acknowledged."""
         now = self._clock()
         if now - self._closed_at < self._options.connect_retry_interval:
             self._next_knock = max(self._next_knock, now + self._options.connect_retry_interval)
         self._closed_at = now
+        # Closed before the first await: from here on no other task offers, so abandoning leaves nothing behind.
         self._opened.clear()
-        self._condition.broker_failed(reason)
-        self._inflight.decide_undecided(reason)
-        await self._courier.abandon(reason)
-        self._inflight.unreachable_reason = ""
-        self._inflight.attention.clear()
+        self._health.broker_failed(reason)
+        self._decider.decide_undecided(reason)
+        await self._offers.abandon(reason)
+        # Not before: outcomes that came while it abandoned are answered by the closing, too.
+        self._decider.forget_unreachable()
 
     async def _probe(self, timeout: float) -> str | None:
         """None if the broker answered, else the reason why it did not."""

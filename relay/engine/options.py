@@ -1,4 +1,4 @@
-"""What the engine needs to know, already parsed and checked. Times are seconds, sizes bytes."""
+"""The engine's settings, already parsed and checked. Times are seconds, sizes bytes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """Order per key inside a claim: of each key one event is with the broker, and those behind it wait here.
 
 A claim in order returns, of a key, the first unfinished event and maybe some behind it. The next one may be offered
-once the one before is acknowledged. Anything else ends the run: what is behind was never offered, so it is released,
-and a later claim decides anew. That includes a dead one that may be passed by: until its verdict is written somebody
-else may still get to deliver it.
+once the one before is acknowledged. Any other verdict ends the queue of that key: what is behind was never offered, so
+it is released, and a later claim decides again. That includes a dead event that the next ones may pass: until its
+verdict is written, its lease can expire and another relay can still deliver it.
+
+The claim (``sql/outbox/queries/claim_ordered.sql``) takes care of the order between claims, ``Batch`` uses the queues,
+and ``Claimer.follow_loop`` offers what comes next.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from relay.core.event import EventId, OutboxEvent
 
 
-class Runs:
-    """What waits behind others in one claim. Empty for a claim without order."""
+class KeyQueues:
+    """What waits behind other events of one claim, by key. Empty for a claim without order."""
 
     __slots__ = ("_behind",)
 
@@ -46,7 +49,7 @@ class Runs:
                 keys.add(key)
         return first
 
-    def after(self, acknowledged: Iterable[OutboxEvent]) -> list[OutboxEvent]:
+    def next_after(self, acknowledged: Iterable[OutboxEvent]) -> list[OutboxEvent]:
         """Take out the events that come next, now that these are acknowledged."""
         following = []
         for event in acknowledged:
@@ -58,18 +61,18 @@ class Runs:
         return following
 
     def end(self, event: OutboxEvent) -> list[EventId]:
-        """Take out what waits behind an event that was not acknowledged; nobody will offer it."""
+        """Take out what waits behind an event that was not acknowledged; this relay does not offer it."""
         behind = self._behind.pop(event.partition_key, ()) if event.partition_key is not None else ()
         return [waiting.event_id for waiting in behind]
 
     def end_all(self) -> list[EventId]:
         """Take out everything that waits."""
-        taken = self.ids()
+        waiting = self.ids()
         self._behind.clear()
-        return taken
+        return waiting
 
     def drop(self, lost: set[EventId]) -> list[EventId]:
-        """Forget events that are no longer ours, and take out those behind them, which nobody here will offer."""
+        """Forget events whose lease is lost, and take out those behind them, which this relay does not offer."""
         stranded: list[EventId] = []
         for key, behind in list(self._behind.items()):
             waiting = [event.event_id for event in behind]

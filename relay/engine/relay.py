@@ -1,6 +1,14 @@
-"""The relay: all loops of the engine under one roof, started, watched and stopped together.
+"""The relay: the loops of the engine, started, watched and stopped together.
 
-Order at the end, each step with its share of ``shutdown_timeout``, so that the whole stays within it:
+The way of an event is the text of four modules, in this order: ``claim`` takes it from the table, ``publish`` hands it
+to the broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
+``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
+(renew and reap), ``gate`` (is the broker there), ``health`` (is the database there; /readyz), ``backlog`` (/stats).
+
+The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
+``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
+
+Order at the stop, each step with its share of ``shutdown_timeout``, so that the whole stays within it:
 
 1. stop claiming; a claim under way is waited for;
 2. let the broker answer for what it was offered (half of the time);
@@ -8,7 +16,7 @@ Order at the end, each step with its share of ``shutdown_timeout``, so that the 
 4. settle everything that is known (until two thirds of the time);
 5. stop the loops, close the publisher and the database's connections.
 
-A fifth of the time is left to those who run the relay, to close what they have around it.
+A fifth of the time is left to the caller, to close what it has around the relay.
 
 A loop that dies takes the relay with it: a relay that only half works is worse than one that is restarted.
 """
@@ -23,15 +31,15 @@ from collections.abc import Callable, Coroutine
 from relay.core.errors import OutboxError, SchemaError, StorageError
 from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher, WakeUps
 from relay.core.telemetry import Telemetry
-from relay.engine.backlog import Sampler
-from relay.engine.claim import Pump
+from relay.engine.backlog import BacklogSampler
+from relay.engine.claim import Claimer
+from relay.engine.context import EngineContext
+from relay.engine.decide import Decider
 from relay.engine.gate import Gate
-from relay.engine.health import Condition
-from relay.engine.inflight import InFlight
+from relay.engine.health import ping_storage
+from relay.engine.lease import LeaseReaper, LeaseRenewer
 from relay.engine.options import EngineOptions
-from relay.engine.publish import Courier
-from relay.engine.reaper import Reaper
-from relay.engine.renewer import Renewer
+from relay.engine.publish import Offers
 from relay.engine.settle import Settler
 from relay.engine.waiting import Patience, wait_event
 
@@ -67,15 +75,17 @@ class Relay:
         self._clock = clock
         self._stop = asyncio.Event()
         self._loops: dict[str, asyncio.Task[None]] = {}
-        self.condition = Condition(telemetry, clock)
-        self.inflight = InFlight(telemetry, options.retry, options.max_in_flight, options.batch_bytes, clock, recorder)
-        self._courier = Courier(publisher, self.inflight, clock)
-        self._gate = Gate(publisher, self._courier, self.inflight, self.condition, options, clock)
-        self.pump = Pump(storage, self._gate, self._courier, self.inflight, self.condition, telemetry, options, clock)
-        self._settler = Settler(storage, self.inflight, self.condition, telemetry, clock)
-        self._renewer = Renewer(storage, self.inflight, self._courier, self.condition, telemetry, options, clock)
-        self._reaper = Reaper(storage, self.condition, telemetry, options, clock)
-        self.sampler = Sampler(storage, self.condition, telemetry, options, clock)
+        context = EngineContext.of(storage, publisher, telemetry, options, clock, recorder)
+        self.health = context.health
+        self.inflight = context.inflight
+        self.decider = Decider(context)
+        self._offers = Offers(context, self.decider)
+        self._gate = Gate(context, self._offers, self.decider)
+        self._claimer = Claimer(context, self._gate, self._offers)
+        self._settler = Settler(context)
+        self._renewer = LeaseRenewer(context, self._offers)
+        self._reaper = LeaseReaper(context)
+        self.backlog = BacklogSampler(context)
 
     def stop(self) -> None:
         """Ask the relay to end; ``run`` returns within ``shutdown_timeout``. May be called more than once."""
@@ -103,7 +113,10 @@ class Relay:
         self._loops[name] = asyncio.create_task(loop, name=f"relay-{name}")
 
     async def _open_storage(self) -> None:
-        """Wait for a database that is not there yet, then start the loops that need it."""
+        """Wait for a database that is not there yet, then start the loops that need it.
+
+        A task of its own, so that a stop is heard meanwhile; ``_watch`` takes its end for an event, not for a death.
+        """
         patience = Patience(first=0.2, longest=3.0)
         while True:
             try:
@@ -112,18 +125,18 @@ class Relay:
             except StorageError as error:
                 if isinstance(error, SchemaError) and error.sqlstate is None:
                     raise  # the table is there and not one that can be worked on: waiting would not help
-                self.condition.storage_failed("open", error)
+                self.health.storage_failed("open", error)
                 await patience.pause()
-        self.condition.storage_worked("open")
-        self._start("settler", self._settler.run())
-        self._start("renewer", self._renewer.run())
-        self._start("offer", self.pump.offer_loop())
-        self._start("claim", self.pump.claim_loop())
+        self.health.storage_worked("open")
+        self._start("settle", self._settler.run())
+        self._start("renew", self._renewer.run())
+        self._start("offer", self._claimer.offer_loop())
+        self._start("claim", self._claimer.claim_loop())
         if self._options.in_order:
-            self._start("follow", self.pump.follow_loop())
-        self._start("reaper", self._reaper.run())
-        self._start("sampler", self.sampler.run())
-        self._start("storage-watch", self.sampler.watch_storage())
+            self._start("follow", self._claimer.follow_loop())
+        self._start("reap", self._reaper.run())
+        self._start("backlog", self.backlog.run())
+        self._start("ping", ping_storage(self._storage, self.health, self._options.health_check_interval))
         if self._wake_ups is not None:
             self._start("wake-up", self._listen(self._wake_ups))
         del self._loops["opening"]
@@ -133,17 +146,17 @@ class Relay:
         patience = Patience(first=0.5, longest=10.0)
         while True:
             try:
-                await wake_ups.listen(self.pump.wake)
+                await wake_ups.listen(self._claimer.wake)
             except StorageError as error:
                 logger.warning("no wake-ups, polling only: %s", error, extra={"action": "wake_up_failed"})
             await patience.pause()
 
     async def _watch(self) -> None:
-        """Return when told to stop; raise when a loop ends."""
+        """Return after ``stop``; raise when a loop ends."""
         stopped = asyncio.create_task(self._stop.wait(), name="relay-stop")
         try:
             while not self._stop.is_set():
-                loops = dict(self._loops)
+                loops = dict(self._loops)  # a copy: the opening adds loops while this waits
                 await asyncio.wait({stopped, *loops.values()}, return_when=asyncio.FIRST_COMPLETED)
                 for name, task in loops.items():
                     if task.done() and (name != "opening" or task.exception() is not None):
@@ -161,7 +174,7 @@ class Relay:
     async def _wind_down(self) -> None:
         started = self._clock()
         logger.info("stopping", extra={"action": "stopping", "in_flight": self.inflight.events})
-        self.pump.stop()
+        self._claimer.stop()  # first: a claim that began later would never be waited for
         timeout = self._options.shutdown_timeout
         await self._await_answers(started + timeout * _ANSWERS_UNTIL)
         await self._give_up_the_rest(timeout * _ABANDONED_WITHIN)
@@ -179,13 +192,18 @@ class Relay:
         logger.info("stopped", extra={"action": "stopped", "seconds": round(self._clock() - started, 3)})
 
     async def _await_answers(self, deadline: float) -> None:
-        while (self.pump.claiming or self.inflight.unanswered) and self._clock() < deadline:
+        # ``changed`` is shared with the claim and the offer loop, which may clear it first: hence the short wait.
+        while (self._claimer.claiming or self.inflight.unanswered) and self._clock() < deadline:
             self.inflight.changed.clear()
             await wait_event(self.inflight.changed, 0.02)
 
     async def _give_up_the_rest(self, seconds: float) -> None:
-        """Release what has no answer. What the client cannot be made to forget in time is left to its lease."""
-        for name in ("gate", "renewer"):
+        """Release what has no answer. What the client cannot be made to forget in time is left to its lease.
+
+        Gate and renewer, which could abandon or open again meanwhile, are stopped first. The offer loop still runs:
+        with the gate shut it releases what it gets. So does the settler, which writes what is released here.
+        """
+        for name in ("gate", "renew"):
             if name in self._loops:
                 self._loops[name].cancel()
         self._gate.shut()
@@ -196,12 +214,13 @@ class Relay:
         )
         try:
             async with asyncio.timeout(seconds):
-                await self._courier.abandon("the relay is stopping")
+                await self._offers.abandon("the relay is stopping")
         except TimeoutError:
             logger.error("the publisher did not let go of its messages", extra={"action": "abandon_failed"})
 
     async def _await_settled(self, deadline: float) -> None:
-        while self.inflight.events and self._clock() < deadline:
+        """Until everything is settled, but for rows that the database refuses: waiting would not help those."""
+        while self.inflight.events > self.inflight.refused and self._clock() < deadline:
             self.inflight.settleable.set()
             self.inflight.changed.clear()
             await wait_event(self.inflight.changed, 0.05)

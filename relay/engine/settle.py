@@ -1,184 +1,199 @@
-"""The settler: writes verdicts back, those of all batches that have some in one go.
+"""Settle: write verdicts back, those of all batches that have some in one go. Step 4, the last, of an event's way.
 
-While one write is under way the next verdicts gather, so its size follows the load by itself. Verdicts outlive a
-lost connection: they wait, and are written before anything else when the database is back. A row that the database
-refuses to change (a user's trigger or constraint) is found by halving, and in the end left to its lease, so that it
-cannot hold up the others.
+While one write is under way the next verdicts gather, so its size follows the load. Verdicts outlive a lost
+connection: they wait, and are written before anything else when the database is back.
+
+One row that the database refuses (a constraint, a trigger) fails the whole statement. Then the round goes on with
+quarters of it, until what is refused stands alone, and every other verdict is written. A refused row is set aside and
+tried again on its own after a pause, ever longer, and in the end left to its lease. So that a table in which many rows
+are refused delays nothing else, one round writes the new verdicts first and sends a bounded number of statements after
+them; what they do not get to is set aside and continued in the next round, which follows at once.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections import deque
 
-from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
-from relay.core.ports import OutboxStorage, Settled, Settlement
-from relay.core.telemetry import Telemetry
-from relay.engine.health import Condition
-from relay.engine.inflight import Batch, InFlight
-from relay.engine.waiting import Patience
+from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.ports import Settled
+from relay.engine.batch import Portion
+from relay.engine.context import EngineContext
+from relay.engine.refusal import RefusalLog, blames_a_row, quarters
+from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 5  # tries to settle one event before it is left to its lease
+_FIRST_PAUSE = 1.0  # seconds before a refused row is tried again; doubled each time
+_MOST_SPLITS = 64  # statements of one round that look for refused rows: enough for three among a thousand
+_MOST_RETRIES = 8  # statements of one round that try known refused rows again
+_SHORTEST_WAIT = 0.05  # seconds; a batch whose renewal is due keeps its rows aside beyond their time
 
-Work = list[tuple[Batch, Settlement]]
+Write = list[Portion]
+"""What one statement writes."""
 
 
 class Settler:
     """One loop, ``run``; the only one that calls ``settle``."""
 
-    def __init__(
-        self,
-        storage: OutboxStorage,
-        inflight: InFlight,
-        condition: Condition,
-        telemetry: Telemetry,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._storage = storage
-        self._inflight = inflight
-        self._condition = condition
-        self._telemetry = telemetry
-        self._clock = clock
+    def __init__(self, context: EngineContext) -> None:
+        self._storage = context.storage
+        self._inflight = context.inflight
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._log = RefusalLog(context.clock)
+        self._splits: deque[Write] = deque()
+        """Of this round: statements among whose rows one may be refused."""
+        self._retries: deque[Write] = deque()
+        """Of this round: rows that were refused before, one each."""
 
     async def run(self) -> None:
-        """Write verdicts as they come, for ever."""
+        """Write verdicts as they come, without end."""
         patience = Patience(longest=1.0)
         while True:
-            await self._inflight.settleable.wait()
-            work = self._inflight.take_settleable()
+            await self._wait()
             try:
-                await self._write_all(work)
+                await self._round()
                 patience.reset()
             except StorageError as error:
                 if not isinstance(error, StorageBusy):
-                    self._condition.storage_failed("settle", error)
+                    self._health.storage_failed("settle", error)
                 await patience.pause()
                 self._inflight.settleable.set()
 
-    async def _write_all(self, work: Work) -> None:
+    async def _wait(self) -> None:
+        """Until there are new verdicts, or a row that was set aside is due.
+
+        ``settleable`` is set by the publisher's sink, the gate, the renewer and the stop; all of them leave what they
+        decided in its batch first, so an extra wake-up finds nothing and a missing one cannot be.
+        """
+        due = [portion.due_at for batch in self._inflight.batches for portion in batch.aside]
+        if due:
+            await wait_event(self._inflight.settleable, max(min(due) - self._clock(), _SHORTEST_WAIT))
+        else:
+            await self._inflight.settleable.wait()
+
+    async def _round(self) -> None:
+        """Write what is decided, then what is set aside and due, as far as the bounds allow.
+
+        From ``take_settleable`` to ``written`` the batches are marked as being written, so that no renewal changes
+        their fence. The publisher's sink goes on adding verdicts to them; those are not part of this round.
+        """
+        verdicts, aside = self._inflight.take_settleable(self._clock(), settle_first=self._health.settle_owed)
+        batches = dict.fromkeys(portion.batch for portion in (*verdicts, *aside))
+        if verdicts:
+            self._splits.append(verdicts)
+        for portion in aside:
+            (self._retries if portion.refusals else self._splits).append([portion])
         try:
-            self._leave_expired(work)
-            present = [(batch, settlement) for batch, settlement in work if len(settlement)]
-            if present:
-                await self._write(present)
-            self._condition.settle_owed = False
+            await self._write_up_to(self._splits, _MOST_SPLITS)
+            if not self._splits:
+                self._health.settle_owed = False
+            await self._write_up_to(self._retries, _MOST_RETRIES)
         finally:
-            for batch, _ in work:
+            self._keep_the_rest()
+            for batch in batches:
                 self._inflight.written(batch)
 
-    def _leave_expired(self, work: Work) -> None:
-        """An expired lease is left to the reaper, never released: somebody else may be about to hold the event."""
-        now = self._clock()
-        for batch, settlement in work:
-            if settlement.released and now >= batch.expires_at:
-                left, settlement.released = settlement.released, []
-                self._inflight.forfeit(batch, left)
-
-    async def _write(self, work: Work) -> None:
-        started = self._clock()
-        settlements = [settlement for _, settlement in work]
-        try:
-            results = await self._storage.settle(settlements)
-        except StorageError as error:
-            self._report(settlements, ok=False, seconds=self._clock() - started)
-            if _blames_a_row(error):
-                await self._write_apart(work)
+    async def _write_up_to(self, writes: deque[Write], most: int) -> None:
+        for _ in range(most):
+            if not writes:
                 return
-            self._put_back(work, ambiguous=isinstance(error, StorageUnavailable))
+            # It stays in the deque while it is under way: when this task is cancelled, it is kept with the rest.
+            write = writes[0] = self._without_expired(writes[0])
+            parts = await self._write(write) if write else []
+            writes.popleft()
+            writes.extend(parts)
+
+    def _keep_the_rest(self) -> None:
+        """What this round did not get to is set aside, due at once: the next round begins with it."""
+        for write in (*self._splits, *self._retries):
+            for portion in write:
+                portion.batch.set_aside(portion, self._clock())
+                self._inflight.settleable.set()
+        self._splits.clear()
+        self._retries.clear()
+
+    def _without_expired(self, write: Write) -> Write:
+        """An expired lease is left to the reaper, never released: another relay may be about to hold the event."""
+        now = self._clock()
+        for portion in write:
+            expired = portion.batch.expired(portion.settlement.released, now)
+            if expired:
+                gone = set(expired)
+                portion.settlement.released = [one for one in portion.settlement.released if one not in gone]
+                self._inflight.forfeit(portion.batch, expired)
+        return [portion for portion in write if len(portion)]
+
+    async def _write(self, write: Write) -> list[Write]:
+        """One statement. Returns parts of it, to be written instead, when the database refuses a row."""
+        started = self._clock()
+        try:
+            results = await self._storage.settle([portion.settlement for portion in write])
+        except StorageError as error:
+            self._measure(write, ok=False, seconds=self._clock() - started)
+            if blames_a_row(error):
+                return self._apart(write, error)
+            for portion in write:
+                portion.ambiguous |= isinstance(error, StorageUnavailable)
+            self._put_back()
             raise
-        self._condition.storage_worked("settle")
-        self._report(settlements, ok=True, seconds=self._clock() - started)
-        for (batch, settlement), settled in zip(work, results, strict=True):
-            self._finish(batch, settlement, settled)
+        self._measure(write, ok=True, seconds=self._clock() - started)
+        self._health.storage_worked("settle")
+        for portion, settled in zip(write, results, strict=True):
+            self._finish(portion, settled)
+        return []
 
-    async def _write_apart(self, work: Work) -> None:
-        """Write in ever smaller parts, until only the rows that the database refuses are left."""
-        waiting = list(work)
-        refused: Work = []
-        last_error: StorageError | None = None
-        while waiting:
-            batch, settlement = waiting.pop()
-            try:
-                [settled] = await self._storage.settle([settlement])
-            except StorageError as error:
-                if not _blames_a_row(error):
-                    unavailable = isinstance(error, StorageUnavailable)
-                    self._put_back([*waiting, (batch, settlement)], ambiguous=unavailable)
-                    self._put_back(refused, ambiguous=False)
-                    raise
-                if len(settlement) > 1:
-                    waiting.extend((batch, half) for half in _halves(settlement))
-                elif not self._left_to_lease(batch, settlement, error):
-                    refused.append((batch, settlement))
-                    last_error = error
-            else:
-                self._finish(batch, settlement, settled)
-        if last_error is not None:
-            self._put_back(refused, ambiguous=False)
-            raise StorageBusy(str(last_error), last_error.sqlstate)
+    def _apart(self, write: Write, error: StorageError) -> list[Write]:
+        """The quarters of a refused statement; a single row is set aside, or given up."""
+        if len(write) > 1:
+            return [list(part) for part in quarters(write)]
+        [portion] = write
+        if len(portion) > 1:
+            return [[portion.part(event_ids)] for event_ids in quarters(portion.settlement.event_ids())]
+        [event_id] = portion.settlement.event_ids()
+        portion.refusals += 1
+        if portion.refusals >= _MOST_REFUSALS:
+            self._log.left_to_its_lease(event_id, error)
+            self._done(portion)
+        else:
+            self._log.set_aside(event_id, error)
+            portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE * 2 ** (portion.refusals - 1))
+        return []
 
-    def _left_to_lease(self, batch: Batch, settlement: Settlement, error: StorageError) -> bool:
-        """Count a refusal of a single row; after the last one forget it, and let its lease expire."""
-        [event_id] = settlement.event_ids()
-        refusals = batch.refusals[event_id] = batch.refusals.get(event_id, 0) + 1
-        if refusals < _MOST_REFUSALS:
-            return False
-        logger.error(
-            "the database refuses to settle event %s: %s; its lease will expire",
-            event_id,
-            error,
-            extra={"action": "settle_refused", "event_id": event_id},
-        )
-        self._inflight.settled(batch, settlement)
-        return True
+    def _put_back(self) -> None:
+        """The database failed, and no row is to blame: what is not known to be refused is written together again."""
+        for write in self._splits:
+            for portion in write:
+                portion.batch.put_back(portion)
+        self._splits.clear()
 
-    @staticmethod
-    def _put_back(work: Work, *, ambiguous: bool) -> None:
-        for batch, settlement in work:
-            batch.put_back(settlement)
-            batch.ambiguous |= ambiguous
-
-    def _finish(self, batch: Batch, settlement: Settlement, settled: Settled) -> None:
+    def _finish(self, portion: Portion, settled: Settled) -> None:
         """Account for verdicts that are written; those that found no row of ours came too late."""
+        settlement = portion.settlement
         lost = len(settlement) - settled.total
-        if lost and batch.ambiguous:
+        if lost and portion.ambiguous:
             # The earlier try, whose reply was lost, was carried out: these rows are as we wanted them.
             settled = Settled(
                 len(settlement.delivered), len(settlement.retried), len(settlement.buried), len(settlement.released)
             )
         elif lost:
             self._telemetry.leases_lost(lost)
-        batch.ambiguous = False
         self._telemetry.settled(settled.delivered, settled.retried + settled.buried)
         if settled.released:
             self._telemetry.released(settled.released)
-        self._inflight.settled(batch, settlement)
+        self._done(portion)
 
-    def _report(self, settlements: list[Settlement], *, ok: bool, seconds: float) -> None:
-        if any(settlement.delivered for settlement in settlements):
+    def _done(self, portion: Portion) -> None:
+        portion.batch.settled(portion)
+        self._inflight.gone(portion.batch, len(portion))
+
+    def _measure(self, write: Write, *, ok: bool, seconds: float) -> None:
+        if any(portion.settlement.delivered for portion in write):
             self._telemetry.storage_op("mark_delivered", ok=ok, seconds=seconds)
-        if any(settlement.retried or settlement.buried for settlement in settlements):
+        if any(portion.settlement.retried or portion.settlement.buried for portion in write):
             self._telemetry.storage_op("mark_failed", ok=ok, seconds=seconds)
-        if any(settlement.released for settlement in settlements):
+        if any(portion.settlement.released for portion in write):
             self._telemetry.storage_op("release", ok=ok, seconds=seconds)
-
-
-def _blames_a_row(error: StorageError) -> bool:
-    """Whether a statement failed for what it was to write, rather than for the state of the database."""
-    return not isinstance(error, StorageUnavailable | StorageBusy | SchemaError)
-
-
-def _halves(settlement: Settlement) -> Iterator[Settlement]:
-    """Two settlements of the same fence that together are ``settlement``, which has two verdicts at least."""
-    first_half = set(settlement.event_ids()[: len(settlement) // 2])
-    for wanted in (True, False):
-        yield Settlement(
-            settlement.fence,
-            [event_id for event_id in settlement.delivered if (event_id in first_half) is wanted],
-            [entry for entry in settlement.retried if (entry[0] in first_half) is wanted],
-            [entry for entry in settlement.buried if (entry[0] in first_half) is wanted],
-            [event_id for event_id in settlement.released if (event_id in first_half) is wanted],
-        )

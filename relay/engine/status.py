@@ -1,4 +1,7 @@
-"""The relay's own view of itself, for the HTTP side (``relay.core.status.StatusView``)."""
+"""What the relay answers on /healthz, /readyz and /stats: ``relay.core.status.StatusView``, for ``relay.server``.
+
+/readyz speaks for ``RelayHealth`` in ``relay.engine.health``, which the loops and the pings keep up to date.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from relay.engine.relay import Relay
 
 
 class RelayStatus:
-    """Answers from what the loops know; only ``stats`` may ask the database, through the sampler."""
+    """Answers from what the loops know; only ``stats`` may ask the database, through the backlog sampler."""
 
     def __init__(self, relay: Relay, relay_id: str, metrics: Callable[[str], Exposition]) -> None:
         self._relay = relay
@@ -23,21 +26,21 @@ class RelayStatus:
 
     def readiness(self) -> Readiness:
         """Whether storage and broker answered last."""
-        condition = self._relay.condition
-        return Readiness(condition.storage_error, condition.broker_error)
+        health = self._relay.health
+        return Readiness(health.storage_error, health.broker_error)
 
     async def stats(self) -> Stats | None:
-        """The backlog: read anew where that is cheap, else as last read."""
-        sampler = self._relay.sampler
-        await sampler.refresh()
-        if sampler.latest is None:
+        """The backlog: read again where that is cheap, else as last read."""
+        backlog = self._relay.backlog
+        await backlog.refresh()
+        if backlog.latest is None:
             return None
         return Stats(
             relay_id=self._relay_id,
-            state=self._relay.condition.state,
+            state=self._relay.health.state,
             in_flight=self._relay.inflight.events,
-            backlog=sampler.latest,
-            sample_age=sampler.sample_age,
+            backlog=backlog.latest,
+            sample_age=backlog.sample_age,
         )
 
     def metrics(self, accept: str) -> Exposition:

@@ -22,13 +22,13 @@ async def test_a_broker_that_is_down_pauses_claiming_and_costs_no_attempt(outbox
     broker = MemoryPublisher()
     broker.down("connection refused")
     running = await start(broker)
-    await eventually(lambda: running.relay.condition.state is RelayState.PAUSED)
+    await eventually(lambda: running.relay.health.state is RelayState.PAUSED)
     assert outbox.counts() == {"PENDING": 300}
-    assert "connection refused" in running.relay.condition.broker_error
+    assert "connection refused" in running.relay.health.broker_error
     broker.up()
     await eventually(lambda: outbox.counts() == {"DELIVERED": 300})
     assert outbox.rows("max(attempts)") == [(0,)]
-    await eventually(lambda: running.relay.condition.state is RelayState.ACTIVE)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
 
 
 async def test_a_broker_that_goes_down_in_the_middle_gets_its_events_released(
@@ -57,7 +57,7 @@ async def test_a_timeout_while_the_broker_hangs_is_the_brokers_fault(outbox: Out
     broker.answer(TimedOut("TIMED_OUT", "no acknowledgement"))
     await eventually(lambda: outbox.counts() == {"PENDING": 5})
     assert outbox.rows("max(attempts)") == [(0,)]
-    assert running.relay.condition.state is RelayState.PAUSED
+    assert running.relay.health.state is RelayState.PAUSED
     broker.answer_with(lambda _: ACKNOWLEDGED)
     broker.up()
     await eventually(lambda: outbox.counts() == {"DELIVERED": 5})
@@ -72,7 +72,7 @@ async def test_at_most_one_probe_an_interval_while_the_broker_is_away(outbox: Ou
     first_probes, started = broker.probes, loop.time()
     await eventually(lambda: broker.probes >= first_probes + 5)
     assert (loop.time() - started) >= 4 * 0.2
-    assert running.relay.condition.state is RelayState.PAUSED
+    assert running.relay.health.state is RelayState.PAUSED
 
 
 async def test_leases_are_renewed_while_publishing_takes_longer(outbox: Outbox, start: StartRelay) -> None:
@@ -182,12 +182,12 @@ async def test_a_database_that_answers_and_refuses_claims_is_not_called_well(out
     """)
     outbox.database.run("CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events EXECUTE FUNCTION refuse()")
     running = await start(health_check_interval=0.1, lease_timeout=2.0)
-    await eventually(lambda: "claiming: no space left" in running.relay.condition.storage_error)
+    await eventually(lambda: "claiming: no space left" in running.relay.health.storage_error)
     seen = len(running.telemetry.states)
     await eventually(lambda: running.telemetry.ops["claim", False] > 4, 30)
     assert RelayState.ACTIVE not in [told for told, _ in running.telemetry.states[seen:]]
     outbox.database.run("DROP TRIGGER refuse ON openoutbox_events")
-    await eventually(lambda: running.relay.condition.state is RelayState.ACTIVE, 20)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE, 20)
 
 
 async def test_outcomes_outlive_a_database_that_is_away(outbox: Outbox, start: StartRelay) -> None:
@@ -201,11 +201,11 @@ async def test_outcomes_outlive_a_database_that_is_away(outbox: Outbox, start: S
     _run(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
     _run(admin, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
     broker.answer()
-    await eventually(lambda: running.relay.condition.state is RelayState.ERROR)
+    await eventually(lambda: running.relay.health.state is RelayState.ERROR)
     _run(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     await eventually(lambda: outbox.counts() == {"DELIVERED": 20})
     assert len(broker.offered) == 20
-    await eventually(lambda: running.relay.condition.state is RelayState.ACTIVE)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
 
 
 def _run(url: str, statement: str) -> None:

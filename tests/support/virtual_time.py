@@ -52,5 +52,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         tasks: set[asyncio.Task[Any]] = asyncio.all_tasks(self)
         for task in tasks:
             task.cancel()
-        self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        if tasks:
+            self.run_until_complete(asyncio.wait(tasks))
         self.close()

@@ -11,11 +11,13 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from relay.core.backoff import RetryPolicy
+from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
@@ -45,13 +47,34 @@ class MemoryRow:
     insertion_order: int = 0
 
 
+Trigger = Callable[[MemoryRow, MemoryRow], str | None]
+"""Sees a row before and after an update; returns why it is refused, or None. A CHECK looks at ``after`` only."""
+
+
 @dataclass(slots=True)
 class MemoryTable:
-    """The rows and the database's clock."""
+    """The rows and the database's clock. A statement that changes a row as ``trigger`` refuses it changes nothing."""
 
     now: datetime = field(default_factory=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     rows: dict[EventId, MemoryRow] = field(default_factory=dict)
     inserted: int = 0
+    trigger: Trigger | None = None
+
+    @contextmanager
+    def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
+        """One statement that may write these rows: all it writes, or with RowRefused nothing."""
+        if self.trigger is None:
+            yield
+            return
+        before = [(row, replace(row)) for row in rows]
+        yield
+        for row, old in before:
+            refusal = self.trigger(old, row) if row != old else None
+            if refusal is not None:
+                for changed, original in before:
+                    for one in fields(MemoryRow):
+                        setattr(changed, one.name, getattr(original, one.name))
+                raise RowRefused(f"new row violates {refusal} (SQLSTATE 23514)", "23514")
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -120,8 +143,9 @@ class MemoryOutbox:
             taken.append(row)
             if alone:
                 break
-        for row in taken:
-            row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
+        with self.table.statement(taken):
+            for row in taken:
+                row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
         if self._key_order is not None:
             taken.sort(key=lambda row: row.insertion_order)
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
@@ -152,7 +176,9 @@ class MemoryOutbox:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced."""
         now = self._statement()
-        return [self._settle(settlement, now) for settlement in settlements]
+        ids = (event_id for settlement in settlements for event_id in settlement.event_ids())
+        with self.table.statement([self.table.rows[event_id] for event_id in ids if event_id in self.table.rows]):
+            return [self._settle(settlement, now) for settlement in settlements]
 
     def _settle(self, settlement: Settlement, now: datetime) -> Settled:
         def deliver(row: MemoryRow) -> None:
@@ -185,8 +211,9 @@ class MemoryOutbox:
         """Prolong what is still held."""
         now = self._statement()
         held = self._held(fence, event_ids)
-        for row in held:
-            row.locked_at = row.updated_at = now
+        with self.table.statement(held):
+            for row in held:
+                row.locked_at = row.updated_at = now
         return Renewal(Fence(now) if held else fence, frozenset(row.event_id for row in held))
 
     async def reap(self, limit: int) -> Reaped:
@@ -194,15 +221,19 @@ class MemoryOutbox:
         now = self._statement()
         expired = [row for row in self._in(Status.DELIVERING) if row.locked_at and row.locked_at < now - self._lease]
         expired.sort(key=lambda row: row.locked_at or now)
+        with self.table.statement(expired[:limit]):
+            return self._take_back(expired[:limit], now)
+
+    def _take_back(self, expired: list[MemoryRow], now: datetime) -> Reaped:
         buried = 0
-        for row in expired[:limit]:
+        for row in expired:
             exhausted = self._retry.exhausted(row.attempts + 1)
             delay = self._retry.delay(row.attempts + 1, random.random())
             error = f"LEASE_EXPIRED: lease of {row.locked_by} expired; claimed or renewed at {row.locked_at}"
             _fail(row, error, now, None if exhausted else delay)
             row.locked_by, row.locked_at, row.updated_at = None, None, now
             buried += exhausted
-        return Reaped(len(expired[:limit]) - buried, buried)
+        return Reaped(len(expired) - buried, buried)
 
     async def backlog(self) -> Backlog:
         """Count and age what waits."""

@@ -187,5 +187,5 @@ async def test_the_next_step_is_right(
     assert running.telemetry.counts["leases_lost"] == 0
     told = [told for told, _ in running.telemetry.states[1:]]
     assert (RelayState.ERROR in told) is (state in AWAY)
-    await eventually(lambda: running.relay.condition.state is RelayState.ACTIVE, 20)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE, 20)
     outbox.check_invariants()

@@ -1,0 +1,384 @@
+"""The events of one claim while this relay holds them, and the states that an event goes through inside a batch.
+
+    claim ──▶ waiting ──▶ offered ──▶ undecided ──▶ decided ──▶ being written ──▶ gone
+                 │           │  └──────────────────▶  ▲  ▲            │
+                 │           │            │           │  └─ put back ─┤ the statement failed
+                 └───────────┴── release ─┴───────────┘  ┌────────────┘ the database refuses a row
+                                                     set aside ──▶ being written
+
+- *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
+- *offered*: with the publisher, or about to be handed over; its outcome is not known.
+- *undecided*: timed out; a probe of the broker decides whose fault it was.
+- *decided*: a verdict is reached and waits for the settler.
+- *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
+- *set aside*: the database refuses the row, or it is among rows one of which is refused; written apart from others.
+- *gone*: written, or no longer this relay's. An outcome that still comes for it finds nothing and is ignored.
+
+Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
+never wait, so each is a critical section of its own. ``writing`` marks a batch that a settle or a renewal is about:
+the two never overlap, because a renewal changes the fence that the settle is checked by.
+
+A batch belongs to one claim and has one lease, until a renewal had to be written in parts: then events have leases
+apart, each with a fence of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from relay.core.event import EventId, Fence, OutboxEvent
+from relay.core.outcome import Acknowledged, Resolution, TimedOut
+from relay.core.ports import AttemptRecorder, Settlement
+from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
+from relay.engine.attempts import Attempts
+from relay.engine.order import KeyQueues
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on events. Times are by the relay's clock."""
+
+    fence: Fence
+    expires_at: float
+    renew_at: float
+    refused: bool = False
+    """The database refuses to renew it for one event, which is therefore renewed alone."""
+
+    @classmethod
+    def of(cls, fence: Fence, sent_at: float, seconds: float) -> Lease:
+        """A claim's or renewal's, counted from before it was sent: so it never ends later than in the database."""
+        return cls(fence, sent_at + seconds, sent_at + seconds / 3)
+
+
+class Portion:
+    """Verdicts of one batch under one fence, written together: being written, or set aside."""
+
+    __slots__ = ("ambiguous", "batch", "due_at", "refusals", "settlement")
+
+    def __init__(self, batch: Batch, settlement: Settlement, *, ambiguous: bool = False, refusals: int = 0) -> None:
+        self.batch = batch
+        self.settlement = settlement
+        self.ambiguous = ambiguous
+        """A statement with these verdicts was sent and its reply lost: it may have been carried out."""
+        self.refusals = refusals
+        """How often the database refused this row when it was alone in a statement; 0 for what is not told apart."""
+        self.due_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self.settlement)
+
+    def part(self, event_ids: Collection[EventId]) -> Portion:
+        """The verdicts on some of the events."""
+        wanted = frozenset(event_ids)
+        return Portion(self.batch, _select(self.settlement, wanted.__contains__), ambiguous=self.ambiguous)
+
+
+class Batch:
+    """The events of one claim."""
+
+    __slots__ = (
+        "_ambiguous",
+        "_leases_apart",
+        "_payload_bytes",
+        "aside",
+        "attempts",
+        "claimed_at",
+        "followers",
+        "last_chance",
+        "lease",
+        "offered",
+        "offered_at",
+        "sent_at",
+        "undecided",
+        "verdicts",
+        "waiting",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        lease: Lease,
+        events: Sequence[OutboxEvent],
+        sent_at: float,
+        *,
+        last_chance: bool = False,
+        in_order: bool = False,
+        recorder: AttemptRecorder | None = None,
+    ) -> None:
+        self.last_chance = last_chance
+        """A lone event on its last attempt, which may have killed relays before: nothing else is in flight with it."""
+        self.waiting = KeyQueues()
+        first = self.waiting.hold_back(events) if in_order else events
+        self.offered: dict[EventId, OutboxEvent] = {event.event_id: event for event in first}
+        self.followers: list[OutboxEvent] = []
+        """Events of ``offered`` that came next in their key and are yet to be handed over."""
+        self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
+        self.verdicts = Settlement(lease.fence)
+        """Of the events that are decided."""
+        self.aside: list[Portion] = []
+        self.writing = False
+        self.attempts = Attempts(recorder) if recorder is not None else None
+        """What the recorder is told once it is settled; None when there is no recorder."""
+        self.claimed_at = lease.fence
+        self.sent_at = sent_at
+        self.offered_at = sent_at
+        self.lease = lease
+        self._leases_apart: dict[EventId, Lease] = {}
+        self._ambiguous = False
+        self._payload_bytes = sum(len(event.payload) for event in events)
+
+    def __len__(self) -> int:
+        """How many events are held; those being written are not counted."""
+        return len(self.held_ids())
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of the claim is left to do."""
+        return not (self.offered or self.undecided or self.waiting or len(self.verdicts) or self.aside or self.writing)
+
+    @property
+    def unanswered(self) -> int:
+        """How many events have no outcome that decides."""
+        return len(self.offered) + len(self.undecided) + len(self.waiting)
+
+    def held_ids(self) -> list[EventId]:
+        """Every event that is not settled; not those being written, with which a renewal never coincides."""
+        undecided = (event.event_id for event, _ in self.undecided)
+        aside = (event_id for portion in self.aside for event_id in portion.settlement.event_ids())
+        return [*self.offered, *undecided, *self.waiting.ids(), *self.verdicts.event_ids(), *aside]
+
+    def free_payload(self) -> int:
+        """The bytes of payload that no longer count, once: when every event offered has an outcome."""
+        freed, self._payload_bytes = self._payload_bytes, 0
+        return freed
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of payload that count against the bound on what is in flight."""
+        return self._payload_bytes
+
+    # From offered to decided.
+
+    def handed_over(self, now: float) -> None:
+        """Events of the batch go to the publisher at ``now``."""
+        self.offered_at = now
+
+    def take_answers(self, resolutions: Sequence[Resolution]) -> tuple[list[OutboxEvent], list[Resolution]]:
+        """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
+
+        Outcomes of events that are not offered (gone, or answered before) are dropped. For the other outcomes the
+        caller must call ``hold`` or ``decide`` before it waits for anything.
+        """
+        pop = self.offered.pop
+        acknowledged: list[OutboxEvent] = []
+        others: list[Resolution] = []
+        for resolution in resolutions:
+            event, outcome = resolution
+            if pop(event.event_id, None) is None:
+                continue
+            if type(outcome) is Acknowledged:
+                acknowledged.append(event)
+            else:
+                others.append(resolution)
+        if acknowledged:
+            self.verdicts.delivered.extend([event.event_id for event in acknowledged])
+            if self.waiting:
+                self._follow(acknowledged)
+        return acknowledged, others
+
+    def _follow(self, acknowledged: Sequence[OutboxEvent]) -> None:
+        """Waiting -> offered: the next event of each of these keys has its turn."""
+        followers = self.waiting.next_after(acknowledged)
+        self.offered.update((event.event_id, event) for event in followers)
+        self.followers += followers
+
+    def take_followers(self) -> list[OutboxEvent]:
+        """The events that are to be handed over now."""
+        followers, self.followers = self.followers, []
+        return followers
+
+    def hold(self, event: OutboxEvent, outcome: TimedOut) -> None:
+        """Offered -> undecided."""
+        self.undecided.append((event, outcome))
+
+    def take_undecided(self) -> list[tuple[OutboxEvent, TimedOut]]:
+        """The events whose fault is known now; the caller decides them before it waits for anything."""
+        undecided, self.undecided = self.undecided, []
+        return undecided
+
+    def decide(self, event: OutboxEvent, verdict: Verdict) -> None:
+        """Offered or undecided -> decided. What waits behind a failed event is released: it was never offered."""
+        event_id = event.event_id
+        match verdict:
+            case Deliver():
+                self.verdicts.delivered.append(event_id)
+                return
+            case Retry(delay, error):
+                self.verdicts.retried.append((event_id, error, delay))
+            case Bury(error):
+                self.verdicts.buried.append((event_id, error))
+            case Release():
+                self.verdicts.released.append(event_id)
+        if self.waiting:
+            self.verdicts.released.extend(self.waiting.end(event))
+
+    def release_unanswered(self) -> None:
+        """Waiting, offered or undecided -> decided: released. The publisher must not hold any of them."""
+        self.verdicts.released.extend(self.offered)
+        self.verdicts.released.extend(event.event_id for event, _ in self.undecided)
+        self.verdicts.released.extend(self.waiting.end_all())
+        self.offered.clear()
+        self.undecided.clear()
+        self.followers.clear()
+
+    # Being written.
+
+    def begin_writing(self) -> None:
+        """A settle or a renewal begins; the other kind must wait for ``end_writing``."""
+        self.writing = True
+
+    def end_writing(self) -> None:
+        """The settle or renewal is over, however it went."""
+        self.writing = False
+
+    def take_verdicts(self) -> list[Portion]:
+        """Decided -> being written: one portion, or one for each lease."""
+        if not len(self.verdicts):
+            return []
+        verdicts, self.verdicts = self.verdicts, Settlement(self.lease.fence)
+        ambiguous, self._ambiguous = self._ambiguous, False
+        return [Portion(self, one, ambiguous=ambiguous) for one in self._by_lease(verdicts)]
+
+    def take_aside(self, now: float) -> list[Portion]:
+        """Set aside -> being written, for what is due at ``now``."""
+        due = [portion for portion in self.aside if portion.due_at <= now]
+        self.aside = [portion for portion in self.aside if portion.due_at > now]
+        return [
+            Portion(self, one, ambiguous=portion.ambiguous, refusals=portion.refusals)
+            for portion in due
+            for one in self._by_lease(portion.settlement)
+        ]
+
+    def put_back(self, portion: Portion) -> None:
+        """Being written -> decided: before the newer verdicts, to be written with them."""
+        written = portion.settlement
+        for mine, theirs in (
+            (self.verdicts.delivered, written.delivered),
+            (self.verdicts.retried, written.retried),
+            (self.verdicts.buried, written.buried),
+            (self.verdicts.released, written.released),
+        ):
+            mine[:0] = theirs  # type: ignore[assignment]
+        self._ambiguous |= portion.ambiguous
+
+    def set_aside(self, portion: Portion, due_at: float) -> None:
+        """Being written -> set aside until ``due_at``."""
+        portion.due_at = due_at
+        self.aside.append(portion)
+
+    def settled(self, portion: Portion) -> None:
+        """Being written -> gone: the verdicts are written, or given up."""
+        if self.attempts is not None:
+            self.attempts.hand_over(portion.settlement, self.claimed_at)
+
+    # The lease.
+
+    @property
+    def renew_at(self) -> float:
+        """When the first of its leases is to be renewed."""
+        if not self._leases_apart:
+            return self.lease.renew_at
+        return min((lease.renew_at for lease, _ in self.leases()), default=self.lease.renew_at)
+
+    def leases(self) -> list[tuple[Lease, list[EventId]]]:
+        """What is held, by lease; one entry unless a renewal had to be written in parts. A refused event is alone."""
+        event_ids = self.held_ids()
+        if not self._leases_apart:
+            return [(self.lease, event_ids)]
+        by_lease: dict[tuple[Lease, EventId | None], list[EventId]] = {}
+        for event_id in event_ids:
+            lease = self._lease_of(event_id)
+            by_lease.setdefault((lease, event_id if lease.refused else None), []).append(event_id)
+        return [(lease, members) for (lease, _), members in by_lease.items()]
+
+    def renewed(self, lease: Lease, event_ids: Collection[EventId]) -> None:
+        """These events are held under ``lease`` now; it becomes the batch's own when it is that of every event."""
+        if set(self.held_ids()) <= set(event_ids):
+            self.lease = lease
+            self._leases_apart.clear()
+        else:
+            self._leases_apart.update(dict.fromkeys(event_ids, lease))
+
+    def renewal_failed(self, lease: Lease, event_ids: Iterable[EventId], again_at: float, *, refused: bool) -> None:
+        """``lease`` was not renewed for these events: it stays, and is tried again at ``again_at``.
+
+        ``refused``: the database refuses the row, which is a single one.
+        """
+        later = replace(lease, renew_at=again_at, refused=refused)
+        if lease is self.lease and not refused:
+            self.lease = later
+        else:
+            self._leases_apart.update(dict.fromkeys(event_ids, later))
+
+    def expired(self, event_ids: Iterable[EventId], now: float) -> list[EventId]:
+        """Those of ``event_ids`` whose lease has run out by the relay's clock."""
+        if not self._leases_apart:
+            return list(event_ids) if now >= self.lease.expires_at else []
+        return [event_id for event_id in event_ids if now >= self._lease_of(event_id).expires_at]
+
+    def expired_unrenewable(self, now: float) -> list[EventId]:
+        """Events offered whose lease has run out because the database refused to renew it."""
+        refused = (event_id for event_id, lease in self._leases_apart.items() if lease.refused)
+        return [event_id for event_id in self.expired(refused, now) if event_id in self.offered]
+
+    def forfeit(self, lost: Iterable[EventId]) -> None:
+        """Any state but being written -> gone: the lease is lost, so whatever is known of the events is not ours."""
+        gone = set(lost)
+        if self.waiting:
+            self._release_behind(gone)
+        for event_id in gone:
+            self.offered.pop(event_id, None)
+            self._leases_apart.pop(event_id, None)
+        self.undecided = [entry for entry in self.undecided if entry[0].event_id not in gone]
+        self.verdicts = _select(self.verdicts, lambda event_id: event_id not in gone)
+        for portion in self.aside:
+            portion.settlement = _select(portion.settlement, lambda event_id: event_id not in gone)
+        self.aside = [portion for portion in self.aside if len(portion)]
+
+    def _release_behind(self, gone: set[EventId]) -> None:
+        """What waits behind an event that is no longer ours is not offered by this relay: it is released."""
+        self.verdicts.released.extend(self.waiting.drop(gone))
+        undecided = (event for event, _ in self.undecided)
+        for event in [*self.offered.values(), *undecided]:
+            if event.event_id in gone:
+                self.verdicts.released.extend(self.waiting.end(event))
+
+    def _lease_of(self, event_id: EventId) -> Lease:
+        return self._leases_apart.get(event_id, self.lease)
+
+    def _by_lease(self, settlement: Settlement) -> list[Settlement]:
+        """The settlement under the present fence, or one for each of the present fences."""
+        if not self._leases_apart:
+            settlement.fence = self.lease.fence
+            return [settlement]
+        by_lease: dict[Lease, set[EventId]] = {}
+        for event_id in settlement.event_ids():
+            by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
+        parts = []
+        for lease, event_ids in by_lease.items():
+            part = _select(settlement, event_ids.__contains__)
+            part.fence = lease.fence
+            parts.append(part)
+        return parts
+
+
+def _select(settlement: Settlement, wanted: Callable[[EventId], bool]) -> Settlement:
+    """The verdicts on some of the events."""
+    return Settlement(
+        settlement.fence,
+        [event_id for event_id in settlement.delivered if wanted(event_id)],
+        [entry for entry in settlement.retried if wanted(entry[0])],
+        [entry for entry in settlement.buried if wanted(entry[0])],
+        [event_id for event_id in settlement.released if wanted(event_id)],
+    )

@@ -1,0 +1,43 @@
+"""What every loop of one relay works with: the outside, through its ports, and what the loops share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
+from relay.core.telemetry import Telemetry
+from relay.engine.health import RelayHealth
+from relay.engine.inflight import InFlight
+from relay.engine.options import EngineOptions
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContext:
+    """Made once by ``Relay`` and handed to each loop."""
+
+    storage: OutboxStorage
+    publisher: Publisher
+    telemetry: Telemetry
+    options: EngineOptions
+    clock: Callable[[], float]
+    """Seconds, monotonic: leases and pauses are measured by it."""
+    recorder: AttemptRecorder | None
+    """The delivery log; None when there is none."""
+    health: RelayHealth
+    inflight: InFlight
+
+    @classmethod
+    def of(
+        cls,
+        storage: OutboxStorage,
+        publisher: Publisher,
+        telemetry: Telemetry,
+        options: EngineOptions,
+        clock: Callable[[], float],
+        recorder: AttemptRecorder | None = None,
+    ) -> EngineContext:
+        """The context of a relay that holds nothing yet and has connected to nothing."""
+        health = RelayHealth(telemetry, clock)
+        inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
+        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight)

@@ -1,0 +1,148 @@
+"""Decide: an outcome becomes a verdict, a log line, a measurement and an attempt record. Step 3 of an event's way.
+
+    Acknowledged  ──▶ DELIVERED
+    Transient     ──▶ PENDING with backoff, or DEAD when the attempts are used up
+    Permanent     ──▶ DEAD
+    Unreachable   ──▶ released, no attempt used; the gate closes
+    TimedOut      ──▶ undecided until the gate has probed the broker: then Transient or Unreachable
+
+Which verdict an outcome leads to is the table in ``relay.core.verdict``. Here the batch is given that verdict, and the
+loops that go on with it are woken: the settler, the follow loop, and the gate.
+
+Nothing here waits, so between taking an event out of ``offered`` and writing its verdict down no other task runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, Resolution, TimedOut, Transient, Unreachable
+from relay.core.verdict import Bury, Release, Retry, Verdict, decide
+from relay.engine.batch import Batch
+from relay.engine.context import EngineContext
+
+logger = logging.getLogger(__name__)
+
+
+class Decider:
+    """Takes the outcomes of one publisher. ``resolve`` is the publisher's sink, ``decide_undecided`` the gate's."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._inflight = context.inflight
+        self._telemetry = context.telemetry
+        self._retry = context.options.retry
+        self._clock = context.clock
+        self._abandoning = False
+        self.acknowledged = 0
+        """Acknowledgements since the start: progress is a sign of life."""
+        self.unreachable_reason = ""
+        """Why the publisher called the broker unreachable; empty when it did not, or the gate has dealt with it."""
+
+    def resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
+        """Take outcomes of events of ``batch``, as a group; those of events no longer held are ignored.
+
+        The publisher calls this whenever it has outcomes: while ``publish`` still hands over the rest of the batch,
+        while a settle or renewal of the batch is under way, and after the batch was abandoned. It is safe because an
+        event has its outcome taken once only: the first call takes it out of ``offered``. Verdicts that come while
+        others are being written wait in the batch for the next settle.
+        """
+        now = self._clock()
+        acknowledged, others = batch.take_answers(resolutions)
+        if acknowledged:
+            self.acknowledged += len(acknowledged)
+            since_claim = now - batch.sent_at
+            if batch.attempts is not None:
+                batch.attempts.acknowledged(resolutions, since_claim)
+            self._telemetry.acknowledged(
+                [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
+            )
+        if others:
+            self._failed(batch, others, now)
+        self._inflight.decided(batch)
+
+    def _failed(self, batch: Batch, resolutions: Sequence[Resolution], now: float) -> None:
+        refused = 0
+        for event, outcome in resolutions:
+            if isinstance(outcome, TimedOut):
+                # The gate is another task: it probes the broker and calls decide_undecided.
+                batch.hold(event, outcome)
+                self._inflight.attention.set()
+                continue
+            if isinstance(outcome, Unreachable):
+                self._report_unreachable(outcome)
+            else:
+                refused += 1
+            self._decide(batch, event, outcome)
+        if refused:
+            self._telemetry.refused([now - batch.offered_at] * refused)
+
+    def _report_unreachable(self, outcome: Unreachable) -> None:
+        """Wake the gate, unless it is our own echo: while it abandons, the publisher calls every event unreachable."""
+        if not self._abandoning:
+            self.unreachable_reason = outcome.reason or "the broker did not answer"
+            self._inflight.attention.set()
+
+    def _decide(self, batch: Batch, event: OutboxEvent, outcome: Outcome) -> None:
+        """Turn a failure into the verdict that is written, and say and record it."""
+        verdict = decide(outcome, event.attempts, self._retry, random.random())
+        if batch.attempts is not None and not isinstance(verdict, Release):
+            batch.attempts.failed(event, outcome, verdict, self._clock() - batch.sent_at)
+        batch.decide(event, verdict)
+        _log(event, verdict)
+
+    def decide_undecided(self, unreachable: str | None) -> None:
+        """The probe is over: timeouts become transient failures, or (``unreachable``: the reason) the broker's fault.
+
+        Timeouts that came while the probe was under way are decided by it, too.
+        """
+        now = self._clock()
+        for batch in list(self._inflight.batches):
+            undecided = batch.take_undecided()
+            for event, timeout in undecided:
+                if unreachable is None:
+                    self._decide(batch, event, Transient(timeout.code, timeout.reason))
+                else:
+                    self._decide(batch, event, Unreachable(unreachable))
+            if undecided:
+                if unreachable is None:
+                    self._telemetry.refused([now - batch.offered_at] * len(undecided))
+                self._inflight.decided(batch)
+
+    def forget_unreachable(self) -> None:
+        """The gate has dealt with what the publisher said of the broker."""
+        self.unreachable_reason = ""
+        self._inflight.attention.clear()
+
+    @contextmanager
+    def abandoning(self) -> Iterator[None]:
+        """While the publisher is made to forget its events, what it says of the broker's reachability is an echo."""
+        self._abandoning = True
+        try:
+            yield
+        finally:
+            self._abandoning = False
+
+
+def _log(event: OutboxEvent, verdict: Verdict) -> None:
+    match verdict:
+        case Retry(_, error):
+            # The message holds neither id nor delay: what fails alike is one line a second, with a count.
+            logger.warning(
+                "an event of type %s failed and is tried again: %s",
+                event.event_type,
+                error,
+                extra={"action": "event_retried", "event_id": event.event_id, "attempts": event.attempts + 1},
+            )
+        case Bury(error):
+            logger.warning(
+                "event %s is dead: %s",
+                event.event_id,
+                error,
+                extra={"action": "event_dead", "event_id": event.event_id, "event_type": event.event_type},
+            )
+        case _:
+            pass

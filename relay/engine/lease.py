@@ -1,0 +1,203 @@
+"""Leases: renew those of what is in flight, and reap those that have expired.
+
+A batch's lease is renewed a third of the lease after the last time. A batch whose lease ran out by the relay's clock
+while the database could not be reached is given up: the client must forget it before another relay gets it. Its rows
+are left to the reaper.
+
+A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the other rows nothing: the renewal is repeated
+in quarters until that row is alone. It is tried again on its own, and when its lease has run out it is let go.
+
+Reaping takes back expired leases of any relay, each as a failed attempt (CONTRACT section 2, invariant 4). After an
+outage of the database it waits until this relay's own outcomes are written and its leases renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from relay.core.errors import StorageBusy, StorageError
+from relay.core.event import EventId
+from relay.core.ports import Reaped, Renewal
+from relay.engine.batch import Batch, Lease
+from relay.engine.context import EngineContext
+from relay.engine.publish import Offers
+from relay.engine.refusal import RefusalLog, blames_a_row, quarters
+
+logger = logging.getLogger(__name__)
+
+_MOST_RENEWALS = 64  # statements of one round for one lease, when the database refuses rows
+_REAP_LATEST = 10.0  # seconds after an expiry in which taking back must have begun
+
+
+class LeaseRenewer:
+    """One loop, ``run``; the only one that calls ``renew``."""
+
+    def __init__(self, context: EngineContext, offers: Offers) -> None:
+        self._storage = context.storage
+        self._inflight = context.inflight
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._seconds = context.options.lease_timeout
+        self._offers = offers
+        self._log = RefusalLog(context.clock)
+        self._tick = min(self._seconds / 24, 1.0)
+
+    async def run(self) -> None:
+        """Renew what is due, without end; at once, and everything, when the database is back from an outage."""
+        while True:
+            await asyncio.sleep(self._tick)
+            if self._health.renewal_owed and self._health.settle_owed:
+                self._inflight.settleable.set()  # outcomes come first; waking the settler is what pays that debt
+            await self._round()
+
+    async def _round(self) -> None:
+        everything = self._health.renewal_owed and not self._health.settle_owed
+        now = self._clock()
+        complete = True
+        # A copy: while a renewal is under way, claims add batches, and settled ones go.
+        for batch in list(self._inflight.batches):
+            if batch.writing or batch.empty:
+                # The settler writes to it, under the fence that a renewal would change. It is looked at again in the
+                # next round, a fraction of what is left of its lease later.
+                complete = complete and not batch.writing
+            elif everything or now >= batch.renew_at:
+                complete = await self._renew(batch, everything=everything) and complete
+        if everything and complete and not self._health.storage_error:
+            self._health.renewal_owed = False
+
+    async def _renew(self, batch: Batch, *, everything: bool) -> bool:
+        """Renew one batch; returns whether the database answered for all of its leases."""
+        now = self._clock()
+        answered = True
+        # From here to ``written`` the settler leaves this batch alone. Outcomes that come meanwhile move events from
+        # one state to another inside the batch, but none leaves it, so the ids read here stay all of them.
+        batch.begin_writing()
+        try:
+            for lease, event_ids in batch.leases():
+                if everything or now >= lease.renew_at:
+                    answered = await self._renew_lease(batch, lease, event_ids) and answered
+        finally:
+            self._inflight.written(batch)
+        await self._give_up_expired(batch, answered=answered)
+        return answered
+
+    async def _renew_lease(self, batch: Batch, lease: Lease, event_ids: list[EventId]) -> bool:
+        """Renew one lease, in parts where the database refuses rows; returns whether it answered for all of them."""
+        parts: deque[Sequence[EventId]] = deque([event_ids])
+        for _ in range(_MOST_RENEWALS):
+            if not parts:
+                break
+            part = parts.popleft()
+            sent_at = self._clock()
+            try:
+                renewal = await self._send(lease, part, sent_at)
+            except StorageError as error:
+                if not blames_a_row(error):
+                    if not isinstance(error, StorageBusy):
+                        self._health.storage_failed("renew", error)
+                    # Not due before the next tick: until then the settler has its turn with this batch.
+                    batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
+                    return False
+                if len(part) > 1:
+                    parts.extend(quarters(part))
+                else:
+                    self._log.renewal_refused(part[0], error)
+                    batch.renewal_failed(lease, part, self._clock() + self._seconds / 6, refused=True)
+            else:
+                self._take(batch, renewal, part, sent_at)
+        return not parts  # the rest keeps the old lease, which is still due: the next round goes on with it
+
+    async def _send(self, lease: Lease, event_ids: Sequence[EventId], sent_at: float) -> Renewal:
+        ok = False
+        try:
+            renewal = await self._storage.renew(lease.fence, event_ids)
+            ok = True
+        finally:
+            self._telemetry.storage_op("renew", ok=ok, seconds=self._clock() - sent_at)
+        self._health.storage_worked("renew")
+        return renewal
+
+    def _take(self, batch: Batch, renewal: Renewal, event_ids: Sequence[EventId], sent_at: float) -> None:
+        batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), event_ids)
+        lost = [event_id for event_id in event_ids if event_id not in renewal.held]
+        if lost:
+            logger.warning("lost the lease of %d events", len(lost), extra={"action": "lease_lost"})
+            self._inflight.forfeit(batch, lost)
+
+    async def _give_up_expired(self, batch: Batch, *, answered: bool) -> None:
+        """Let go of events whose lease ran out, before another relay claims them."""
+        now = self._clock()
+        unrenewable = batch.expired_unrenewable(now)
+        if unrenewable:
+            self._inflight.forfeit(batch, unrenewable)
+        if not answered and batch.expired(batch.offered, now):
+            await self._offers.abandon("the lease ran out while the database could not be reached")
+
+
+class LeaseReaper:
+    """One loop, ``run``; the only one that calls ``reap``."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._storage = context.storage
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._most = context.options.reap_batch_size
+        self._limit = self._most
+        """Most leases of the next statement: less than ``_most`` after the database refused a row."""
+        self._interval = 0.7 * min(_REAP_LATEST, context.options.lease_timeout / 4)
+
+    async def run(self) -> None:
+        """Reap, wait, without end. It looks more often than it must."""
+        while True:
+            interval = self._interval
+            if self._health.may_reap:
+                await self._reap_all()
+            else:
+                interval = min(interval, 0.5)
+            await asyncio.sleep(interval * (0.9 + 0.1 * random.random()))
+
+    async def _reap_all(self) -> None:
+        """Reap without pause until nothing is left."""
+        total = Reaped(0, 0)
+        try:
+            while (reaped := await self._reap()) is not None:
+                limit, self._limit = self._limit, min(self._limit * 2, self._most)
+                total = Reaped(total.retried + reaped.retried, total.buried + reaped.buried)
+                if reaped.retried + reaped.buried < limit:
+                    return
+        finally:
+            if any(total):
+                logger.warning(
+                    "took back %d expired leases, %d of them dead now",
+                    total.retried + total.buried,
+                    total.buried,
+                    extra={"action": "leases_reaped", "retried": total.retried, "dead": total.buried},
+                )
+
+    async def _reap(self) -> Reaped | None:
+        """One statement, repeated with half of the limit while the database refuses a row; None when it failed."""
+        while True:
+            started = self._clock()
+            ok = False
+            try:
+                reaped = await self._storage.reap(self._limit)
+                ok = True
+            except StorageError as error:
+                if blames_a_row(error) and self._limit > 1:
+                    self._limit //= 2  # reaps what comes before the refused row
+                    continue
+                if not isinstance(error, StorageBusy):
+                    self._health.storage_failed("reap", error)
+                return None
+            finally:
+                self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
+            self._health.storage_worked("reap")
+            if any(reaped):
+                self._telemetry.reaped(*reaped)
+            return reaped

@@ -1,0 +1,81 @@
+"""Rows that the database refuses to change: how they are told from a failing database, found, and reported.
+
+A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.event import EventId
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSE = 10.0  # seconds between two lines of one kind
+
+
+def blames_a_row(error: StorageError) -> bool:
+    """Whether a statement failed for what it was to write, rather than for the state of the database."""
+    return not isinstance(error, StorageUnavailable | StorageBusy | SchemaError)
+
+
+def quarters(items: Sequence[T]) -> list[Sequence[T]]:
+    """Up to four parts that together are ``items``, none empty; each is smaller than a list of two or more.
+
+    Quarters find one refused row among a thousand in as many statements as halves do, and where every second row is
+    refused they take two thirds.
+    """
+    size = -(-len(items) // 4)
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+class RefusalLog:
+    """Says which row is refused and what to do: one line of a kind in ten seconds, with the number since the last."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._said_at: dict[str, float] = {}
+        self._count: dict[str, int] = {}
+
+    def set_aside(self, event_id: EventId, error: StorageError) -> None:
+        """A verdict could not be written; it is tried again."""
+        self._say(
+            "settle_refused",
+            event_id,
+            "the database refuses to settle event %s: %s. It is set aside and tried again; the other events go on. "
+            "Correct the row, or the constraint or trigger that refuses it.",
+            error,
+        )
+
+    def left_to_its_lease(self, event_id: EventId, error: StorageError) -> None:
+        """A verdict was refused too often."""
+        self._say(
+            "settle_given_up",
+            event_id,
+            "the database keeps refusing to settle event %s: %s. Its lease will expire, and the event will be sent "
+            "again. Correct the row, or the constraint or trigger that refuses it.",
+            error,
+        )
+
+    def renewal_refused(self, event_id: EventId, error: StorageError) -> None:
+        """A lease could not be prolonged."""
+        self._say(
+            "renewal_refused",
+            event_id,
+            "the database refuses to renew the lease of event %s: %s. The other events keep theirs. "
+            "Correct the row, or the constraint or trigger that refuses it.",
+            error,
+        )
+
+    def _say(self, action: str, event_id: EventId, message: str, error: StorageError) -> None:
+        self._count[action] = self._count.get(action, 0) + 1
+        now = self._clock()
+        if now - self._said_at.get(action, float("-inf")) >= _PAUSE:
+            events = self._count.pop(action)
+            self._said_at[action] = now
+            logger.error(message, event_id, error, extra={"action": action, "event_id": event_id, "events": events})

@@ -1,0 +1,199 @@
+"""Claims follow one another as long as there is something, room, and a broker; a claim under way is never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from relay.core.event import Status
+from relay.core.outcome import ACKNOWLEDGED
+from relay.core.telemetry import RelayState
+from relay.outbox.options import KeyOrder
+from tests.support.doubles.faulty_storage import Fault
+from tests.support.doubles.memory_storage import MemoryRow
+from tests.support.fixtures.engine import MakeEngine
+
+
+class Bell:
+    """Wake-ups rung by the test."""
+
+    def __init__(self) -> None:
+        self.ring: Callable[[], None] = lambda: None
+
+    async def listen(self, wake: Callable[[], None]) -> None:
+        self.ring = wake
+        await asyncio.Event().wait()
+
+
+def refuse_claims(_before: MemoryRow, after: MemoryRow) -> str | None:
+    return "trigger" if after.status is Status.DELIVERING and after.event_type == "bad" else None
+
+
+def test_a_backlog_is_claimed_without_pauses(engine: MakeEngine) -> None:
+    one = engine(poll_interval=5.0)
+    one.run(0.1)
+    one.insert(2000)
+    one.until(lambda: len(one.broker.offered) >= 100, 6.0)
+    assert one.until(lambda: one.counts() == {"DELIVERED": 2000}, 5.0) < 0.5
+    assert len(one.broker.offered) == 2000
+
+
+def test_empty_claims_become_rarer_up_to_the_poll_interval(engine: MakeEngine) -> None:
+    one = engine(poll_interval=0.5)
+    one.run(10.0)
+    before = one.telemetry.ops["claim", True]
+    one.run(10.0)
+    assert 20 <= one.telemetry.ops["claim", True] - before <= 23
+
+
+def test_a_wake_up_ends_the_wait_even_one_that_comes_during_a_claim(engine: MakeEngine) -> None:
+    bell = Bell()
+    one = engine(wake_ups=bell, poll_interval=300.0)
+    one.run(400.0)
+    one.insert()
+    one.run(100.0)
+    assert one.delivered() == 0
+    one.do(bell.ring)
+    one.run(0.001)  # the claim is under way
+    one.insert()
+    one.do(bell.ring)
+    one.run(0.1)
+    assert one.delivered() == 2
+
+
+def test_nothing_is_claimed_while_the_broker_is_away(engine: MakeEngine) -> None:
+    one = engine()
+    one.broker.down("connection refused")
+    one.insert(10)
+    one.run(20.0)
+    assert one.telemetry.ops["claim", True] == 0
+    assert one.relay.health.state is RelayState.PAUSED
+    one.do(one.broker.up)
+    one.run(6.0)
+    assert one.counts() == {"DELIVERED": 10}
+
+
+def test_in_flight_is_bounded_in_events(engine: MakeEngine) -> None:
+    one = engine(batch_size=20, max_in_flight=50)
+    one.broker.hold()
+    one.insert(200)
+    one.run()
+    assert len(one.broker.held) == 50
+    while one.broker.held:
+        one.do(lambda: one.broker.answer(ACKNOWLEDGED, one.broker.held[0].event_id))
+        one.run(0.02)
+        assert one.relay.inflight.events <= 50
+    one.run()
+    assert one.telemetry.most_in_flight == 50
+
+
+def test_in_flight_is_bounded_in_bytes_and_a_larger_row_goes_alone(engine: MakeEngine) -> None:
+    one = engine(batch_bytes=1000)
+    one.broker.hold()
+    one.insert(10, payload=b"x" * 300)
+    one.insert(1, payload=b"y" * 5000)
+    most = 0
+    for _ in range(20):
+        one.run(1.0)
+        most = max(most, len(one.broker.held))
+        one.do(one.broker.answer)
+    one.run(1.0)
+    assert one.counts() == {"DELIVERED": 11}
+    assert most <= 4
+
+
+def test_an_event_on_its_last_attempt_travels_alone(engine: MakeEngine) -> None:
+    one = engine()
+    one.broker.hold()
+    one.insert(3, "before")
+    one.run()
+    [suspect] = one.insert(1, "suspect", attempts=2)
+    one.row(suspect).last_error = "LEASE_EXPIRED: of a relay that is gone"
+    one.run()
+    one.insert(3, "after")
+    one.run()
+    assert {event.event_type for event in one.broker.held} == {"before"}
+    assert one.row(suspect).status is Status.DELIVERING
+    one.do(one.broker.answer)
+    one.run()
+    assert [event.event_type for event in one.broker.held] == ["suspect"]
+    one.do(one.broker.answer)
+    one.run()
+    assert [event.event_type for event in one.broker.held] == ["after"] * 3
+
+
+def test_what_was_claimed_while_the_gate_closed_is_released_unoffered(engine: MakeEngine) -> None:
+    one = engine(batch_size=1)
+    one.broker.answer_with(lambda _: None)
+    one.run()
+    one.insert(30)
+    one.until(lambda: one.relay.inflight.events > 3)
+    one.broker.down("reset")
+    one.broker.answer_with(lambda _: None)
+    one.run(11.0)
+    assert one.counts() == {"PENDING": 30}
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+
+
+@pytest.mark.parametrize("fault", [Fault.BUSY, Fault.AWAY])
+def test_a_failed_claim_is_repeated(engine: MakeEngine, fault: Fault) -> None:
+    one = engine()
+    one.fail("claim", fault, fault)
+    one.insert(10)
+    one.run(5.0)
+    assert one.counts() == {"DELIVERED": 10}
+    states = [state for state, _ in one.telemetry.states]
+    first_active = states.index(RelayState.ACTIVE) if RelayState.ACTIVE in states else len(states)
+    assert (RelayState.ERROR in states[first_active:]) is (fault is Fault.AWAY)
+
+
+def test_a_row_that_refuses_to_be_claimed_does_not_hold_up_those_before_it(engine: MakeEngine) -> None:
+    one = engine()
+    one.insert(70)
+    one.insert(1, "bad")
+    one.insert(10)
+    one.table.trigger = refuse_claims
+    one.until(lambda: one.delivered() == 70, 5.0)
+    one.until(lambda: one.relay.health.state is RelayState.ERROR, 5.0)
+    one.run(3.0)
+    assert one.relay.health.state is RelayState.ERROR  # pings do not call it well
+    one.table.trigger = None
+    one.until(lambda: one.delivered() == 80, 10.0)
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE)
+
+
+def test_in_order_the_next_of_a_key_follows_its_acknowledgement(engine: MakeEngine) -> None:
+    one = engine(key_order=KeyOrder.SKIP)
+    one.broker.hold()
+    for number in range(4):
+        for key in "ab":
+            one.insert(partition_key=key, payload=str(number).encode())
+    one.run()
+    for number in range(4):
+        assert [(event.partition_key, event.payload) for event in one.broker.held] == [
+            ("a", b"%d" % number),
+            ("b", b"%d" % number),
+        ]
+        one.do(one.broker.answer)
+        one.run()
+    assert one.counts() == {"DELIVERED": 8}
+
+
+def test_in_order_followers_stay_unoffered_while_the_gate_is_closed(engine: MakeEngine) -> None:
+    one = engine(key_order=KeyOrder.SKIP)
+    one.broker.hold()
+    one.insert(4, partition_key="a")
+    one.run()
+    one.broker.down("reset")
+
+    def last_answer_then_reset() -> None:
+        one.broker.answer()
+        one.relay.decider.unreachable_reason = "reset"
+        one.relay.inflight.attention.set()
+
+    one.do(last_answer_then_reset)
+    one.run(3.0)
+    assert one.counts() == {"DELIVERED": 1, "PENDING": 3}
+    assert {row.attempts for row in one.table.rows.values()} == {0}

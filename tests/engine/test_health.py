@@ -1,0 +1,190 @@
+"""What the relay says of itself: database and broker, pings, readiness, the backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from relay.core.errors import RowRefused, StorageError, StorageUnavailable
+from relay.core.status import Exposition
+from relay.core.telemetry import RelayState
+from relay.engine.health import RelayHealth
+from relay.engine.status import RelayStatus
+from tests.support.doubles.faulty_storage import Fault
+from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.doubles.virtual_relay import VirtualRelay
+from tests.support.fixtures.engine import MakeEngine
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(clock: Clock) -> RelayHealth:
+    health = RelayHealth(MemoryTelemetry(), clock)
+    health.storage_worked("open")
+    health.broker_worked()
+    return health
+
+
+def status(one: VirtualRelay) -> RelayStatus:
+    return RelayStatus(one.relay, "relay", lambda accept: Exposition(accept.encode(), "text/plain"))
+
+
+def test_storage_outweighs_broker(health: RelayHealth) -> None:
+    states = [health.state]
+    health.broker_failed("gone")
+    states.append(health.state)
+    health.storage_failed("claim", StorageUnavailable("away"))
+    states.append(health.state)
+    health.storage_worked("claim")
+    health.broker_worked()
+    states.append(health.state)
+    assert states == [RelayState.ACTIVE, RelayState.PAUSED, RelayState.ERROR, RelayState.ACTIVE]
+
+
+def test_each_change_is_reported_once(clock: Clock) -> None:
+    telemetry = MemoryTelemetry()
+    health = RelayHealth(telemetry, clock)
+    health.storage_worked("open")
+    for _ in range(3):
+        health.broker_worked()
+    assert telemetry.states == [
+        (RelayState.ERROR, "not connected yet"),
+        (RelayState.PAUSED, "not probed yet"),
+        (RelayState.ACTIVE, ""),
+    ]
+
+
+def test_a_failure_is_logged_once_and_again_after_ten_seconds(
+    health: RelayHealth, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(21):
+        clock.now = float(second)
+        health.storage_failed("ping", StorageUnavailable("away"))
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
+
+
+@pytest.mark.parametrize(
+    "error", [StorageUnavailable("disk full", "53100"), RowRefused("no", "23514"), StorageError("no", "42501")]
+)
+def test_a_ping_does_not_call_a_database_well_that_refuses_claims(
+    health: RelayHealth, clock: Clock, error: StorageError
+) -> None:
+    health.storage_failed("claim", error)
+    health.storage_worked("ping")
+    assert health.storage_error
+    clock.now = 10.1
+    health.storage_worked("ping")
+    assert not health.storage_error
+    health.storage_failed("claim", error)
+    health.storage_worked("claim")
+    assert not health.storage_error
+
+
+def test_reaping_waits_until_outcomes_are_written_and_leases_renewed(health: RelayHealth) -> None:
+    may = [health.may_reap]
+    health.storage_failed("ping", StorageUnavailable("away"))
+    health.storage_worked("ping")
+    may.append(health.may_reap)
+    health.settle_owed = False
+    may.append(health.may_reap)
+    health.renewal_owed = False
+    may.append(health.may_reap)
+    assert may == [True, False, False, True]
+
+
+def test_the_database_is_pinged_at_the_interval_and_often_while_it_is_away(engine: MakeEngine) -> None:
+    one = engine(health_check_interval=5.0, sample_interval=1000.0, poll_interval=1000.0)
+    one.run(1.0)
+    one.fail("ping", *[Fault.AWAY] * 5)
+    one.run(10.0)
+    assert one.storage.failed["ping"] == 5
+    assert one.relay.health.state is RelayState.ACTIVE
+    assert RelayState.ERROR in [state for state, _ in one.telemetry.states[-3:]]
+
+
+def test_readiness_says_what_is_away_and_why(engine: MakeEngine) -> None:
+    one = engine()
+    view = status(one)
+    assert not view.readiness().ready
+    one.run(1.0)
+    assert view.readiness().ready
+    one.broker.down("connection refused")
+    one.fail("ping", *[Fault.AWAY] * 100)
+    one.fail("stats", *[Fault.AWAY] * 100)
+    one.fail("claim", *[Fault.AWAY] * 100)
+    one.run(10.0)
+    readiness = view.readiness()
+    assert (readiness.storage_problem, readiness.broker_problem) == ("going down", "connection refused")
+
+
+def test_a_dead_loop_is_unhealthy(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    assert not status(one).health().problem
+    one.relay._loops["settle"].cancel()
+    one.do(lambda: None)
+    assert status(one).health().problem == "the settle loop has ended"
+    one.loop.run_until_complete(asyncio.wait({one.task}))
+    assert "settle loop ended" in str(one.task.exception())
+    one.task = one.loop.create_task(asyncio.sleep(0))
+
+
+def test_stats_show_the_backlog_and_what_is_in_flight(engine: MakeEngine) -> None:
+    one = engine()
+    one.broker.hold()
+    one.insert(5)
+    one.insert(3, due_in=1000.0)
+    view = status(one)
+    assert one.loop.run_until_complete(view.stats()) is None
+    one.run(2.0)
+    stats = one.loop.run_until_complete(view.stats())
+    assert stats is not None
+    assert (stats.backlog.pending_new, stats.in_flight, stats.state) == (3, 5, RelayState.ACTIVE)
+    assert stats.sample_age < 0.01  # read again, where that is cheap
+    assert view.metrics("text").body == b"text"
+
+
+def test_a_backlog_that_is_slow_to_read_is_read_rarely_and_not_on_demand(engine: MakeEngine) -> None:
+    one = engine(sample_interval=2.5)
+    backlog = one.storage.backlog
+    reads: list[float] = []
+
+    async def slow() -> object:
+        reads.append(one.loop.time())
+        await asyncio.sleep(1.0)
+        return await backlog()
+
+    one.storage.backlog = slow  # type: ignore[method-assign, assignment]
+    one.run(60.0)
+    assert 2 <= len(reads) <= 3
+    count = len(reads)
+    stats = one.loop.run_until_complete(status(one).stats())
+    assert stats is not None
+    assert stats.sample_age > 0.1
+    assert len(reads) == count
+
+
+@pytest.mark.parametrize(("fault", "error"), [(Fault.BUSY, False), (Fault.AWAY, True)])
+def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy(
+    engine: MakeEngine, fault: Fault, error: bool
+) -> None:
+    one = engine(poll_interval=1000.0, health_check_interval=1000.0)
+    one.run(1.0)
+    one.fail("stats", fault)
+    one.run(3.0)
+    assert one.telemetry.ops["stats", False] == 1
+    assert bool(one.relay.health.storage_error) is error
