@@ -31,7 +31,7 @@ from tests.support.doubles.memory_storage import MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.virtual_time import VirtualTimeLoop
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 LEASE = 40.0
 RETRY = RetryPolicy(max_attempts=6, base_delay=1.0, max_delay=10.0, jitter=0.1)

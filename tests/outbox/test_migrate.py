@@ -14,8 +14,6 @@ from relay.outbox.schemadiff import FoundIndex, missing_indexes
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 DEFAULT = TableName()
 
 BY_HAND = """

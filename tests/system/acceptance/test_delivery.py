@@ -16,9 +16,9 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox
 from tests.support.messages import READ_ONLY, kafka_headers, kafka_key
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 COUNT = 100_000
 
@@ -38,12 +38,12 @@ def _inserted(outbox: Outbox) -> set[Digest]:
 
 def _read_kafka(bootstrap: str, topic: str, count: int) -> Iterator[Digest]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     try:
         got = 0
         while got < count:
-            messages = consumer.consume(5000, timeout=10)
+            messages = consumer.consume(5000, timeout=patience())
             assert messages, f"only {got} of {count} messages are in the topic"
             for message in messages:
                 assert message.error() is None
@@ -83,7 +83,7 @@ async def test_100000_events_through_nats(
         assert state.messages == COUNT
         subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)
         while len(got) < COUNT:
-            for message in await subscription.fetch(2000, timeout=10):
+            for message in await subscription.fetch(2000, timeout=patience(10)):
                 headers = dict(message.headers or {})
                 event_id, key = headers.pop("Nats-Msg-Id"), headers.pop("X-Partition-Key", None)
                 got.add(_digest(event_id, key, message.data, headers))
@@ -153,7 +153,7 @@ def test_a_database_and_a_broker_that_come_later_are_waited_for(
     name = topic()
     outbox.database.run("ALTER TABLE openoutbox_events RENAME TO not_there_yet")
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
-    wait_until(lambda: relay.running and relay.get("/readyz")[0] == 503, 30, "the relay to say that it waits")
+    wait_until(lambda: relay.running and relay.get("/readyz")[0] == 503, what="the relay to say that it waits")
     assert relay.get("/healthz")[0] == 200
     assert relay.metric("openoutbox_relay_state") == 3
     outbox.database.run("ALTER TABLE not_there_yet RENAME TO openoutbox_events")
