@@ -22,6 +22,8 @@ from tests.support.fixtures.kafka import MakeTopic, create_topic
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waiting import patience, wait_until_async
 
+pytestmark = pytest.mark.kafka
+
 
 @pytest.fixture
 async def publisher(kafka: str) -> AsyncIterator[KafkaPublisher]:
