@@ -25,9 +25,9 @@ async def test_claims_are_guarded_once_one_was_slow_and_nothing_is_left_of_it(
     storage = await watched(outbox)
     outbox.insert([Row("topic")] * 4)
     assert len((await storage.claim(1, 1000)).events) == 1
-    monkeypatch.setattr(storage, "_SLOW", -1.0)
+    monkeypatch.setattr("relay.outbox.storage._SLOW", -1.0)
     assert len((await storage.claim(1, 1000)).events) == 1
-    monkeypatch.setattr(storage, "_SLOW", 60.0)
+    monkeypatch.setattr("relay.outbox.storage._SLOW", 60.0)
     for found in (1, 1, 0):
         assert len((await storage.claim(1, 1000)).events) == found
     outbox.insert([Row("topic")])
@@ -43,9 +43,9 @@ async def test_a_slow_look_at_the_lag_or_a_failure_has_the_next_claim_guarded(
 ) -> None:
     storage = await watched(outbox)
     outbox.insert([Row("topic")])
-    monkeypatch.setattr(storage, "_SLOW", -1.0)
+    monkeypatch.setattr("relay.outbox.storage._SLOW", -1.0)
     assert await storage.oldest_due_age() > 0
-    monkeypatch.setattr(storage, "_SLOW", 60.0)
+    monkeypatch.setattr("relay.outbox.storage._SLOW", 60.0)
     assert len((await storage.claim(1, 1000)).events) == 1
     assert not (await storage.claim(1, 1000)).events
     outbox.insert([Row("topic")])

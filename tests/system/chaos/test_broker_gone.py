@@ -39,7 +39,7 @@ FAULTS = [Mode.REFUSE, Mode.SILENCE, Mode.CUT]
 @pytest.fixture
 def relay(outbox: Outbox, broker: Broker, daemon: StartDaemon) -> Daemon:
     watch_setbacks(outbox)
-    return daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="2s").wait_ready()
+    return daemon(**broker.env(), PUBLISHER_CONNECT_RETRY_INTERVAL="1s").wait_ready()
 
 
 def be_gone(
@@ -92,7 +92,7 @@ def be_gone(
 def test_a_broker_that_is_gone_costs_nothing_but_time(
     outbox: Outbox, broker: Broker, relay: Daemon, fault: Mode, measured: Measured
 ) -> None:
-    measured(**be_gone(outbox, broker, relay, fault, 6.0, 2.0))
+    measured(**be_gone(outbox, broker, relay, fault, 3.0, 1.0))
 
 
 @pytest.mark.soak

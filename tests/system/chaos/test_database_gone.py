@@ -43,7 +43,7 @@ from tests.system.chaos.looking import (
 
 pytestmark = pytest.mark.timeout(300)
 
-OUTAGE = 6.0
+OUTAGE = 3.0
 HEALED_WITHIN = 30.0
 PACE = {"LEASE_TIMEOUT": "20s", "RETRY_BASE_DELAY": "100ms", "RELAY_ID": "relay"}
 
