@@ -58,7 +58,7 @@ check-types:
 	$(BIN)/mypy
 
 check-tests:
-	$(BIN)/pytest -q -m "not server" -n 2
+	$(BIN)/pytest -q -m "not server and not scale and not soak" -n 2
 
 # Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
