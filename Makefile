@@ -6,9 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
-WORKERS ?= auto
+CORES := $(shell nproc 2>/dev/null || echo 2)
+# Tests wait for servers and leases about as long as they compute: one process more than there are cores, four at most.
+WORKERS ?= $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4)))
+# Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check test container-test bench bench-log bench-store bench-order scale soak fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test container-test bench bench-log bench-store bench-order scale soak fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -40,16 +44,25 @@ run: $(DEMO_STAMP) ## the same until Ctrl-C, with the addresses to look at
 	@$(BIN)/python -m relay.demo --keep
 
 check: $(STAMP) ## format, lint, import contracts, types and fast tests
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target check-types check-tests check-sql check-style
+
+check-style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/sqlfluff lint --disable-progress-bar sql
 	PYTHONPATH=.:cli $(BIN)/lint-imports
-	$(BIN)/mypy
-	$(BIN)/pytest -q -m "not server" -n $(WORKERS)
 
-# Its last line is pytest's own summary. WORKERS=0 runs all tests in one process.
+check-sql:
+	$(BIN)/sqlfluff lint --disable-progress-bar sql
+
+check-types:
+	$(BIN)/mypy
+
+check-tests:
+	$(BIN)/pytest -q -m "not server and not scale and not soak" -n 2
+
+# Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
-	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --maxprocesses 4 --dist loadgroup
+	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --dist loadgroup --durations 25
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
 	$(BIN)/pytest -s tests/system/container

@@ -14,14 +14,17 @@ import pytest
 from benchmarks.logstore import QUESTIONS
 from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 
 def printed(module: str, *arguments: str) -> str:
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     environment = os.environ | python_path()
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=patience()
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

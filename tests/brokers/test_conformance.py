@@ -11,7 +11,7 @@ import pytest
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable
 from relay.core.ports import Publisher
-from tests.brokers.harness.base import PATIENCE, Collector, Harness, make_event
+from tests.brokers.harness.base import Collector, Harness, make_event
 from tests.brokers.harness.kafka import KafkaHarness
 from tests.brokers.harness.memory import MemoryHarness
 from tests.brokers.harness.nats import NatsHarness
@@ -20,7 +20,7 @@ from tests.brokers.harness.redis import RedisHarness
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.valkey import ValkeyServer
-from tests.support.waiting import eventually, wait_until_async
+from tests.support.waiting import eventually, patience, wait_until_async
 
 Make = Callable[[pytest.FixtureRequest], Harness]
 
@@ -32,7 +32,11 @@ HARNESSES: dict[str, Make] = {
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
 }
-SERVERS = frozenset({"kafka", "nats", "redis"})
+SERVERS = {
+    "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
+    "nats": [pytest.mark.nats],
+    "redis": [pytest.mark.redis],
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def breakable_redis() -> Iterator[ValkeyServer]:
         yield server
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.integration] * (name in SERVERS)) for name in HARNESSES])
+@pytest.fixture(params=[pytest.param(name, marks=SERVERS.get(name, ())) for name in HARNESSES])
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     made = HARNESSES[request.param](request)
     yield made
@@ -87,7 +91,7 @@ async def refusal(publisher: Publisher) -> BrokerUnreachable | None:
 
 async def probed_down(publisher: Publisher) -> BrokerUnreachable:
     """Probe until it fails: a stopped broker may still be noticed as answering for a moment."""
-    return await wait_until_async(lambda: refusal(publisher), PATIENCE, "a probe to fail")
+    return await wait_until_async(lambda: refusal(publisher), what="a probe to fail")
 
 
 async def probed_up(publisher: Publisher) -> None:
@@ -96,7 +100,7 @@ async def probed_up(publisher: Publisher) -> None:
     async def answers() -> bool:
         return await refusal(publisher) is None
 
-    await wait_until_async(answers, PATIENCE, "a probe to succeed")
+    await wait_until_async(answers, what="a probe to succeed")
 
 
 async def test_a_batch_is_acknowledged_and_arrives_in_order(harness: Harness, publisher: Publisher) -> None:
@@ -301,12 +305,12 @@ async def test_an_absent_broker_does_not_keep_the_publisher_from_opening(harness
 async def test_close_resolves_what_is_left(harness: Harness, publisher: Publisher) -> None:
     needs(harness.features.hangs, "broker that hangs")
     destination, sink = await harness.destination(), Collector()
-    await publisher.probe(PATIENCE)
+    await publisher.probe(patience())
     harness.hang()
     events = [make_event(destination, b"x" * 1000) for _ in range(300)]
     publishing = asyncio.create_task(publisher.publish(events, sink))
     await probed_down(publisher)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience()):
         await publisher.close()
         await publishing
     await sink.outcomes(events)
@@ -330,4 +334,4 @@ async def test_the_event_loop_stays_free_while_a_big_batch_is_offered(harness: H
     ticking.cancel()
     if publisher.name not in ("null", "memory"):
         assert turns > 10
-    await eventually(ticking.done, PATIENCE)
+    await eventually(ticking.done)

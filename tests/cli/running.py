@@ -1,14 +1,25 @@
-"""Run ``relay-cli`` as an operator does: a process in an empty folder, so that no ``.env`` is found."""
+"""Run ``relay-cli`` in an empty folder, so that no ``.env`` is found: as a process, or in this one.
+
+A process start costs more than most commands do, so tests of what a command says call it in this process; the
+documents' commands (``tests/system/acceptance/test_documents.py``) and the contract's start it as an operator does.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from relay_cli.main import main
+from tests.support.waiting import patience
 
 COMMAND = [sys.executable, "-c", "from relay_cli.main import main; main()"]
 
@@ -23,21 +34,48 @@ def environment(**given: str) -> Mapping[str, str]:
 
 
 def run_cli(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end; variables by keyword."""
+    """Run it to its end, as a process; variables by keyword."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder,
         env=environment(**given),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
         check=False,
     )
 
 
+def call_cli(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in this process, with the environment and folder that ``run_cli`` would give it.
+
+    It runs in a thread: commands start an event loop, and a test's own may be running in this one.
+    """
+    command = ["relay-cli", *arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment(**given), clear=True),
+        patch.object(sys, "argv", command),
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        ThreadPoolExecutor(1) as aside,
+    ):
+        code = aside.submit(_exit_code).result()
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
+def _exit_code() -> int:
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
 def answer(folder: Path, *arguments: str, **given: str) -> dict[str, Any]:
     """What ``--json`` prints; fails unless the command succeeds without a word on standard error."""
-    done = run_cli(folder, *arguments, "--json", **given)
+    done = call_cli(folder, *arguments, "--json", **given)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed

@@ -12,17 +12,15 @@ import sqlalchemy
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from tests.cli.running import run_cli
+from tests.cli.running import call_cli
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 
 def check(folder: Path, given: dict[str, str], *arguments: str, status: int = 0) -> dict[str, list[Any]]:
     """The findings by subject, without those that are fine: level, message, advice."""
-    done = run_cli(folder, "check", "--json", *arguments, **given)
+    done = call_cli(folder, "check", "--json", *arguments, **given)
     assert (done.returncode, done.stderr) == (status, ""), (done.stdout, done.stderr)
     answer = json.loads(done.stdout)
     assert answer["ok"] is (status == 0)
@@ -38,7 +36,7 @@ def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeT
     outbox.insert([Row(topic())])
     given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
     assert check(tmp_path, given, "--strict") == {}
-    lines = run_cli(tmp_path, "check", **given).stdout.splitlines()
+    lines = call_cli(tmp_path, "check", **given).stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines)
     assert {"table", "indexes", "database", "clock", "rights", "lease", "broker", "topics"} == {
         line.split()[1].rstrip(":") for line in lines
@@ -66,19 +64,19 @@ def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Pa
     given = {"STORAGE_URL": outbox.relay_url, "ORDERING": "key"}
     [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
     assert (level, message) == ("error", "there is no column insertion_order, and ORDERING=key needs it")
-    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
+    assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
     assert "order" not in check(tmp_path, given)
     outbox.database.run("DROP INDEX idx_openoutbox_order_waiting")
     [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
     assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
-    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
+    assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
     assert "order" not in check(tmp_path, given)
 
 
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:
     [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
     assert (level, message) == ("error", "there is no table openoutbox_events")
-    assert run_cli(tmp_path, *advice.split()[2:], STORAGE_URL=database.url).returncode == 0
+    assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=database.url).returncode == 0
     assert "table" not in check(tmp_path, {"STORAGE_URL": database.url})
     database.run("ALTER TABLE openoutbox_events ALTER COLUMN payload DROP NOT NULL")
     [(level, message, _)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
@@ -89,13 +87,13 @@ def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Pat
 def test_of_a_database_that_is_away_nothing_else_is_said(outbox: Outbox, kafka: str, tmp_path: Path) -> None:
     url = sqlalchemy.make_url(outbox.url).set(database="absent").render_as_string(hide_password=False)
     given = {"STORAGE_URL": url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
-    done = run_cli(tmp_path, "check", **given)
+    done = call_cli(tmp_path, "check", **given)
     first, *others = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (1, "")
     assert first.startswith("error    database: connection failed: ")
     assert first.endswith('database "absent" does not exist')
     assert [line for line in others if "topics" in line] == []
-    failed = run_cli(tmp_path, "stats", STORAGE_URL=url)
+    failed = call_cli(tmp_path, "stats", STORAGE_URL=url)
     assert failed.stderr.startswith("error: connection failed: ")
 
 
@@ -165,7 +163,7 @@ def test_a_lease_that_is_too_short_is_warned_about(outbox: Outbox, tmp_path: Pat
 
 
 def test_settings_that_cannot_be_read_fail_with_two(outbox: Outbox, tmp_path: Path) -> None:
-    failed = run_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, LEASE_TIMEOUT="soon", PUBLISHER_TYPE="pigeon")
+    failed = call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, LEASE_TIMEOUT="soon", PUBLISHER_TYPE="pigeon")
     assert failed.returncode == 2
     assert "LEASE_TIMEOUT" in failed.stderr
     assert "PUBLISHER_TYPE" in failed.stderr

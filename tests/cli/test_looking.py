@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import COMMAND, answer, environment, run_cli
+from tests.cli.running import COMMAND, answer, call_cli, environment
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox, Row
-
-pytestmark = pytest.mark.integration
 
 
 def lease(outbox: Outbox, event_type: str) -> None:
@@ -35,7 +33,7 @@ def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> 
     assert 3600 <= found.pop("oldest_age_sec") < 3660
     assert 0 <= found.pop("oldest_due_age_sec") < 60
     assert found == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1}
-    lines = run_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
+    lines = call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
     assert lines[0].split() == ["pending_count", "2"]
     assert len(lines) == 6
 
@@ -63,7 +61,7 @@ def test_list_shows_the_newest_of_every_status_first(outbox: Outbox, tmp_path: P
     fill_aged(outbox, "DELIVERED", 3)
     outbox.insert([Row("waiting"), Row("working")])
     lease(outbox, "working")
-    done = run_cli(tmp_path, "list", "--limit", "4", STORAGE_URL=outbox.reader_url)
+    done = call_cli(tmp_path, "list", "--limit", "4", STORAGE_URL=outbox.reader_url)
     assert (done.returncode, done.stderr) == (0, "")
     cells = [line.split("\t") for line in done.stdout.splitlines()]
     assert all(next_try == "" for *_, next_try, _, _ in cells)  # those that wait never failed
@@ -138,14 +136,14 @@ def test_list_fits_a_narrow_terminal_and_leaves_ids_whole(outbox: Outbox, tmp_pa
 def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) -> None:
     [event_id] = outbox.insert([Row("a\x1b[2Jb\tc\nd", b"x\x1b[31m\ny", headers='{"h": "\\u001b[2J"}')])
     for arguments in (["list"], ["show", event_id]):
-        done = run_cli(tmp_path, *arguments, STORAGE_URL=outbox.reader_url)
+        done = call_cli(tmp_path, *arguments, STORAGE_URL=outbox.reader_url)
         assert "\x1b" not in done.stdout
         assert r"a\x1b[2Jb\tc\nd" in done.stdout
 
 
 def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Path) -> None:
     [event_id] = outbox.insert([Row("user.signup", '{"a":[1,"ü"]}'.encode(), "k", '{"h": 12345678901234567890123}')])
-    done = run_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
+    done = call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
     assert (done.returncode, done.stderr) == (0, "")
     for line in ("status:        PENDING", "delivered_at:  -", '  "h": 12345678901234567890123', '    "ü"'):
         assert line in done.stdout.splitlines()
@@ -162,7 +160,7 @@ def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Pa
 )
 def test_show_never_changes_a_payload(outbox: Outbox, tmp_path: Path, payload: bytes, shown: str) -> None:
     [event_id] = outbox.insert([Row("a", payload)])
-    assert run_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout.splitlines()[-1] == shown
+    assert call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout.splitlines()[-1] == shown
     found = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
     raw = found["payload"].encode() if found["payload_encoding"] == "utf-8" else base64.b64decode(found["payload"])
     assert raw == payload
@@ -170,10 +168,10 @@ def test_show_never_changes_a_payload(outbox: Outbox, tmp_path: Path, payload: b
 
 def test_an_event_that_is_not_there_fails_with_one(outbox: Outbox, tmp_path: Path) -> None:
     id_ = "0190b0a0-0000-7000-8000-000000000001"
-    failed = run_cli(tmp_path, "show", id_, STORAGE_URL=outbox.reader_url)
+    failed = call_cli(tmp_path, "show", id_, STORAGE_URL=outbox.reader_url)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr == f"error: there is no event {id_} in table openoutbox_events\n"
-    assert run_cli(tmp_path, "show", "nonsense", STORAGE_URL=outbox.reader_url).returncode == 2
+    assert call_cli(tmp_path, "show", "nonsense", STORAGE_URL=outbox.reader_url).returncode == 2
 
 
 def test_rows_with_infinite_times_are_listed_and_shown(outbox: Outbox, tmp_path: Path) -> None:

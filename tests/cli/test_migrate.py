@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.running import call_cli, run_cli
 from tests.support.fixtures.postgres import Database
-
-pytestmark = pytest.mark.integration
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in an empty folder, so that no ``.env`` is found."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("STORAGE_")}
-    kept["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in (".", "cli"))
-    command = [sys.executable, "-c", "from relay_cli.main import main; main()", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env={**kept, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 def test_it_creates_says_so_and_is_done(database: Database, tmp_path: Path) -> None:
-    first = run(tmp_path, "migrate", STORAGE_URL=database.url)
+    first = run_cli(tmp_path, "migrate", STORAGE_URL=database.url)
     assert (first.returncode, first.stderr) == (0, "")
     lines = first.stdout.splitlines()
     assert lines[0] == "created table openoutbox_events"
     assert lines[1] == "created index idx_openoutbox_processing_queue"
     assert len(lines) == 7
-    again = run(tmp_path, "migrate", STORAGE_URL=database.url)
+    again = run_cli(tmp_path, "migrate", STORAGE_URL=database.url)
     assert (again.returncode, again.stdout) == (0, "table openoutbox_events is up to date\n")
 
 
@@ -40,28 +26,28 @@ def test_it_creates_says_so_and_is_done(database: Database, tmp_path: Path) -> N
 def test_the_url_is_taken_before_and_after_the_command(database: Database, tmp_path: Path, place: str) -> None:
     option = ["--storage-url", database.url]
     arguments = [*option, "migrate"] if place == "before" else ["migrate", *option]
-    done = run(tmp_path, *arguments, STORAGE_URL="postgres://nobody@127.0.0.1:1/nowhere")
+    done = call_cli(tmp_path, *arguments, STORAGE_URL="postgres://nobody@127.0.0.1:1/nowhere")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_a_dry_run_prints_makes_the_table(database: Database, tmp_path: Path) -> None:
-    shown = run(tmp_path, "migrate", "--dry-run", "--table", "public.Orders", STORAGE_URL=database.url)
+    shown = call_cli(tmp_path, "migrate", "--dry-run", "--table", "public.Orders", STORAGE_URL=database.url)
     assert shown.returncode == 0
     assert database.run("SELECT to_regclass('public.\"Orders\"')") == [(None,)]
     database.run(shown.stdout)
-    again = run(tmp_path, "migrate", "--dry-run", "--table", "public.Orders", STORAGE_URL=database.url)
+    again = call_cli(tmp_path, "migrate", "--dry-run", "--table", "public.Orders", STORAGE_URL=database.url)
     assert again.stdout == "-- table public.Orders is up to date\n"
 
 
 def test_json_is_one_object(database: Database, tmp_path: Path) -> None:
-    answer = json.loads(run(tmp_path, "migrate", "--json", STORAGE_URL=database.url).stdout)
+    answer = json.loads(call_cli(tmp_path, "migrate", "--json", STORAGE_URL=database.url).stdout)
     assert (answer["table"], answer["dry_run"], answer["up_to_date"]) == ("openoutbox_events", False, False)
     assert [one["number"] for one in answer["statements"]] == list(range(1, 8))
 
 
 def test_a_table_that_differs_fails_with_one(database: Database, tmp_path: Path) -> None:
     database.run("CREATE TABLE openoutbox_events (event_id uuid PRIMARY KEY)")
-    failed = run(tmp_path, "migrate", STORAGE_URL=database.url)
+    failed = call_cli(tmp_path, "migrate", STORAGE_URL=database.url)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "column payload is missing: it must be bytea NOT NULL" in failed.stderr
     assert "Traceback" not in failed.stderr
@@ -72,7 +58,7 @@ def test_a_table_that_differs_fails_with_one(database: Database, tmp_path: Path)
     [["migrate"], ["migrate", "--storage-url", "mysql://u:geheim@h/d"], ["migrate", "--nonsense"], ["nonsense"]],
 )
 def test_wrong_usage_and_wrong_settings_fail_with_two(tmp_path: Path, arguments: list[str]) -> None:
-    failed = run(tmp_path, *arguments)
+    failed = call_cli(tmp_path, *arguments)
     assert failed.returncode == 2
     assert failed.stderr
     assert "Traceback" not in failed.stderr
@@ -80,5 +66,5 @@ def test_wrong_usage_and_wrong_settings_fail_with_two(tmp_path: Path, arguments:
 
 
 def test_version_and_help_need_nothing(tmp_path: Path) -> None:
-    assert run(tmp_path, "--version").stdout.count(".") == 2
-    assert "Example: relay-cli migrate" in run(tmp_path, "migrate", "--help").stdout
+    assert call_cli(tmp_path, "--version").stdout.count(".") == 2
+    assert "Example: relay-cli migrate" in call_cli(tmp_path, "migrate", "--help").stdout

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import COMMAND, answer, environment, run_cli
+from tests.cli.running import COMMAND, answer, call_cli, environment
 from tests.outbox.admin.filling import fill_aged, fill_old
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import patience, wait_until
 
 _SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END $$;
@@ -27,13 +25,13 @@ CREATE TRIGGER slow AFTER DELETE ON openoutbox_events FOR EACH STATEMENT EXECUTE
 def test_it_says_what_it_deleted_in_plain_lines(outbox: Outbox, tmp_path: Path) -> None:
     fill_old(outbox, "DELIVERED", 1234)
     fill_old(outbox, "DEAD", 1)
-    dry = run_cli(tmp_path, "prune", "--dry-run", STORAGE_URL=outbox.pruner_url)
+    dry = call_cli(tmp_path, "prune", "--dry-run", STORAGE_URL=outbox.pruner_url)
     assert (dry.returncode, dry.stderr) == (0, "")
     assert re.fullmatch(
         r"delivered: would delete 1234 events from before \S+Z\ndead: would delete 1 event from before \S+Z\n",
         dry.stdout,
     )
-    done = run_cli(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)
+    done = call_cli(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("delivered: deleted 1234 events from before ")
     assert outbox.counts() == {}
@@ -51,7 +49,7 @@ def test_defaults_are_7_and_30_days(outbox: Outbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize("nothing", ["0", ""])
 def test_nothing_to_do_is_done(outbox: Outbox, tmp_path: Path, nothing: str) -> None:
     fill_old(outbox, "DELIVERED", 1)
-    done = run_cli(
+    done = call_cli(
         tmp_path, "--storage-url", outbox.pruner_url, "prune", "--delivered-age", nothing, "--dead-age", nothing
     )
     assert (done.returncode, done.stdout) == (0, "delivered: left alone\ndead: left alone\n")
@@ -68,13 +66,13 @@ def test_nothing_to_do_is_done(outbox: Outbox, tmp_path: Path, nothing: str) -> 
     ],
 )
 def test_wrong_usage_fails_with_two(tmp_path: Path, arguments: list[str], said: str) -> None:
-    failed = run_cli(tmp_path, "prune", "--storage-url", "postgres://127.0.0.1:1/x", *arguments)
+    failed = call_cli(tmp_path, "prune", "--storage-url", "postgres://127.0.0.1:1/x", *arguments)
     assert failed.returncode == 2
     assert said in " ".join(failed.stderr.split())
 
 
 def test_an_unreachable_database_fails_with_one(tmp_path: Path) -> None:
-    failed = run_cli(tmp_path, "prune", "--storage-url", "postgres://u:geheim@127.0.0.1:1/x")
+    failed = call_cli(tmp_path, "prune", "--storage-url", "postgres://u:geheim@127.0.0.1:1/x")
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr.startswith("error: connection failed: ")
     assert "geheim" not in failed.stderr
@@ -93,9 +91,9 @@ def test_interrupted_it_says_what_is_done_and_may_be_run_again(outbox: Outbox, t
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(lambda: outbox.counts()["DELIVERED"] < 2000, 30, "the first batch to be gone")
+        wait_until(lambda: outbox.counts()["DELIVERED"] < 2000, what="the first batch to be gone")
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=patience())
     assert (process.returncode, stderr) == (130, "")
     found = re.match(r"delivered: deleted (\d+) events .*\ndead: .*\nnot complete; run it again to go on\n", stdout)
     assert found is not None, stdout
@@ -123,7 +121,7 @@ def test_a_terminal_shows_progress_once_it_takes_long(outbox: Outbox, tmp_path: 
                 screen += part
         except OSError:  # a terminal whose other side is closed
             pass
-        stdout, _ = process.communicate(timeout=30)
+        stdout, _ = process.communicate(timeout=patience())
     os.close(ours)
     assert process.returncode == 0
     assert b"pruning" in screen

@@ -12,17 +12,16 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
-from tests.cli.running import COMMAND, answer, environment, run_cli
+from tests.cli.running import COMMAND, answer, call_cli, environment
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.nats import NatsServer
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import patience
 
 
 def test_a_selector_is_needed(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DEAD", 3)
-    failed = run_cli(tmp_path, "replay", "--limit", "1", STORAGE_URL=outbox.relay_url)
+    failed = call_cli(tmp_path, "replay", "--limit", "1", STORAGE_URL=outbox.relay_url)
     assert failed.returncode == 2
     assert "say which events" in failed.stderr
     assert outbox.counts() == {"DEAD": 3}
@@ -38,7 +37,7 @@ def test_a_selector_is_needed(outbox: Outbox, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_fails_with_two(tmp_path: Path, arguments: list[str], said: str) -> None:
-    failed = run_cli(tmp_path, "replay", *arguments, STORAGE_URL="postgres://127.0.0.1:1/x")
+    failed = call_cli(tmp_path, "replay", *arguments, STORAGE_URL="postgres://127.0.0.1:1/x")
     assert failed.returncode == 2
     assert said in " ".join(failed.stderr.split())
 
@@ -46,20 +45,20 @@ def test_wrong_usage_fails_with_two(tmp_path: Path, arguments: list[str], said: 
 def test_it_counts_then_replays_and_says_whether_it_is_recorded(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DEAD", 3)
     fill_aged(outbox, "DELIVERED", 3)
-    dry = run_cli(tmp_path, "replay", "--status", "dead", "--dry-run", STORAGE_URL=outbox.relay_url)
+    dry = call_cli(tmp_path, "replay", "--status", "dead", "--dry-run", STORAGE_URL=outbox.relay_url)
     note = "not recorded: relay-cli migrate --with replay-audit adds the record\n"
     assert (dry.returncode, dry.stdout) == (0, f"would replay 3 dead events and 0 delivered events\n{note}")
-    migrated = run_cli(tmp_path, "migrate", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
+    migrated = call_cli(tmp_path, "migrate", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
     assert migrated.stdout == "table openoutbox_events is up to date\nextension replay-audit is there\n"
     outbox.database.run("GRANT INSERT ON openoutbox_replays TO openoutbox_relay")
-    done = run_cli(tmp_path, "replay", "--status", "dead", "--reason", "why not", STORAGE_URL=outbox.relay_url)
+    done = call_cli(tmp_path, "replay", "--status", "dead", "--reason", "why not", STORAGE_URL=outbox.relay_url)
     assert (done.returncode, done.stdout) == (0, "replayed 3 dead events and 0 delivered events\n")
     assert outbox.database.run("SELECT DISTINCT reason FROM openoutbox_replays") == [("why not",)]
     assert outbox.counts() == {"PENDING": 3, "DELIVERED": 3}
 
 
 def test_what_migrate_would_do_for_an_extension_runs_in_psql(outbox: Outbox, tmp_path: Path) -> None:
-    shown = run_cli(tmp_path, "migrate", "--dry-run", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
+    shown = call_cli(tmp_path, "migrate", "--dry-run", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
     outbox.database.run(shown.stdout)
     assert outbox.database.run("SELECT count(*) FROM openoutbox_replays") == [(0,)]
 
@@ -89,7 +88,7 @@ def test_a_terminal_is_asked_first(
         text=True,
     ) as process:
         os.write(ours, typed)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=patience())
     os.close(ours)
     os.close(theirs)
     assert "replay 3 dead events and 0 delivered events?" in stderr
@@ -109,7 +108,7 @@ def test_within_the_duplicate_window_of_nats_it_is_refused(
     asyncio.run(add_stream())
     fill_aged(outbox, "DELIVERED", 3)
     broker = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": own_nats.url}
-    refused = run_cli(tmp_path, "replay", "--status", "delivered", **broker)
+    refused = call_cli(tmp_path, "replay", "--status", "delivered", **broker)
     assert refused.returncode == 1
     assert "of these events, 1 arrived less than 5400 s ago" in refused.stderr
     assert outbox.counts() == {"DELIVERED": 3}
@@ -123,7 +122,7 @@ def test_an_unreachable_nats_is_said_and_the_window_may_be_given(outbox: Outbox,
     fill_aged(outbox, "DELIVERED", 1)
     broker = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://127.0.0.1:1"}
     broker["NATS_CONNECTION_TIMEOUT"] = "1s"
-    failed = run_cli(tmp_path, "replay", "--status", "delivered", **broker)
+    failed = call_cli(tmp_path, "replay", "--status", "delivered", **broker)
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: NATS: ")
     given = answer(tmp_path, "replay", "--status", "delivered", "--nats-duplicate-window", "2m", **broker)

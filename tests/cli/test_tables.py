@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from relay.client import NewEvent, enqueue
 from relay.postgres.sql import TableName
-from tests.cli.running import answer, run_cli
+from tests.cli.running import answer, call_cli
 from tests.support.fixtures.postgres import Database
-
-pytestmark = pytest.mark.integration
 
 NAME = 'Odd "name" 100% a:b'
 
@@ -20,7 +16,7 @@ def test_the_name_is_taken_exactly(database: Database, tmp_path: Path) -> None:
     database.run('CREATE SCHEMA "Shop"')
     table = ["--table", f"Shop.{NAME}"]
     given = {"STORAGE_URL": database.url}
-    created = run_cli(tmp_path, "migrate", "--with", "replay-audit", *table, **given)
+    created = call_cli(tmp_path, "migrate", "--with", "replay-audit", *table, **given)
     assert (created.returncode, created.stderr) == (0, "")
     with database.connect() as connection:
         [event_id] = enqueue(connection, NewEvent("a", b"x"), table=f"Shop.{NAME}").event_ids

@@ -21,8 +21,6 @@ from relay.postgres.sql import TableName
 from tests.client.conftest import create_outbox
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 Events = NewEvent | Iterable[NewEvent]
 Caller = Callable[[Database, Events, str, bool], Enqueued]
 """Insert in a transaction of its own, through one kind of connection, and commit or roll back."""

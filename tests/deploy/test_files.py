@@ -18,6 +18,7 @@ from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from tests.server.test_server import Told
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
@@ -107,7 +108,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         (tmp_path / unit.name).write_text(text, encoding="utf-8")
 
     command = ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
     found = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
     assert not found  # a misspelt key is a warning: the exit code says nothing
@@ -123,7 +124,7 @@ def test_systemd_gives_the_relay_the_time_to_stop() -> None:
 def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     hadolint = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or "hadolint"
     command = [hadolint, "--no-color", str(ROOT / "Dockerfile")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -9,15 +9,18 @@ import pytest
 
 from tests.support.paths import ROOT
 from tests.support.servers.promtool import promtool
+from tests.support.waiting import patience
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.prometheus
 
 FOLDER = ROOT / "deploy" / "prometheus"
 
 
 def run(*arguments: str, folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
     """Run promtool in a folder of rules."""
-    return subprocess.run([promtool(), *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [promtool(), *arguments], cwd=folder, capture_output=True, text=True, timeout=patience(), check=False
+    )
 
 
 def test_the_configuration_and_its_rules_are_valid() -> None:

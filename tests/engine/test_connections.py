@@ -10,7 +10,7 @@ from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually
 
 # Behind a pool the server sees the pool's connections, not the relay's.
-pytestmark = [pytest.mark.integration, pytest.mark.session]
+pytestmark = pytest.mark.session
 
 LOOKS = 30
 """How often the server is asked while the broker holds back its answers."""

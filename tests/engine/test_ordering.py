@@ -18,8 +18,6 @@ from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 QUICK = RetryPolicy(max_attempts=10, base_delay=0.05, max_delay=0.2, jitter=0.5)
 
 
@@ -86,7 +84,7 @@ async def test_order_holds_over_two_relays_and_through_retries(ordered: Outbox, 
     broker.answer_with(one_in_five_fails_twice)
     for relay_id in ("one", "two"):
         await start(broker, relay_id, KeyOrder.SKIP, batch_size=7, retry=QUICK)
-    await eventually(lambda: ordered.counts() == {"DELIVERED": 300}, 60)
+    await eventually(lambda: ordered.counts() == {"DELIVERED": 300})
     assert first_deliveries(broker) == {f"key-{key}": list(range(30)) for key in range(10)}
     assert len(broker.messages) == 300
     assert ordered.rows("sum(attempts)") == [(2 * 10 * 6,)]

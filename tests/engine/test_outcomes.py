@@ -11,8 +11,6 @@ from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 
 async def test_everything_is_delivered_and_offered_once(outbox: Outbox, start: StartRelay) -> None:
     outbox.fill("topic", 5_000)
@@ -121,7 +119,7 @@ async def test_a_row_that_the_database_refuses_to_settle_holds_up_nobody(outbox:
         WHEN (NEW.status = 'DELIVERED' AND NEW.event_type = 'bad') EXECUTE FUNCTION refuse()
     """)
     await start()
-    await eventually(lambda: outbox.counts() == {"DELIVERED": 300, "DELIVERING": 1}, 20)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 300, "DELIVERING": 1})
     assert outbox.row(bad)["status"] == "DELIVERING"
 
 

@@ -13,8 +13,6 @@ from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 _FUNCTION = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'not this one'; END $$

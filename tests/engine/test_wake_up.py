@@ -13,9 +13,9 @@ from relay.outbox.wakeup import WakeUps
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 
-pytestmark = [pytest.mark.integration, pytest.mark.session]
+pytestmark = pytest.mark.session
 
 NEVER = 300.0
 """A poll interval that no test waits for."""
@@ -71,7 +71,7 @@ async def test_a_connection_on_which_nothing_comes_is_asked_whether_it_lives(
     await eventually(lambda: len(woken) >= 3)  # at the start, and after each answer
     waking.database.run(_END_ASKED)
     with pytest.raises(StorageError):
-        await asyncio.wait_for(listener, 10)
+        await asyncio.wait_for(listener, patience())
 
 
 async def test_without_the_trigger_a_warning_says_what_to_do(
@@ -94,7 +94,7 @@ def test_a_writer_needs_no_right_beyond_the_table(waking: Outbox) -> None:
             connection.execute(
                 "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 'a', '')"
             )
-            assert [one.channel for one in heard.notifies(timeout=10, stop_after=1)] == [channel]
+            assert [one.channel for one in heard.notifies(timeout=patience(), stop_after=1)] == [channel]
     finally:
         waking.database.run("DROP OWNED BY wake_writer")
         waking.database.run("DROP ROLE wake_writer")

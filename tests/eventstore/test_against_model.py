@@ -7,15 +7,12 @@ import uuid
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from relay.eventstore import ANY, EventStore, NewEvent, UnknownTenant, VersionConflict
 from tests.support.fixtures.postgres import Database
-
-pytestmark = pytest.mark.integration
 
 T = TypeVar("T")
 TENANTS = [uuid.UUID(int=n) for n in (1, 2, 3)]

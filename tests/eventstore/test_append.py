@@ -25,8 +25,6 @@ from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 
 def events(*types: str) -> list[NewEvent]:
     return [NewEvent(name, {"name": name}, {"by": "test"}) for name in types]

@@ -16,8 +16,6 @@ from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 Content = dict[uuid.UUID, list[tuple[object, ...]]]
 
 

@@ -16,8 +16,9 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.postgres import Database
 from tests.support.messages import kafka_headers, kafka_key
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 ACCOUNTS, EVENTS_EACH = 4, 12
 
@@ -31,7 +32,7 @@ def test_the_bank_runs_and_its_events_reach_kafka(outbox_database: Database, kaf
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -50,12 +51,12 @@ def test_the_bank_runs_and_its_events_reach_kafka(outbox_database: Database, kaf
 
 def _read(bootstrap: str, topic: str, count: int) -> list[tuple[dict[str, str], str, dict[str, object]]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     received: list[tuple[dict[str, str], str, dict[str, object]]] = []
     try:
         while len(received) < count:
-            messages = consumer.consume(count, timeout=60)
+            messages = consumer.consume(count, timeout=patience())
             assert messages, f"only {len(received)} of {count} messages came"
             for message in messages:
                 assert message.error() is None

@@ -15,11 +15,10 @@ from typer.testing import CliRunner
 from relay.core.errors import ConfigError, EventError, OutboxError
 from relay.eventstore import UnknownTenant, VersionConflict
 from relay_cli.main import app
-from tests.cli.running import COMMAND, environment, run_cli
+from tests.cli.running import COMMAND, call_cli, environment
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import patience
 
 
 def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +60,14 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
 
 
 def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path) -> None:
-    run_cli(tmp_path, "store", "migrate", STORAGE_URL=database.url)
-    run_cli(tmp_path, "tenant", "provision", str(TENANT), STORAGE_URL=database.url)
+    call_cli(tmp_path, "store", "migrate", STORAGE_URL=database.url)
+    call_cli(tmp_path, "tenant", "provision", str(TENANT), STORAGE_URL=database.url)
     command = [*COMMAND, "store", "tail"]
     env = environment(STORAGE_URL=database.url, PYTHONUNBUFFERED="1")
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as tail:
         assert tail.stdout is not None
         for name in ("First", "Second"):
-            run_cli(tmp_path, "store", "append", str(TENANT), str(STREAM), name, STORAGE_URL=database.url)
+            call_cli(tmp_path, "store", "append", str(TENANT), str(STREAM), name, STORAGE_URL=database.url)
             assert json.loads(tail.stdout.readline())["type"] == name
         os.kill(tail.pid, signal.SIGINT)
-        assert tail.wait(timeout=20) == 130
+        assert tail.wait(patience()) == 130

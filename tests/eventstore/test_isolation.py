@@ -14,8 +14,6 @@ from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConfli
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def role(database: Database) -> Iterator[str]:

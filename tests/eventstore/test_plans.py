@@ -17,8 +17,6 @@ from relay.eventstore.statements import Statements
 from tests.eventstore.conftest import TENANT
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 _LEAF = re.compile(r"event_[0-9a-f]{32}")
 
 

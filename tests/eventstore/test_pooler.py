@@ -13,8 +13,6 @@ from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConfli
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 
 async def test_it_works_through_a_pool_of_two(store: EventStore, outbox_database: Database, pgbouncer: str) -> None:
     url = urlsplit(outbox_database.url)._replace(netloc=urlsplit(pgbouncer).netloc).geturl()

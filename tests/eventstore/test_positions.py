@@ -6,14 +6,10 @@ import asyncio
 import random
 import uuid
 
-import pytest
-
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
-
-pytestmark = pytest.mark.integration
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 

@@ -18,9 +18,7 @@ from relay.eventstore.prometheus import PrometheusMeter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
-from tests.support.waiting import eventually, wait_until_async
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import eventually, patience, wait_until_async
 
 
 async def fill(store: EventStore, first: int, last: int) -> None:
@@ -152,7 +150,7 @@ async def test_one_instance_is_active_and_the_next_takes_over_when_it_closes(sto
     async with contextlib.aclosing(store.subscribe("shared", lease=60.0)) as first:
         assert len(await anext(first)) == 2
         async with collecting(store, "shared", lease=0.3) as second:
-            await asyncio.wait_for(fill(store, 3, 3), 10)
+            await asyncio.wait_for(fill(store, 3, 3), patience())
             assert len(await anext(first)) == 1
             assert second == []
             await first.aclose()
@@ -166,13 +164,13 @@ async def test_fail_over_between_processes_when_one_is_killed(store: EventStore,
     processes = [await asyncio.create_subprocess_exec(*command, cwd=ROOT) for _ in range(2)]
     try:
         await fill(store, 1, 20)
-        await eventually(lambda: database.run("SELECT count(*) FROM projection") == [(20,)], 60)
+        await eventually(lambda: database.run("SELECT count(*) FROM projection") == [(20,)])
         ((active,),) = database.run("SELECT DISTINCT process FROM projection")
         first, second = sorted(processes, key=lambda process: process.pid != active)
         first.send_signal(signal.SIGKILL)
         await first.wait()
         await fill(store, 21, 40)
-        await eventually(lambda: database.run("SELECT count(*) FROM projection") == [(40,)], 60)
+        await eventually(lambda: database.run("SELECT count(*) FROM projection") == [(40,)])
         assert database.run("SELECT DISTINCT process FROM projection WHERE n > 20") == [(second.pid,)]
         assert database.run("SELECT min(n), max(n) FROM projection") == [(1, 40)]
     finally:

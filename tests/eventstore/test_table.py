@@ -11,8 +11,7 @@ from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import patience
 
 PLAIN_INSERT = (
     "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta, Data) VALUES (%s, %s, %s, 'EmptyEvent', '{}', NULL)"
@@ -81,7 +80,7 @@ async def test_an_insert_sends_the_payload_of_the_contract(store: EventStore, da
     with database.connect() as listener:
         listener.execute("LISTEN eventrecorded")
         await store.append(TENANT, STREAM, [NewEvent("First"), NewEvent("EmptyEvent")], NO_STREAM)
-        received = [note.payload for note in listener.notifies(timeout=10, stop_after=2)]
+        received = [note.payload for note in listener.notifies(timeout=patience(), stop_after=2)]
     assert received == [
         "1/847ed1889e8b4d238eb49126ebd77a4d/a88f94db6e7a439e9861485f63cc8a13/1/First",
         "2/847ed1889e8b4d238eb49126ebd77a4d/a88f94db6e7a439e9861485f63cc8a13/2/EmptyEvent",
@@ -96,7 +95,7 @@ async def test_a_type_too_long_for_a_notification_is_appended(
     with database.connect() as listener:
         listener.execute("LISTEN eventrecorded")
         await store.append(TENANT, STREAM, [NewEvent(long_type)], NO_STREAM)
-        (note,) = listener.notifies(timeout=10, stop_after=1)
+        (note,) = listener.notifies(timeout=patience(), stop_after=1)
     position, tenant, stream, version, cut = note.payload.split("/")
     assert (position, tenant, stream, version) == ("1", TENANT.hex, STREAM.hex, "1")
     assert cut
@@ -111,7 +110,7 @@ async def test_notifications_are_switched_per_store(store: EventStore, database:
         await store.append(TENANT, STREAM, [NewEvent("Silent")], NO_STREAM)
         await store.migrate(positions=positions, notify=True)  # type: ignore[arg-type]
         await store.append(TENANT, STREAM, [NewEvent("Loud")], 1)
-        (note,) = listener.notifies(timeout=10, stop_after=1)
+        (note,) = listener.notifies(timeout=patience(), stop_after=1)
     assert note.payload.endswith("/2/Loud")
 
 

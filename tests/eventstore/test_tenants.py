@@ -12,9 +12,7 @@ from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, TenantBusy, UnknownTenant
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import eventually, patience
 
 
 async def test_provisioning_is_idempotent_also_when_it_races(gapless_store: EventStore) -> None:
@@ -111,10 +109,10 @@ async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_nobody(
         await reader.execute("SELECT count(*) FROM Event")
         drop = asyncio.create_task(store.drop_tenant(TENANT, confirm=TENANT))
         await eventually(lambda: database.run("SELECT 1 FROM pg_inherits WHERE inhdetachpending"))
-        appended = await asyncio.wait_for(store.append(OTHER_TENANT, STREAM, [NewEvent("A")], NO_STREAM), 10)
+        appended = await asyncio.wait_for(store.append(OTHER_TENANT, STREAM, [NewEvent("A")], NO_STREAM), patience())
         assert appended.version == 1
-        assert len(await asyncio.wait_for(store.read_all(), 10)) == 1
+        assert len(await asyncio.wait_for(store.read_all(), patience())) == 1
         await (await reader.execute("SELECT count(*) FROM Event")).fetchall()
         assert not drop.done()
         await reader.rollback()
-        await asyncio.wait_for(drop, 30)
+        await asyncio.wait_for(drop, patience())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.cli.running import environment
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
 FOLDER = ROOT / "examples"
 
@@ -43,7 +44,7 @@ def running(*command: str, **env: str) -> Iterator[Log]:
             log()
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(patience())
 
 
 def finished(*command: str, given: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -54,7 +55,7 @@ def finished(*command: str, given: str, **env: str) -> subprocess.CompletedProce
         input=given,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
         check=False,
     )
 

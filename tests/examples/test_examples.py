@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 
 import httpx
-import pytest
 
 from relay.localservers.process import accepts, free_port
 from tests.cli.running import answer
@@ -16,8 +15,6 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
 
 KAFKA_CONSUMER = str(FOLDER / "consumer_kafka.py")
 NATS_CONSUMER = str(FOLDER / "consumer_nats.py")
@@ -53,11 +50,11 @@ def test_fastapi_and_kafka(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_pat
         running(KAFKA_CONSUMER, **own) as consumed,
         httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
     ):
-        wait_until(lambda: log() is not None and accepts(port), 30, "the application")
+        wait_until(lambda: log() is not None and accepts(port), what="the application")
         place_orders(client)
         counted(outbox, consumed, {"ada": 930, "bob": 20})
         replay(outbox, tmp_path, PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
-        wait_until(lambda: consumed().count("seen before") == 3, 30, "the repeats")
+        wait_until(lambda: consumed().count("seen before") == 3, what="the repeats")
         assert revenue(outbox) == {"ada": 930, "bob": 20}
 
 
@@ -74,7 +71,7 @@ def place_orders(client: httpx.Client) -> None:
 
 def counted(outbox: Outbox, consumed: Log, expected: dict[str, int]) -> None:
     """Wait until that is counted; the consumer has to live that long."""
-    wait_until(lambda: consumed() is not None and revenue(outbox) == expected, 30, f"{expected}")
+    wait_until(lambda: consumed() is not None and revenue(outbox) == expected, what=f"{expected}")
     assert "seen before" not in consumed()
 
 
@@ -90,5 +87,5 @@ async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStrea
     with Daemon(outbox.relay_url, broker), running(NATS_CONSUMER, **own) as consumed:
         counted(outbox, consumed, {"ada": 35, "bob": 20})
         replay(outbox, tmp_path, **broker)
-        wait_until(lambda: consumed().count("seen before") == 3, 30, "the repeats")
+        wait_until(lambda: consumed().count("seen before") == 3, what="the repeats")
         assert revenue(outbox) == {"ada": 35, "bob": 20}

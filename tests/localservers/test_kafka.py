@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.support.fixtures.kafka import MakeTopic
-
-pytestmark = pytest.mark.integration
+from tests.support.waiting import patience
 
 
 def test_what_is_produced_is_consumed(kafka: str, topic: MakeTopic, consume: Callable[..., list[Message]]) -> None:
@@ -31,4 +29,4 @@ def test_a_topic_is_not_created_by_itself(kafka: str, kafka_admin: AdminClient) 
     producer.produce("never.created", b"x", on_delivery=lambda error, _: errors.append(error))
     producer.flush(20)
     assert [error.code() for error in errors if error] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
-    assert "never.created" not in kafka_admin.list_topics(timeout=10).topics
+    assert "never.created" not in kafka_admin.list_topics(timeout=patience()).topics

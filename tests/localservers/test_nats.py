@@ -5,13 +5,10 @@ from __future__ import annotations
 import signal
 
 import nats
-import pytest
 from nats.js import JetStreamContext
 
 from tests.support.fixtures.nats import MakeStream, read_stream
 from tests.support.servers.nats import NatsServer
-
-pytestmark = pytest.mark.integration
 
 
 async def test_what_is_published_is_read_back(jetstream: JetStreamContext, stream: MakeStream) -> None:

@@ -11,7 +11,7 @@ from relay.localservers.postgres import PostgresServer
 from relay.localservers.process import ServerFailed, alive
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.postgres
 
 
 def test_a_database_is_empty_and_of_this_test_alone(database: Database, postgres: str) -> None:

@@ -14,8 +14,6 @@ from relay.localservers.process import free_port
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
-
 
 class Echo(socketserver.BaseRequestHandler):
     """Says back what it hears."""
@@ -115,7 +113,7 @@ def test_it_cuts_in_the_middle(proxy: TcpProxy) -> None:
             return False
 
         client.sendall(b"12345678")
-        wait_until(reset, 5, "the reset")
+        wait_until(reset, what="the reset")
         assert b"".join(heard) in (b"", b"12", b"1234")
 
 

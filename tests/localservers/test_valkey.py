@@ -9,7 +9,7 @@ import redis
 
 from tests.support.servers.valkey import ValkeyServer
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.redis
 
 
 def test_a_stream_is_written_and_read(redis_url: str) -> None:

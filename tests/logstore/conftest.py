@@ -64,8 +64,8 @@ def prefix() -> str:
 @pytest.fixture(
     params=[
         "memory",
-        pytest.param("postgres", marks=pytest.mark.integration),
-        pytest.param("clickhouse", marks=[pytest.mark.integration, pytest.mark.xdist_group("clickhouse")]),
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("clickhouse", marks=[pytest.mark.clickhouse, pytest.mark.xdist_group("clickhouse")]),
     ]
 )
 def driver(request: pytest.FixtureRequest) -> str:

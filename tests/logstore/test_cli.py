@@ -17,8 +17,6 @@ from relay_cli.main import app
 from tests.logstore.making import BASE, all_items, entry, event, ms
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 Run = Callable[..., Result]
 
 

@@ -28,7 +28,7 @@ from tests.logstore.conftest import drop_tables
 from tests.logstore.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("clickhouse")]
+pytestmark = pytest.mark.xdist_group("clickhouse")
 
 
 @pytest.fixture

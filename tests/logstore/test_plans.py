@@ -24,7 +24,7 @@ from tests.logstore.conftest import drop_tables
 from tests.logstore.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
 from tests.support.fixtures.postgres import create_database, drop_database
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 LIMIT = 100
 FEW = 200_000

@@ -24,8 +24,6 @@ from tests.logstore.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
 
-pytestmark = pytest.mark.integration
-
 
 async def opened(database: Database, **options: object) -> PostgresLogStore:
     store = await open_logstore(database.url, **{"months_ahead": 0, **options})  # type: ignore[arg-type]
@@ -134,7 +132,7 @@ async def test_retention_does_not_make_writers_wait(log_database: Database) -> N
         async def waiting() -> bool:
             return bool(log_database.run("SELECT 1 FROM pg_locks WHERE NOT granted"))
 
-        await wait_until_async(waiting, 30, "the drop waits for the reader")
+        await wait_until_async(waiting, what="the drop waits for the reader")
         await store.insert_many([entry(f"new{n}", now + ms(n)) for n in range(5)])
         assert len((await store.list_attempts(ListAttempts(time=TimeWindow(gte=now)))).items) == 5
         assert not dropping.done()
@@ -186,7 +184,7 @@ async def test_batches_in_opposite_order_do_not_deadlock(log_database: Database)
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         return log_database.run(query) == [(0,)]
 
-    await wait_until_async(gone, 30, "every session has ended")
+    await wait_until_async(gone, what="every session has ended")
     assert log_database.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 
 

@@ -239,34 +239,31 @@ async def test_releases_are_not_attempts() -> None:
     assert len(await all_items(store, ListAttempts())) == 1
 
 
-@pytest.mark.integration
 async def test_a_log_database_that_restarts_is_picked_up_again(own_postgres: PostgresServer) -> None:
     url = own_postgres.url
     options = RecorderOptions(batch_size=10, flush_interval=0.01, retry_interval=0.05, write_timeout=5)
     async with recording(lambda: open_logstore(url, months_ahead=0), options) as (recorder, _):
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: recorder.written == 10, 60)
+        await eventually(lambda: recorder.written == 10)
         own_postgres.stop()
         recorder.record([settled(n) for n in range(10, 30)])
-        await eventually(lambda: recorder.trouble != "", 60)
+        await eventually(lambda: recorder.trouble != "")
         own_postgres.start()
-        await eventually(lambda: recorder.written == 30, 60)
+        await eventually(lambda: recorder.written == 30)
         assert recorder.trouble == ""
     store = await open_logstore(url)
     assert len({record.attempt.event_id for record in await all_items(store, ListAttempts())}) == 30
     await store.close()
 
 
-@pytest.mark.integration
 async def test_a_log_without_tables_gets_them(database: Database) -> None:
     async with recording(lambda: open_logstore(database.url, months_ahead=0), QUICK) as (recorder, _):
         recorder.record([settled(n) for n in range(3)])
-        await eventually(lambda: recorder.written == 3, 60)
+        await eventually(lambda: recorder.written == 3)
         months = database.run("SELECT count(*) FROM pg_class WHERE relname ~ '^attempts_[0-9]{4}_[0-9]{2}$'")
         assert months[0][0] >= 1
 
 
-@pytest.mark.integration
 async def test_the_recorder_makes_the_months_to_come(database: Database) -> None:
     store = await open_logstore(database.url, months_ahead=0)
     await store.migrate()
@@ -274,7 +271,7 @@ async def test_the_recorder_makes_the_months_to_come(database: Database) -> None
     months = "SELECT count(*) FROM pg_class WHERE relname ~ '^(attempts|events|event_destinations)_[0-9]{4}_[0-9]{2}$'"
     assert database.run(months) == [(3,)]
     async with recording(lambda: open_logstore(database.url, months_ahead=2), QUICK):
-        await eventually(lambda: database.run(months) == [(9,)], 60)
+        await eventually(lambda: database.run(months) == [(9,)])
 
 
 NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_type="kafka")

@@ -15,7 +15,7 @@ from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.servers.postgres_secured import CERTIFIED, PASSWORD, SecuredPostgres
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.postgres
 
 WRONG = "wr0ng/one:really"
 

@@ -10,8 +10,6 @@ from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
 from tests.support.fixtures.outbox import Outbox, Row
 
-pytestmark = pytest.mark.integration
-
 _NOTED = """
 CREATE TABLE noted (jit text, enable_sort text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS

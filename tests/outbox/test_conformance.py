@@ -22,9 +22,9 @@ ANY_BYTES = 1 << 40
     params=[
         "memory",
         "memory in order",
-        pytest.param("postgres", marks=pytest.mark.integration),
-        pytest.param("postgres in order", marks=pytest.mark.integration),
-        pytest.param("postgres behind PgBouncer", marks=pytest.mark.integration),
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("postgres in order", marks=pytest.mark.postgres),
+        pytest.param("postgres behind PgBouncer", marks=pytest.mark.postgres),
     ]
 )
 async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:

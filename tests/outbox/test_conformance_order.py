@@ -15,7 +15,7 @@ from tests.outbox.test_conformance import ANY_BYTES, fence_of, ids
 from tests.support.fixtures.outbox import Outbox
 
 
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.integration)])
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:
     harness: StorageHarness
     if request.param == "memory":

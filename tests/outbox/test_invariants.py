@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 import psycopg
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -30,8 +29,6 @@ from relay.core.state import ALLOWED, Transition
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox
-
-pytestmark = pytest.mark.integration
 
 LEASE: Final = 1000.0
 RETRY: Final = RetryPolicy(max_attempts=3, base_delay=50.0, max_delay=400.0, jitter=0.2)

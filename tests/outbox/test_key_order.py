@@ -17,8 +17,6 @@ from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 TABLE = TableName()
 ORDER = "SELECT convert_from(payload, 'UTF8')::int FROM openoutbox_events ORDER BY insertion_order"
 

@@ -14,8 +14,6 @@ from relay.postgres.sql import TableName, load_sql, quote_identifier
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 DEFAULT = TableName()
 
 BY_HAND = """

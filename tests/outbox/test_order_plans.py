@@ -18,8 +18,6 @@ from relay.postgres.sql import TableName, statement
 from tests.outbox.test_plans import indexes, nodes
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 HOT = 50_000
 BATCHES = [1, 100, 1000, 5000]
 KEYS = 1000

@@ -18,8 +18,6 @@ from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 ROWS = 60_000
 BATCHES = [1, 100, 1000, 5000]
 FENCE = datetime(2031, 1, 1, tzinfo=UTC)

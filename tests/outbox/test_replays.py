@@ -14,8 +14,6 @@ from relay.outbox.replays import OutboxReplays
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 
-pytestmark = pytest.mark.integration
-
 TABLE = TableName()
 WHO_KNOWS = EventId("00000000-0000-7000-8000-000000000000")
 KILL = "UPDATE openoutbox_events SET status = 'DEAD', updated_at = NOW() WHERE event_type = 'a'"

@@ -11,8 +11,6 @@ from relay.outbox.migrate import migrate, plan
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 
-pytestmark = pytest.mark.integration
-
 INSERT = "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
 SELECT = "SELECT status FROM openoutbox_events"
 SETTLE = "UPDATE openoutbox_events SET status = status"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import plan
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox
-
-pytestmark = pytest.mark.integration
 
 _DELIVERED = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at)

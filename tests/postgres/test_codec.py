@@ -54,7 +54,6 @@ def test_text_that_postgresql_refuses_is_made_storable() -> None:
     assert storable_text("a\x00b\ud800") == "a\N{REPLACEMENT CHARACTER}b?"
 
 
-@pytest.mark.integration
 def test_arrays_and_times_are_what_the_server_reads_and_sends(database: Database) -> None:
     texts = ["", "NULL", None, '"\\{},', "\N{SNOWMAN}", "a b", "\n"]
     with database.connect() as connection:

@@ -15,8 +15,6 @@ from tests.outbox.proxy import Proxy
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 NAME = "openoutbox-test"
 BACKENDS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
 WAITING = f"{BACKENDS} AND wait_event_type = 'Lock'"

@@ -97,7 +97,6 @@ async def kind(room: Room, url: str, state: str) -> type[OutboxError]:
     return caught.type
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("room", ROOMS)
 async def test_a_state_means_the_same_in_every_room(outbox: Outbox, room: Room) -> None:
     expected: dict[str, type[StorageError]] = {
@@ -122,7 +121,6 @@ async def test_a_state_means_the_same_in_every_room(outbox: Outbox, room: Room) 
         assert await kind(room, outbox.url, state) is wanted, state
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("room", ROOMS)
 async def test_parameters_of_pgx_are_dropped_in_every_room(outbox: Outbox, room: Room) -> None:
     await room(outbox.url + _GO_URL, "SELECT 1")

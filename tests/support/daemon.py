@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from relay.localservers.process import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE, patience, wait_until
 
 _KEPT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
 _METRIC = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -85,7 +85,7 @@ class Daemon:
         sys.stderr.write(self.log()[-8000:])  # pytest shows it when the test failed
         self._folder.cleanup()
 
-    def wait_ready(self, deadline: float = 30.0) -> Self:
+    def wait_ready(self, deadline: float = DEADLINE) -> Self:
         """Return when /readyz says 200."""
         wait_until(lambda: self.running and self.get("/readyz")[0] == 200, deadline, "the relay to be ready")
         return self
@@ -100,7 +100,7 @@ class Daemon:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of one GET; status 0 when nobody listens yet."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=patience(10)) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -118,16 +118,16 @@ class Daemon:
                     total += float(match[3])
         return total
 
-    def stop(self, deadline: float = 12.0) -> int:
+    def stop(self, deadline: float = DEADLINE) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(deadline)
+        return self.process.wait(patience(deadline))
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(patience())
 
     def log(self) -> str:
         """Everything on standard error so far."""

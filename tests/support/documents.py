@@ -16,6 +16,7 @@ from pathlib import Path
 from relay.localservers.process import free_port
 from tests.cli.running import environment
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/*.md", "examples/**/*.md") for path in ROOT.glob(pattern)
@@ -76,7 +77,7 @@ def run_shell(commands: str, folder: Path, **given: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
         check=False,
     )
     assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
@@ -101,7 +102,7 @@ def shell(commands: str, folder: Path, log: Path, **given: str) -> Iterator[subp
         yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(patience())
 
 
 def run_python(program: str, folder: Path) -> str:
@@ -112,7 +113,7 @@ def run_python(program: str, folder: Path) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
         check=False,
     )
     assert done.returncode == 0, f"{program}\n{done.stdout}{done.stderr}"

@@ -9,6 +9,7 @@ import pytest
 
 from relay.telemetry.export import start_export, wanted
 from relay.telemetry.measurements import Measurements
+from tests.support.waiting import patience
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,8 @@ def test_nothing_is_imported_that_is_not_asked_for() -> None:
         "print([name for name in costly if name in sys.modules])"
     )
 
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=patience(), check=True
+    )
 
     assert done.stdout.strip() == "[]"

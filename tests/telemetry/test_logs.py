@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import patience
+
 PRELUDE = """
 import asyncio, logging, sys, threading, warnings
 import structlog
@@ -33,7 +35,7 @@ def run(script: str, *, json_lines: bool = True) -> tuple[str, str]:
         [sys.executable, "-c", PRELUDE.format(json=json_lines) + script],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(),
         check=False,
     )
     return done.stdout, done.stderr

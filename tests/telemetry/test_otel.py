@@ -20,8 +20,6 @@ from relay.telemetry.export import start_export
 from relay.telemetry.measurements import Measurements
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
-
 
 class Collector(ThreadingHTTPServer):
     """Keeps every request it gets; answers ``status``."""
@@ -85,7 +83,7 @@ def test_every_metric_arrives_with_its_numbers(collector: Collector) -> None:
 
     export = start_export(measurements, variables, "relay-1")
     assert export is not None
-    wait_until(lambda: len(collector.requests) >= 2, 10, "two exports")
+    wait_until(lambda: len(collector.requests) >= 2, what="two exports")
     export.stop()
 
     path, headers, request = collector.requests[0]

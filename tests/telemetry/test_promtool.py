@@ -8,14 +8,17 @@ import pytest
 
 from relay.telemetry.prometheus import PrometheusTelemetry
 from tests.support.servers.promtool import promtool
+from tests.support.waiting import patience
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.prometheus
 
 ACCEPTED = 'openoutbox_backlog_pending_count non-histogram and non-summary metrics should not have "_count" suffix'
 
 
 def findings(text: bytes) -> list[str]:
-    done = subprocess.run([promtool(), "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [promtool(), "check", "metrics"], input=text, capture_output=True, timeout=patience(), check=False
+    )
     return (done.stdout + done.stderr).decode().splitlines()
 
 

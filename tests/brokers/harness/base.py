@@ -16,9 +16,7 @@ from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Resolution
 from relay.core.ports import Publisher
 from relay.localservers.server import LocalServer
-
-PATIENCE = 30.0
-"""Seconds any wait of the suite lasts at most; on a busy machine everything takes its time."""
+from tests.support.waiting import patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Collector:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds, looked at after every resolution."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience()):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

@@ -58,7 +58,7 @@ class KafkaHarness(ServerHarness):
             return len(found) >= count
 
         try:
-            wait_until(enough, 30, f"{count} messages of {destination}")
+            wait_until(enough, what=f"{count} messages of {destination}")
         finally:
             consumer.close()
         return [_message(message) for message in found][:count]

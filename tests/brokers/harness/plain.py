@@ -12,7 +12,7 @@ from relay.brokers.null import NullPublisher
 from relay.brokers.stdout import StdoutOptions, StdoutPublisher
 from relay.core.headers import wire_headers
 from relay.core.ports import Publisher
-from tests.brokers.harness.base import PATIENCE, Features, Harness, Message
+from tests.brokers.harness.base import Features, Harness, Message
 from tests.support.waiting import eventually
 
 
@@ -54,7 +54,7 @@ class StdoutHarness(Harness):
             lines = [line.decode() for line in list(self._lines)]
             return [_message(line) for line in lines if json.loads(line)["event_type"] == destination]
 
-        await eventually(lambda: len(found()) >= count, PATIENCE)
+        await eventually(lambda: len(found()) >= count)
         return found()[:count]
 
     def hang(self) -> None:

@@ -16,13 +16,14 @@ from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
-from tests.brokers.harness.base import PATIENCE, Collector, make_event
+from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import create_topic
 from tests.support.servers.identities import Identities, KeyPair
 from tests.support.servers.kafka_secured import PASSWORD, USER, SecuredKafka
 from tests.support.servers.token_issuer import TokenIssuer
+from tests.support.waiting import patience
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("secured kafka")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]
 
 CLIENT_SECRET = "the+client's secret"
 WRONG = "wr0ng/secret+of ours"
@@ -143,7 +144,7 @@ async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
 
 async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
     """What a probe says once it has found the reason; the first may only know that nobody answered in time."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience()):
         while True:
             with pytest.raises(BrokerUnreachable) as caught:
                 await publisher.probe(1.0)

@@ -18,12 +18,12 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient, Unreachable
 from relay.localservers.process import accepts
-from tests.brokers.harness.base import PATIENCE, Collector, make_event
+from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import MakeTopic, create_topic
 from tests.support.servers.kafka import KafkaServer
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import patience, wait_until_async
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ async def test_a_topic_that_comes_late_is_used_then(publisher: KafkaPublisher, k
         assert isinstance(outcome, Acknowledged | Transient), outcome
         return isinstance(outcome, Acknowledged)
 
-    await wait_until_async(acknowledged, PATIENCE)
-    kafka_admin.delete_topics([name])[name].result(10)
+    await wait_until_async(acknowledged)
+    kafka_admin.delete_topics([name])[name].result(patience())
 
 
 async def test_a_full_queue_is_waited_for(kafka: str, topic: MakeTopic) -> None:
@@ -143,7 +143,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(login_server: LoginSe
 async def test_the_right_login_is_let_in(login_server: LoginServer) -> None:
     publisher = _with_password(login_server, "right")
     await publisher.open()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience()):
         while True:
             try:
                 await publisher.probe(5.0)
@@ -159,7 +159,7 @@ def _with_password(server: LoginServer, password: str) -> KafkaPublisher:
 
 
 async def _probe_error(publisher: Any, until: str) -> str:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience()):
         while True:
             try:
                 await publisher.probe(1.0)

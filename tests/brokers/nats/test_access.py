@@ -21,7 +21,7 @@ from tests.support.servers.identities import Identities
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.nats_keys import ACCOUNT, USER, Key, Operator
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.nats
 
 PASSWORD, TOKEN, WRONG = "pa:ss/w@rd", "the t/oken", "wr0ng:secret"
 

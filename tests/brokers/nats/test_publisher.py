@@ -17,8 +17,9 @@ from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Trans
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.servers.nats import NatsServer
+from tests.support.waiting import patience
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.nats
 
 GUARDED = """
 authorization { users = [
@@ -152,7 +153,7 @@ async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServ
     events = [make_event("heard") for _ in range(10)]
     await publisher.publish(events, sink)
     for _ in events:  # a server that takes them only while it goes down may have no listener left, and says so
-        await heard.next_msg(timeout=10)
+        await heard.next_msg(timeout=patience())
     await asyncio.to_thread(own_nats.stop)
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {Unreachable}
     await publisher.close()

@@ -19,7 +19,7 @@ from tests.support.servers.identities import Identities
 from tests.support.servers.redis_secured import SecuredRedis
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.redis
 
 DEFAULT, ACL, WRONG = "the/default's", "pa:ss/w@rd", "wr0ng:secret/of ours"
 USERS = [f"user default on >{DEFAULT} ~* +@all", f"user relay on >{ACL} ~* +xadd +ping"]

@@ -18,7 +18,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.servers.tls import tls_in_front_of
 from tests.support.servers.valkey import ValkeyServer
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.redis
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database
 
-pytestmark = pytest.mark.integration
-
 ROWS = 5000
 
 _RANGE: dict[str, Any] = {"after": "-infinity", "since": None, "until": "2999-01-01Z", "before": "2999-01-01Z"}

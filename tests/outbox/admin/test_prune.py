@@ -16,8 +16,6 @@ from tests.outbox.admin.filling import fill_aged, fill_old, left
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database
 
-pytestmark = pytest.mark.integration
-
 TABLE = TableName()
 DAY = 86_400.0
 MILLION = pytest.param(1_000_000, marks=[pytest.mark.scale, pytest.mark.timeout(600)])

@@ -23,8 +23,6 @@ from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged, left
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = pytest.mark.integration
-
 TABLE = TableName()
 BOTH: tuple[Kind, ...] = ("dead", "delivered")
 GRANT = "GRANT INSERT ON openoutbox_replays TO openoutbox_relay"

@@ -30,7 +30,7 @@ class StandbyServer(PostgresServer):
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             connection.execute("SELECT pg_reload_conf()")
             state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
-            wait_until(lambda: connection.execute(state).fetchone() == (1,), 30, "the standby to be synchronous")
+            wait_until(lambda: connection.execute(state).fetchone() == (1,), what="the standby to be synchronous")
 
     def promote(self) -> None:
         """Make it a primary that waits for nobody."""

@@ -6,8 +6,6 @@ import json
 import urllib.request
 from typing import Any
 
-import pytest
-
 from relay.outbox.admin.replay import ReplayOptions, Selection, replay
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
@@ -15,9 +13,7 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
+from tests.support.waiting import patience, wait_until
 
 INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, headers)
@@ -29,7 +25,7 @@ def attempts(relay: Daemon, query: str) -> Any:
     request = urllib.request.Request(
         f"http://127.0.0.1:{relay.port}/api/v1/log/attempts?{query}", headers={"Authorization": "Bearer a-long-token"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=patience()) as answer:
         return json.load(answer)
 
 
@@ -38,7 +34,7 @@ def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: 
         PUBLISHER_TYPE="null", LOG_STORE_URL=database.url, LOG_STORE_FLUSH_INTERVAL="50ms", API_TOKEN="a-long-token"
     ).wait_ready()
     outbox.database.run(INSERT)
-    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, 30, "30 attempts in the log")
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, what="30 attempts in the log")
     assert json.loads(relay.get("/readyz")[1])["log"] == "ok"
     assert relay.metric("openoutbox_log_dropped_total") == 0
     page = attempts(relay, "tenant_id=acme&limit=7")
@@ -51,8 +47,8 @@ def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: 
 def test_a_log_that_is_away_degrades_and_delays_nothing(outbox: Outbox, daemon: StartDaemon) -> None:
     relay = daemon(PUBLISHER_TYPE="null", LOG_STORE_URL="postgres://nobody@127.0.0.1:1/none").wait_ready()
     outbox.database.run(INSERT)
-    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, 30, "30 events delivered")
-    wait_until(lambda: "degraded" in json.loads(relay.get("/readyz")[1])["log"], 30, "the log is degraded")
+    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, what="30 events delivered")
+    wait_until(lambda: "degraded" in json.loads(relay.get("/readyz")[1])["log"], what="the log is degraded")
     assert relay.get("/readyz")[0] == 200
     assert relay.stop() == 0
     assert not outbox.database.run("SELECT 1 FROM openoutbox_events WHERE status <> 'DELIVERED'")
@@ -69,9 +65,9 @@ def test_what_an_operator_sent_again_is_manual(outbox: Outbox, database: Databas
         API_TOKEN="a-long-token",
     ).wait_ready()
     outbox.database.run(INSERT)
-    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, 30, "30 attempts in the log")
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, what="30 attempts in the log")
     replay(outbox.relay_url, TableName(), Selection(("delivered",)), ReplayOptions(limit=1))
-    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 31, 30, "the replayed one in the log")
+    wait_until(lambda: relay.metric("openoutbox_log_written_total") == 31, what="the replayed one in the log")
     items = attempts(relay, "")["items"]
     assert [item["manual"] for item in items] == [True] + [False] * 30
     assert {item["attempt_number"] for item in items} == {1}

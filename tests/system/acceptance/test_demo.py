@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from relay.localservers.daemon import python_path
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Demo:
 
     def wait_gone(self) -> None:
         """A process that was killed may take a moment to be gone; one that was forgotten stays."""
-        wait_until(lambda: not self.left_behind(), 10, f"an end of {self.left_behind()}")
+        wait_until(lambda: not self.left_behind(), what=f"an end of {self.left_behind()}")
 
 
 def _working_folders() -> Iterator[Path]:
@@ -77,7 +77,7 @@ def folder() -> Iterator[Path]:
 
 def test_it_adds_up_and_cleans_up(folder: Path) -> None:
     demo = Demo(folder, ["--seconds", "2", "--rate", "50"])
-    assert demo.process.wait(90) == 0, demo.text()
+    assert demo.process.wait(patience(90)) == 0, demo.text()
     shown = demo.summary()
     assert int(shown["events committed"]) > 0
     assert int(shown["events rolled back"]) > 0
@@ -88,9 +88,9 @@ def test_it_adds_up_and_cleans_up(folder: Path) -> None:
 
 def test_ctrl_c_ends_it_with_the_sums(folder: Path) -> None:
     demo = Demo(folder, ["--keep", "--rate", "50"])
-    wait_until(lambda: demo.says("/readyz") and demo.says("rolled back"), 60, "the demonstration to work")
+    wait_until(lambda: demo.says("/readyz") and demo.says("rolled back"), what="the demonstration to work")
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(60) == 0, demo.text()
+    assert demo.process.wait(patience()) == 0, demo.text()
     assert demo.summary()["events missing"] == "0"
     demo.wait_gone()
 
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_it_with_the_sums(folder: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_leaves_nothing(folder: Path, how: signal.Signals) -> None:
     demo = Demo(folder, [])
-    wait_until(lambda: demo.says("creating the outbox table"), 60, "PostgreSQL to run")
+    wait_until(lambda: demo.says("creating the outbox table"), what="PostgreSQL to run")
     demo.process.send_signal(how)
-    assert demo.process.wait(60) == 130, demo.text()
+    assert demo.process.wait(patience()) == 130, demo.text()
     demo.wait_gone()

@@ -25,8 +25,6 @@ from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.acceptance
-
 URL = "postgres://user:secret@localhost:5432/app"
 RUNNABLE = ("sh", "python", "sql")
 WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
@@ -168,7 +166,7 @@ def a_subscription(reader: Reader, block: Block) -> None:
             assert process.poll() is None, log.read_text()
             return database.run("SELECT to_regclass('applied') IS NOT NULL") == [(True,)]
 
-        wait_until(applied, 30, "the event")
+        wait_until(applied, what="the event")
     assert database.run("SELECT type FROM applied") == [("Opened",)]
 
 

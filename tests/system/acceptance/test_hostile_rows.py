@@ -16,9 +16,9 @@ from tests.support.fixtures.kafka import MakeTopic, create_topic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.messages import READ_ONLY, kafka_headers, kafka_key
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 GOOD = 5_000
 
@@ -67,12 +67,12 @@ def _check_table(outbox: Outbox, hostile: Hostile, relay: Daemon) -> None:
         "the refused events to be dead",
     )
     delivered = GOOD + len(hostile.deliverable)
-    wait_until(lambda: outbox.counts().get("DELIVERED", 0) == delivered, 60, "the good events to be delivered")
+    wait_until(lambda: outbox.counts().get("DELIVERED", 0) == delivered, what="the good events to be delivered")
     for event_id in hostile.dead:
         row = outbox.row(event_id)
         assert row["attempts"] == 1
         assert row["last_error"]
-    wait_until(lambda: outbox.row(hostile.waiting)["attempts"] != 0, 60, "the missing topic to be tried")
+    wait_until(lambda: outbox.row(hostile.waiting)["attempts"] != 0, what="the missing topic to be tried")
     waiting = outbox.row(hostile.waiting)
     assert waiting["status"] in ("PENDING", "DELIVERING")
     assert waiting["last_error"]
@@ -99,7 +99,7 @@ def test_kafka(
         assert by_id[event_id] == (row.partition_key, row.payload, HEADERS.get(row.headers, {}))
     topic_made_later = f"{name}.absent"
     topic_name = _create(kafka, topic_made_later)
-    wait_until(lambda: outbox.row(hostile.waiting)["status"] == "DELIVERED", 60, "the late topic to get its event")
+    wait_until(lambda: outbox.row(hostile.waiting)["status"] == "DELIVERED", what="the late topic to get its event")
     assert len(consume(topic_name, 1)) == 1
     assert relay.stop() == 0
 
@@ -118,7 +118,7 @@ async def test_nats(outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: 
     subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)  # type: ignore[attr-defined]
     by_id: dict[str, tuple[str | None, bytes, dict[str, str]]] = {}
     while len(by_id) < GOOD + len(hostile.deliverable):
-        for message in await subscription.fetch(1000, timeout=10):
+        for message in await subscription.fetch(1000, timeout=patience(10)):
             headers = dict(message.headers or {})
             by_id[headers.pop("Nats-Msg-Id")] = (headers.pop("X-Partition-Key", None), message.data, headers)
     for event_id, row in hostile.deliverable.items():

@@ -12,7 +12,7 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 LIMIT = 300 * 2**20
 MIB = 2**20

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Message
 
 from tests.support.documents import blocks, run_python, run_shell, shell
@@ -14,8 +13,6 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.postgres import Database
 from tests.support.messages import kafka_key
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
 
 
 def section(own: dict[str, str]) -> tuple[str, str, str, str]:
@@ -43,7 +40,7 @@ def test_your_own_first_event(
     database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
     database.run("INSERT INTO accounts VALUES (7, 100)")
     with shell(commands, tmp_path, log) as process:
-        wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), 40, "the relay")
+        wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), what="the relay")
         assert process.poll() is None, log.read_text()
         database.run(insert)
         run_python(announce, tmp_path)

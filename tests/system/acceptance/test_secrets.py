@@ -14,7 +14,7 @@ from tests.support.servers.nats import NatsServer
 from tests.support.servers.postgres_secured import PASSWORD, SecuredPostgres
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.postgres, pytest.mark.nats]
 
 RIGHT, WRONG, STORAGE = "r1ght-secret", "wr0ng-secret", "st0rage-secret"
 
@@ -44,10 +44,10 @@ def test_a_good_secret_from_a_file_makes_the_relay_ready(outbox: Outbox, guarded
 def test_a_bad_secret_is_told_everywhere_without_itself(outbox: Outbox, guarded: NatsServer, tmp_path: Path) -> None:
     outbox.fill("t", 5)
     with Daemon("", mounted(tmp_path, outbox, guarded, WRONG)) as relay:
-        wait_until(lambda: relay.running and "uthorization" in relay.get("/readyz")[1], 30, "the reason in /readyz")
+        wait_until(lambda: relay.running and "uthorization" in relay.get("/readyz")[1], what="the reason in /readyz")
         status, ready = relay.get("/readyz")
         assert status == 503
-        wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, 10, "the relay to be paused")
+        wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, what="the relay to be paused")
         told = ready + relay.get("/metrics")[1] + relay.get("/stats")[1]
         assert relay.stop() == 0
         told += relay.log() + relay.output()
@@ -81,9 +81,9 @@ def test_the_databases_good_and_bad_secret(secured: SecuredPostgres, place: str,
     told = ""
     with Daemon("", {"PUBLISHER_TYPE": "null", **storage(place, tmp_path, secured.url(WRONG))}) as refused:
         reason = "password authentication failed"
-        wait_until(lambda: refused.running and reason in refused.get("/readyz")[1], 30, "the reason in /readyz")
+        wait_until(lambda: refused.running and reason in refused.get("/readyz")[1], what="the reason in /readyz")
         assert refused.get("/readyz")[0] == 503
-        wait_until(lambda: refused.metric("openoutbox_relay_state") == 3, 10, "the state to say so")
+        wait_until(lambda: refused.metric("openoutbox_relay_state") == 3, what="the state to say so")
         told += refused.get("/readyz")[1] + refused.get("/metrics")[1]
         assert refused.stop() == 0
         assert reason in refused.log()

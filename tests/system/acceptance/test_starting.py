@@ -6,20 +6,16 @@ import subprocess
 import sys
 import uuid
 
-import pytest
-
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
-from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
+from tests.support.waiting import patience, wait_until
 
 
 def test_wrong_settings_are_told_all_at_once_before_anything_connects() -> None:
     env = {"BATCH_SIZE": "many", "LEASE_TIMEOUT": "3 minutes", "PUBLISHER_TYPE": "kafka"}
     with Daemon("postgres://relay:hunter2@127.0.0.1:1/x", env) as daemon:
-        assert daemon.process.wait(20) == 2
+        assert daemon.process.wait(patience()) == 2
         told = "\n".join(str(line["msg"]) for line in daemon.log_lines())
     for name in ("BATCH_SIZE", "LEASE_TIMEOUT", "PUBLISHER_URL"):
         assert name in told
@@ -30,14 +26,14 @@ def test_a_partitioned_table_is_refused(outbox: Outbox, daemon: StartDaemon) -> 
     outbox.database.run("DROP TABLE openoutbox_events")
     outbox.database.run("CREATE TABLE openoutbox_events (event_id uuid) PARTITION BY HASH (event_id)")
     relay = daemon(PUBLISHER_TYPE="null")
-    assert relay.process.wait(30) == 2
+    assert relay.process.wait(patience()) == 2
     assert "partitioned" in relay.log()
 
 
 def test_a_port_that_is_taken_is_named(outbox: Outbox, daemon: StartDaemon) -> None:
     first = daemon(PUBLISHER_TYPE="null").wait_ready()
     second = daemon(PUBLISHER_TYPE="null", SERVER_PORT=first.env["SERVER_PORT"])
-    assert second.process.wait(30) == 2
+    assert second.process.wait(patience()) == 2
     assert "SERVER_PORT" in second.log()
     assert all("exception" not in line for line in second.log_lines())
 
@@ -46,7 +42,7 @@ def test_an_event_that_is_tried_again_is_told_once_a_second(outbox: Outbox, daem
     missing = f"missing.{uuid.uuid4().hex}"
     outbox.insert([Row(missing)] * 20)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
-    wait_until(lambda: relay.running and f"type {missing} failed" in relay.log(), 60, "the failure in the log")
+    wait_until(lambda: relay.running and f"type {missing} failed" in relay.log(), what="the failure in the log")
     told = [line for line in relay.log_lines() if line.get("action") == "event_retried"]
     assert told[0]["msg"].startswith(f"an event of type {missing} failed and is tried again: ")
     assert "UNKNOWN_TOPIC" in told[0]["msg"]
@@ -58,7 +54,7 @@ def test_the_health_check_of_the_container(outbox: Outbox, daemon: StartDaemon) 
     relay = daemon(PUBLISHER_TYPE="null").wait_ready()
     command = [sys.executable, "-m", "relay", "--healthcheck"]
     for expected in (0, 1):
-        ended = subprocess.run(command, env=relay.full_env(), check=False, capture_output=True, timeout=30)
+        ended = subprocess.run(command, env=relay.full_env(), check=False, capture_output=True, timeout=patience())
         assert ended.returncode == expected
         relay.kill()
 

@@ -13,9 +13,9 @@ from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.nats import NatsServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
 def test_sigterm_in_the_middle_of_a_drain_leaves_nothing_delivering_and_sends_nothing_twice(
@@ -24,10 +24,10 @@ def test_sigterm_in_the_middle_of_a_drain_leaves_nothing_delivering_and_sends_no
     name, count = topic(), 30_000
     outbox.fill(name, count)
     first = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka, RELAY_ID="first")
-    wait_until(lambda: first.running and outbox.counts().get("DELIVERED", 0) > 1000, 60, "the drain to be under way")
+    wait_until(lambda: first.running and outbox.counts().get("DELIVERED", 0) > 1000, what="the drain to be under way")
     started = time.monotonic()
     assert first.stop() == 0
-    assert time.monotonic() - started < 8.0
+    assert time.monotonic() - started < patience(10)
     counts = outbox.counts()
     assert "DELIVERING" not in counts
     assert counts.get("PENDING", 0) > 0, "the test was too slow to stop it in the middle"
@@ -42,7 +42,7 @@ def _end_offset(bootstrap: str, topic: str) -> int:
     """The offset behind the last message of a topic with one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "offsets"})
     try:
-        _low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        _low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=patience())
         return int(high)
     finally:
         consumer.close()
@@ -57,13 +57,13 @@ def test_a_second_sigterm_ends_at_once(outbox: Outbox, daemon: StartDaemon, own_
     os.kill(own_nats.pid, signal.SIGSTOP)
     try:
         outbox.fill("no.stream.here", 10)
-        wait_until(lambda: outbox.counts().get("DELIVERING", 0) > 0, 20, "events to be in flight")
+        wait_until(lambda: outbox.counts().get("DELIVERING", 0) > 0, what="events to be in flight")
         relay.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: "stopping" in relay.log(), 10, "the first signal to be taken")
+        wait_until(lambda: "stopping" in relay.log(), what="the first signal to be taken")
         started = time.monotonic()
         relay.process.send_signal(signal.SIGTERM)
-        assert relay.process.wait(5) != 0
-        assert time.monotonic() - started < 5
+        assert relay.process.wait(patience()) != 0
+        assert time.monotonic() - started < patience(20)  # far less than SHUTDOWN_TIMEOUT
     finally:
         os.kill(own_nats.pid, signal.SIGCONT)
 
@@ -77,11 +77,11 @@ def test_a_crash_gives_its_events_back_and_counts_an_attempt(
     os.kill(own_nats.pid, signal.SIGSTOP)
     try:
         outbox.fill("some.subject", 5)
-        wait_until(lambda: outbox.counts().get("DELIVERING", 0) == 5, 20, "events to be in flight")
+        wait_until(lambda: outbox.counts().get("DELIVERING", 0) == 5, what="events to be in flight")
         relay.kill()
         assert outbox.rows("DISTINCT locked_by") == [("killed",)]
         daemon(PUBLISHER_TYPE="null", RELAY_ID="survivor", **timing).wait_ready()
-        wait_until(lambda: outbox.counts() == {"PENDING": 5}, 20, "the leases to be reaped")
+        wait_until(lambda: outbox.counts() == {"PENDING": 5}, what="the leases to be reaped")
     finally:
         os.kill(own_nats.pid, signal.SIGCONT)
     rows = outbox.rows("attempts, last_error, available_at > now() + interval '50 minutes', locked_by")
@@ -102,21 +102,21 @@ def test_an_unreachable_broker_costs_no_attempt_and_is_found_again(
 ) -> None:
     outbox.fill("some.subject", 20)
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=stopped_nats.url)
-    wait_until(lambda: relay.running and relay.metric("openoutbox_relay_state") == 2, 30, "the relay to be paused")
+    wait_until(lambda: relay.running and relay.metric("openoutbox_relay_state") == 2, what="the relay to be paused")
     status, body = relay.get("/readyz")
     assert status == 503
     assert "broker" in body
     assert outbox.counts() == {"PENDING": 20}
     stopped_nats.start()
-    wait_until(lambda: relay.metric("openoutbox_relay_state") == 1, 30, "the relay to be active")
+    wait_until(lambda: relay.metric("openoutbox_relay_state") == 1, what="the relay to be active")
     # There is no stream: reached, and refused for now, which is an attempt.
-    wait_until(lambda: outbox.database.run("SELECT min(attempts) >= 1 FROM openoutbox_events") == [(True,)], 30)
+    wait_until(lambda: outbox.database.run("SELECT min(attempts) >= 1 FROM openoutbox_events") == [(True,)])
     stopped_nats.stop()
-    wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, 30, "the relay to be paused again")
-    wait_until(lambda: "DELIVERING" not in outbox.counts(), 10, "everything to be released")
+    wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, what="the relay to be paused again")
+    wait_until(lambda: "DELIVERING" not in outbox.counts(), what="everything to be released")
     attempts = outbox.rows("sum(attempts)")
     stopped_nats.start()
-    wait_until(lambda: relay.metric("openoutbox_relay_state") == 1, 30, "the relay to be active again")
+    wait_until(lambda: relay.metric("openoutbox_relay_state") == 1, what="the relay to be active again")
     assert outbox.rows(f"sum(attempts) >= {attempts[0][0]}") == [(True,)]
     assert relay.stop() == 0
     outbox.check_invariants()

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.fixtures.kafka import create_topic
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.tcp_proxy import TcpProxy
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 
 class Broker(Protocol):
@@ -82,7 +82,7 @@ class Nats:
         there = (await jetstream.stream_info(stream)).state.messages
         subscription = await jetstream.subscribe(self.destination, stream=stream, ordered_consumer=True)
         while found.total() < there:
-            message = await subscription.next_msg(20)
+            message = await subscription.next_msg(patience())
             found[(message.headers or {})["Nats-Msg-Id"]] += 1
         await client.close()
         return found
@@ -110,8 +110,8 @@ def read_topic(address: str, topic: str) -> Counter[str]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
     found: Counter[str] = Counter()
     try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30) for one in partitions]
+        partitions = consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=patience()) for one in partitions]
         there = sum(high - low for low, high in ends)
         consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
 
@@ -122,7 +122,7 @@ def read_topic(address: str, topic: str) -> Counter[str]:
                 found[dict(headers)["X-Event-ID"].decode()] += 1
             return found.total() >= there
 
-        wait_until(complete, 60, f"{there} messages of {topic}")
+        wait_until(complete, what=f"{there} messages of {topic}")
     finally:
         consumer.close()
     return found

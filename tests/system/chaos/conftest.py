@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.fixtures.daemon import daemon
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, Redis
-
-__all__ = ["broker", "daemon", "kafka_proxy", "make_broker"]
 
 MakeBroker = Callable[[str], Broker]
 

@@ -16,6 +16,8 @@ from typing import Self
 
 import psycopg
 
+from tests.support.waiting import patience
+
 _INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload)
 VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
@@ -63,7 +65,7 @@ class Writers:
         """Finish the transactions under way, repeating those that are not confirmed, and end."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(patience(90))
             assert not thread.is_alive(), "a writer could not finish its last transaction"
 
     def _run(self) -> None:

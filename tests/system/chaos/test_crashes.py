@@ -28,7 +28,7 @@ from tests.system.chaos.looking import (
     watch_setbacks,
 )
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 MAX_IN_FLIGHT = 800
 RIGGED = "tests.system.chaos.rigged"
@@ -38,7 +38,7 @@ IN_KAFKA_GROUP = pytest.mark.xdist_group("chaos-kafka")
 def work_for(outbox: Outbox, seconds: float, enough: Callable[[], bool]) -> None:
     """Let a relay deliver, and then go on for a while."""
     before = delivered(outbox)
-    wait_until(lambda: delivered(outbox) > before, 60, "the relay to deliver")
+    wait_until(lambda: delivered(outbox) > before, what="the relay to deliver")
     since = time.monotonic()
     wait_until(lambda: time.monotonic() - since >= seconds or enough(), seconds + 10, "the next kill")
 
@@ -68,14 +68,14 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
     held: list[int] = []
     started = time.monotonic()
     with (
-        Writers(outbox.url, broker.destination, per_second=min(events / 40, 2000), rows=50) as writers,
+        Writers(outbox.url, broker.destination, per_second=min(events / 20, 2000), rows=50) as writers,
         ExitStack() as stack,
     ):
 
         def enough() -> bool:
             return len(writers.committed) >= events // 2
 
-        while not enough():
+        while not enough() or len(held) < 3:
             relay = stack.enter_context(Daemon(outbox.relay_url, {**env, "RELAY_ID": f"relay-{len(held)}"}))
             work_for(outbox, every, enough)
             relay.kill()
@@ -102,7 +102,7 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
 
 @IN_KAFKA_GROUP
 def test_kill_9_every_few_seconds_loses_nothing(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
-    measured(**drain_under_kills(outbox, make_broker("kafka"), 50_000, 3.0))
+    measured(**drain_under_kills(outbox, make_broker("kafka"), 20_000, 2.0))
 
 
 @pytest.mark.soak
@@ -148,7 +148,7 @@ def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: M
 
         wait_until(poison_dead, 90, "the poison to be dead")
         writers.stop()
-        wait_until(lambda: outbox.counts().keys() == {"DELIVERED", "DEAD"}, 60, "the neighbours to be delivered")
+        wait_until(lambda: outbox.counts().keys() == {"DELIVERED", "DEAD"}, what="the neighbours to be delivered")
         assert relay.stop() == 0
     check_dead_of_expired_leases(outbox, poison[0], attempts)
     assert deaths == attempts
@@ -171,16 +171,16 @@ def test_a_relay_that_was_stopped_past_its_lease_overwrites_nothing(
     watch_setbacks(outbox)
     sleeper = daemon(**broker.env(), **pace).wait_ready()
     with Writers(outbox.url, broker.destination, per_second=500) as writers:
-        wait_until(lambda: delivered(outbox) > 300, 60, "the drain to be under way")
+        wait_until(lambda: delivered(outbox) > 300, what="the drain to be under way")
         broker.proxy.delay = 0.5  # so that it is stopped with answers on their way
-        wait_until(lambda: outbox.counts().get("DELIVERING", 0) >= 100, 30, "events to be in flight")
+        wait_until(lambda: outbox.counts().get("DELIVERING", 0) >= 100, what="events to be in flight")
         os.kill(sleeper.pid, signal.SIGSTOP)
         held = outbox.database.run("SELECT event_id::text FROM openoutbox_events WHERE status = 'DELIVERING'")
         broker.proxy.delay = 0.0
         other = daemon(**broker.env(), **pace).wait_ready()
         ids = [event_id for (event_id,) in held]
         done = "SELECT bool_and(status = 'DELIVERED') FROM openoutbox_events WHERE event_id = ANY(%s::uuid[])"
-        wait_until(lambda: outbox.database.run(done, [ids]) == [(True,)], 60, "the other relay to deliver them")
+        wait_until(lambda: outbox.database.run(done, [ids]) == [(True,)], what="the other relay to deliver them")
         look = "SELECT * FROM openoutbox_events WHERE event_id = ANY(%s::uuid[]) ORDER BY event_id"
         before = outbox.database.run(look, [ids])
         os.kill(sleeper.pid, signal.SIGCONT)
@@ -219,10 +219,10 @@ def test_publishing_that_takes_longer_than_the_lease_is_done_once(
     watch_setbacks(outbox)
     relays = [daemon(**env, RELAY_ID=f"slow-{number}").wait_ready() for number in range(2)]
     with Writers(outbox.url, broker.destination, per_second=100, rows=50) as writers:
-        wait_until(lambda: delivered(outbox) > 100, 60, "the drain to be under way")
+        wait_until(lambda: delivered(outbox) > 100, what="the drain to be under way")
         broker.proxy.delay = 9.0  # seconds for every answer: more than two leases
         began = time.monotonic()
-        wait_until(lambda: time.monotonic() - began > 14, 30, "several leases' time to pass")
+        wait_until(lambda: time.monotonic() - began > 14, what="several leases' time to pass")
     broker.proxy.delay = 0.0
     outbox.wait_finished(60)
     renewals = sum(relay.metric("openoutbox_storage_latency_seconds_count", op="renew") for relay in relays)

@@ -14,7 +14,7 @@ from tests.system.chaos.brokers import Broker
 from tests.system.chaos.load import Writers
 from tests.system.chaos.looking import Balance, check_finished, delivered, setbacks, watch_setbacks
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300), pytest.mark.xdist_group("chaos-kafka")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("chaos-kafka")]
 
 _OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 _PRODUCE = 0
@@ -30,7 +30,7 @@ def test_a_full_queue_is_waited_for(outbox: Outbox, broker: Broker, daemon: Star
     backlog = {event_id for (event_id,) in outbox.rows("event_id::text")}
     with Writers(outbox.url, broker.destination) as writers:
         relay = daemon(**env, BATCH_SIZE="500", MAX_IN_FLIGHT="2000").wait_ready()
-        wait_until(lambda: delivered(outbox) > 4000, 60, "the drain to be under way")
+        wait_until(lambda: delivered(outbox) > 4000, what="the drain to be under way")
         in_flight = relay.metric("openoutbox_in_flight_events")
     outbox.wait_finished(60)
     assert relay.stop() == 0
@@ -90,9 +90,9 @@ def test_a_producer_that_breaks_for_good_is_made_anew_and_its_events_released(
     with Writers(outbox.url, broker.destination, per_second=500) as writers:
         for number in range(1, 4):
             before = delivered(outbox)
-            wait_until(lambda least=before: delivered(outbox) > least + 300, 60, "the drain to go on")  # type: ignore[misc]
+            wait_until(lambda least=before: delivered(outbox) > least + 300, what="the drain to go on")  # type: ignore[misc]
             liar.wanted = number
-            wait_until(lambda wanted=number: relay.running and liar.lies == wanted, 30, "the lie")  # type: ignore[misc]
+            wait_until(lambda wanted=number: relay.running and liar.lies == wanted, what="the lie")  # type: ignore[misc]
             wait_until(
                 lambda times=number: relay.log().count("the Kafka client failed and is replaced") >= times,  # type: ignore[misc]
                 30,

@@ -19,10 +19,10 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 from tests.system.chaos.looking import check_attempts, check_finished, delivered, setbacks, watch_setbacks
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 RELAYS = 4
 KEYS = 1000
@@ -84,9 +84,10 @@ def received(address: str, topic: str) -> Received:
     firsts: dict[str, dict[int, None]] = defaultdict(dict)
     try:
         parts = [
-            TopicPartition(topic, one, 0) for one in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            TopicPartition(topic, one, 0)
+            for one in consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
         ]
-        ends = [consumer.get_watermark_offsets(part, timeout=30) for part in parts]
+        ends = [consumer.get_watermark_offsets(part, timeout=patience()) for part in parts]
         there = sum(high - low for low, high in ends)
         consumer.assign(parts)
         read = 0
@@ -153,7 +154,7 @@ def drain_in_order(
         outbox.database.run(_INSERT, numbered(topic, writer, 0, each // 2 - 1))
     with ExitStack() as stack:
         relays = Relays(outbox, address, stack)
-        wait_until(lambda: delivered(outbox) > 0, 60, "the first delivery")
+        wait_until(lambda: delivered(outbox) > 0, what="the first delivery")
         started = time.monotonic()
         writers = KeyWriters(outbox, topic, each // 2, each, seconds)
         while not writers.done:
@@ -187,7 +188,7 @@ def _due(moment: float, writers: KeyWriters) -> bool:
 def test_first_deliveries_are_in_order_for_every_key(
     outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured
 ) -> None:
-    measured(**drain_in_order(outbox, kafka, topic(6), each=20, seconds=20, every=4.0))
+    measured(**drain_in_order(outbox, kafka, topic(6), each=20, seconds=10, every=2.5))
 
 
 @pytest.mark.soak

@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.fixtures.daemon import daemon
 from tests.support.fixtures.postgres import Database
 from tests.system.contract.history import WatchedTable
-
-__all__ = ["Watch", "daemon", "watch"]
 
 Watch = Callable[..., WatchedTable]
 

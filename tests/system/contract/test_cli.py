@@ -9,8 +9,6 @@ import pytest
 from tests.cli.running import answer, run_cli
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = pytest.mark.acceptance
-
 NOWHERE = "postgres://nobody@127.0.0.1:1/nowhere"
 
 

@@ -13,9 +13,7 @@ from relay.localservers.process import free_port
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
-from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
+from tests.support.waiting import patience, wait_until
 
 EVERY_VARIABLE = {
     "STORAGE_TYPE": "postgres",
@@ -91,7 +89,7 @@ EXTREMES = {
 
 def test_extreme_values_do_not_break_the_start(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
     relay = daemon(**EXTREMES, PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
-    wait_until(lambda: relay.running and relay.get("/readyz")[0] == 200, 30, "the relay to be ready")
+    wait_until(lambda: relay.running and relay.get("/readyz")[0] == 200, what="the relay to be ready")
     assert all(isinstance(line, dict) for line in relay.log_lines())
 
 
@@ -121,7 +119,7 @@ def test_standard_error_is_json_lines_and_standard_output_is_events(outbox: Outb
     relay = daemon(KAFKA_BATCHSIZE="7", LOG_STORE_URL="postgres://user:hunter2@h/db")
     outbox.wait_finished(30)
     relay.process.send_signal(signal.SIGINT)
-    assert relay.process.wait(12) == 0
+    assert relay.process.wait(patience()) == 0
     [line] = relay.output().splitlines()
     told = json.loads(line)
     assert (told["event_id"], told["event_type"], told["partition_key"]) == (event_id, "some.type", "the key")
@@ -137,7 +135,7 @@ def test_a_broker_that_is_not_there_is_logged_as_json_too(outbox: Outbox, daemon
         for kind in ("kafka", "nats", "redis")
     ]
     for relay in relays:
-        wait_until(lambda relay=relay: relay.running and relay.metric("openoutbox_relay_state") == 2, 30, "a pause")  # type: ignore[misc]
+        wait_until(lambda relay=relay: relay.running and relay.metric("openoutbox_relay_state") == 2, what="a pause")  # type: ignore[misc]
         status, body = relay.get("/readyz")
         assert (status, json.loads(body)["storage"]) == (503, "ok")
         assert json.loads(body)["broker"] != "ok"
@@ -145,7 +143,7 @@ def test_a_broker_that_is_not_there_is_logged_as_json_too(outbox: Outbox, daemon
     for relay in relays:
         relay.process.send_signal(signal.SIGTERM)
     for relay in relays:
-        assert relay.process.wait(12) == 0
+        assert relay.process.wait(patience()) == 0
         assert all(isinstance(line, dict) for line in relay.log_lines())
         assert relay.output() == ""
     row = outbox.row(event_id)

@@ -6,17 +6,13 @@ import json
 import re
 import time
 
-import pytest
-
 from relay.localservers.postgres import PostgresServer
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import create_database
 from tests.support.servers.nats import NatsServer
-from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
+from tests.support.waiting import patience, wait_until
 
 CONTRACT = {
     "openoutbox_events_total": ("counter", {"status", "relay_id"}),
@@ -58,15 +54,15 @@ def test_each_metric_moves_when_it_should(outbox: Outbox, daemon: StartDaemon, o
     """)
     outbox.fill("good", 250)
     relay = daemon(PUBLISHER_TYPE="null", BATCH_SIZE="100")
-    wait_until(lambda: relay.running and outbox.counts().get("DELIVERED") == 250, 30, "the delivery")
-    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 250, 10, "the count")
+    wait_until(lambda: relay.running and outbox.counts().get("DELIVERED") == 250, what="the delivery")
+    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 250, what="the count")
     assert relay.metric("openoutbox_events_batch_size_sum") == 250
     assert relay.metric("openoutbox_events_batch_size_count") >= 3
     assert relay.metric("openoutbox_events_e2e_latency_seconds_count") == 250
     assert relay.metric("openoutbox_publisher_latency_seconds_count", status="success") == 250
     for op in ("claim", "mark_delivered"):
         assert relay.metric("openoutbox_storage_latency_seconds_count", op=op, status="success") >= 1
-    wait_until(lambda: relay.metric("openoutbox_backlog_pending_count", status="new") == 4, 20, "the backlog")
+    wait_until(lambda: relay.metric("openoutbox_backlog_pending_count", status="new") == 4, what="the backlog")
     assert relay.metric("openoutbox_backlog_pending_count", status="retrying") == 4
     assert 3600 <= relay.metric("openoutbox_backlog_oldest_age_seconds") < 3900
     assert relay.metric("openoutbox_backlog_oldest_due_age_seconds") == 0
@@ -76,21 +72,22 @@ def test_each_metric_moves_when_it_should(outbox: Outbox, daemon: StartDaemon, o
     assert relay.stop() == 0
     failing = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=own_nats.url, RETRY_MAX_ATTEMPTS="1")
     outbox.insert([Row("no.stream")])
-    wait_until(lambda: failing.running and outbox.counts().get("DEAD") == 1, 30, "the refusal")
-    wait_until(lambda: failing.metric("openoutbox_events_total", status="failed") == 1, 10, "the count")
+    wait_until(lambda: failing.running and outbox.counts().get("DEAD") == 1, what="the refusal")
+    wait_until(lambda: failing.metric("openoutbox_events_total", status="failed") == 1, what="the count")
     assert failing.metric("openoutbox_publisher_latency_seconds_count", status="failed") == 1
     assert failing.metric("openoutbox_storage_latency_seconds_count", op="mark_failed", status="success") == 1
 
 
-def answer_within_a_second(relay: Daemon, path: str) -> tuple[int, str]:
+def answer_at_once(relay: Daemon, path: str) -> tuple[int, str]:
+    """No endpoint waits for a database that does not answer."""
     started = time.monotonic()
     answer = relay.get(path)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < patience(2)
     return answer
 
 
 def not_ready(relay: Daemon) -> bool:
-    status, body = answer_within_a_second(relay, "/readyz")
+    status, body = answer_at_once(relay, "/readyz")
     if status == 200:
         return False
     said = json.loads(body)
@@ -103,9 +100,9 @@ def test_a_database_that_goes_and_comes_back(own_postgres: PostgresServer) -> No
     with Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "HEALTH_CHECK_INTERVAL": "500ms"}) as relay:
         relay.wait_ready()
         own_postgres.stop()
-        wait_until(lambda: relay.running and not_ready(relay), 30, "the loss to show")
+        wait_until(lambda: relay.running and not_ready(relay), what="the loss to show")
         assert relay.metric("openoutbox_relay_state") == 3
-        assert answer_within_a_second(relay, "/healthz")[0] == 200
+        assert answer_at_once(relay, "/healthz")[0] == 200
         assert relay.get("/stats")[0] in (200, 503)
         assert relay.metric("openoutbox_storage_latency_seconds_count", status="failed") > 0
         own_postgres.start()

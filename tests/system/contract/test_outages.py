@@ -18,12 +18,12 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.valkey import ValkeyServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 from tests.system.contract.conftest import Watch
 from tests.system.contract.history import WatchedTable, relay_of
 from tests.system.contract.test_states import check
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.nats, pytest.mark.redis]
 
 BATCH_SIZE, MAX_IN_FLIGHT, EVENTS = 7, 30, 60
 SIZES = {"BATCH_SIZE": str(BATCH_SIZE), "MAX_IN_FLIGHT": str(MAX_IN_FLIGHT)}
@@ -64,7 +64,7 @@ def in_flight(table: WatchedTable) -> int:
 def offer(table: WatchedTable, relay: Daemon) -> list[str]:
     """Insert more events than may be in flight, and wait until some are."""
     ids = [table.insert("some.type") for _ in range(EVENTS)]
-    wait_until(lambda: relay.running and in_flight(table) > 0, 30, "events to be in flight")
+    wait_until(lambda: relay.running and in_flight(table) > 0, what="events to be in flight")
     return ids
 
 
@@ -87,8 +87,8 @@ def test_a_broker_that_hangs_costs_no_attempt(watch: Watch, broker: LocalServer)
         relay.wait_ready()
         with hanging(broker):
             ids = [table.insert("some.type") for _ in range(EVENTS)]
-            wait_until(lambda: relay.running and relay.metric("openoutbox_relay_state") == 2, 30, "the pause")
-            wait_until(lambda: in_flight(table) == 0, 10, "the events to be released")
+            wait_until(lambda: relay.running and relay.metric("openoutbox_relay_state") == 2, what="the pause")
+            wait_until(lambda: in_flight(table) == 0, what="the events to be released")
             check_never_an_attempt(table, ids)
             assert relay.get("/readyz")[0] == 503
             assert relay.metric("openoutbox_events_released_total") > 0
@@ -106,7 +106,7 @@ def test_stopping_releases_what_the_broker_never_answered(watch: Watch, broker: 
             assert in_flight(table) <= MAX_IN_FLIGHT
             started = time.monotonic()
             assert relay.stop() == 0
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < patience(20)  # far less than the publisher's 60 s
             assert set(table.statuses().values()) == {"PENDING"}
             check_never_an_attempt(table, ids)
 
@@ -121,14 +121,14 @@ def test_a_lease_is_renewed_stays_with_its_holder_and_once_lost_changes_nothing(
         holder.wait_ready()
         with hanging(broker):
             event_id = table.insert("some.type")
-            wait_until(lambda: holder.running and in_flight(table) == 1, 30, "the event to be in flight")
+            wait_until(lambda: holder.running and in_flight(table) == 1, what="the event to be in flight")
             with relay_of(table, PUBLISHER_TYPE="null", **same) as other:
                 other.wait_ready()
-                wait_until(lambda: held_for(table, event_id) > 5, 30, "more than a lease's time to pass")
+                wait_until(lambda: held_for(table, event_id) > 5, what="more than a lease's time to pass")
             check(table.changes(event_id))
             assert {change.status for change in table.changes(event_id)} == {"DELIVERING"}
             table.take_away(event_id)
-        wait_until(lambda: holder.metric("openoutbox_leases_lost_total") >= 1, 30, "the loss to be counted")
+        wait_until(lambda: holder.metric("openoutbox_leases_lost_total") >= 1, what="the loss to be counted")
         assert holder.stop() == 0
     row = table.row(event_id)
     assert (row["status"], row["attempts"], row["last_error"]) == ("PENDING", 1, "taken back")
@@ -145,7 +145,7 @@ def test_a_database_that_is_not_there_yet_is_waited_for(own_postgres: PostgresSe
     outbox.fill("some.type", 10)
     own_postgres.stop()
     with Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null"}) as relay:
-        wait_until(lambda: relay.running and relay.get("/readyz")[0] == 503, 30, "the relay to say that it waits")
+        wait_until(lambda: relay.running and relay.get("/readyz")[0] == 503, what="the relay to say that it waits")
         assert relay.get("/healthz")[0] == 200
         assert relay.metric("openoutbox_relay_state") == 3
         own_postgres.start()

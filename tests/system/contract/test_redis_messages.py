@@ -5,14 +5,11 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-import pytest
 import redis
 
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.acceptance
 
 HEADERS = {
     '{"n": 12345678901234567890123, "f": 1.10, "b": false, "x": null, "o": {"k": [1, 2]}, "s": "wert ✓"}': {
@@ -44,8 +41,8 @@ def test_fields_of_a_stream_entry(outbox: Outbox, daemon: StartDaemon, redis_url
         client.set(f"{stream} taken", "no stream")
         [refused] = outbox.insert([Row(f"{stream} taken")])
         relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, RETRY_BASE_DELAY="1h", RETRY_JITTER="0")
-        wait_until(lambda: relay.running and outbox.counts().get("DELIVERED") == len(rows), 30, "the deliveries")
-        wait_until(lambda: outbox.row(refused)["attempts"] == 1, 30, "the refusal")
+        wait_until(lambda: relay.running and outbox.counts().get("DELIVERED") == len(rows), what="the deliveries")
+        wait_until(lambda: outbox.row(refused)["attempts"] == 1, what="the refusal")
         found = {fields.pop(b"id").decode(): fields for _, fields in client.xrange(stream)}
         client.delete(stream, f"{stream} taken")
     for event_id, row in zip(ids, rows, strict=True):

@@ -6,11 +6,9 @@ import pytest
 from psycopg import sql
 
 from tests.support.fixtures.nats import MakeStream
-from tests.support.waiting import eventually, wait_until
+from tests.support.waiting import eventually, patience, wait_until
 from tests.system.contract.conftest import Watch
 from tests.system.contract.history import Change, WatchedTable, relay_of
-
-pytestmark = pytest.mark.acceptance
 
 ALLOWED = {
     ("PENDING", "DELIVERING"),
@@ -66,13 +64,13 @@ async def test_every_way_of_an_event_through_the_states(watch: Watch, nats_url: 
     env = {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url, "LEASE_TIMEOUT": f"{LEASE:g}s", **PACE}
     with relay_of(table, **env) as relay:
         done = {"DELIVERED", "DEAD"}
-        await eventually(lambda: relay.running and set(table.statuses().values()) == done, 40, "every row to be done")
+        await eventually(lambda: relay.running and set(table.statuses().values()) == done, what="every row to be done")
 
         def counted() -> tuple[float, ...]:
             return tuple(relay.metric("openoutbox_events_total", status=status) for status in ("failed", "success"))
 
         # A write is counted just after its commit. The leases that were taken back are failed attempts, too.
-        await eventually(lambda: counted() == (4 + 3, 5), 5, "all to be counted")
+        await eventually(lambda: counted() == (4 + 3, 5), what="all to be counted")
         reaped = {how: relay.metric("openoutbox_leases_reaped_total", result=how) for how in ("retried", "dead")}
         assert relay.stop() == 0
     for event_id in table.statuses():
@@ -110,10 +108,10 @@ def check_buried_at_the_last_attempt(changes: list[Change]) -> None:
 
 
 def check_taken_back_in_time(change: Change) -> None:
-    """Not before the lease is over, and within a quarter of it (and a second for a machine that is busy)."""
+    """Not before the lease is over, and within a quarter of it (and some seconds for a machine that is busy)."""
     assert change.was_locked_at is not None
     held = (change.updated_at - change.was_locked_at).total_seconds()
-    assert LEASE < held < LEASE * 1.25 + 1
+    assert LEASE < held < LEASE * 1.25 + patience(4)
     check_retried(change, 2)
 
 
@@ -125,7 +123,7 @@ def test_locked_by_is_the_relay_id_whatever_it_is(watch: Watch, relay_id: str) -
     table = watch(schema='Odd "schema" %s', table="Täble; 'x' %(y)s $1")
     event_id = table.insert("some.type")
     with relay_of(table, PUBLISHER_TYPE="null", RELAY_ID=relay_id) as relay:
-        wait_until(lambda: relay.running and table.row(event_id)["status"] == "DELIVERED", 30, "the event's delivery")
+        wait_until(lambda: relay.running and table.row(event_id)["status"] == "DELIVERED", what="the event's delivery")
         metrics = relay.get("/metrics")[1]
         assert relay.stop() == 0
         assert {line.get("relay_id", relay_id) for line in relay.log_lines()} == {relay_id}

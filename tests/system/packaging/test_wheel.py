@@ -22,10 +22,10 @@ from relay.postgres.sql import sql_root
 from relay.version import __version__
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 # One process builds and installs once for all of these tests.
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.packages, pytest.mark.xdist_group("wheel")]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Installed:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience(),
             check=False,
         )
 
@@ -120,9 +120,9 @@ def test_an_event_comes_out_of_the_installed_relay(installed: Installed, databas
             stderr=log,
         )
     try:
-        wait_until(lambda: relay.poll() is not None or event_id in out.read_text(), 30, "the event on standard output")
+        wait_until(lambda: relay.poll() is not None or event_id in out.read_text(), what="the event on standard output")
         relay.send_signal(signal.SIGTERM)
-        assert relay.wait(15) == 0, (installed.elsewhere / "log").read_text()
+        assert relay.wait(patience()) == 0, (installed.elsewhere / "log").read_text()
     finally:
         relay.kill()
         relay.wait()

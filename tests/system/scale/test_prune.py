@@ -28,7 +28,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.scale, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
 PAIRS = 6
 WINDOW = 5.0  # seconds

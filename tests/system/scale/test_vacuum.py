@@ -17,7 +17,7 @@ import pytest
 from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.scale, pytest.mark.timeout(14_400)]
+pytestmark = [pytest.mark.scale, pytest.mark.postgres, pytest.mark.timeout(14_400)]
 
 ROWS = 50_000_000
 

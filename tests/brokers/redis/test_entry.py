@@ -1,0 +1,17 @@
+"""The fields of one entry of a Redis stream."""
+
+from __future__ import annotations
+
+from relay.brokers.redis.session import xadd
+from tests.brokers.harness.base import make_event
+
+
+def test_the_command_has_every_field() -> None:
+    event = make_event("s", b"body", key="k", headers='{"a": "1", "n": 1.0}')
+    fields = ["id", event.event_id, "payload", b"body", "partition_key", "k", "h:a", "1", "h:n", "1.0"]
+    assert xadd(event) == ("XADD", "s", "*", *fields)
+
+
+def test_a_null_key_is_no_field_and_an_empty_one_is() -> None:
+    assert "partition_key" not in xadd(make_event("s"))
+    assert xadd(make_event("s", key=""))[-2:] == ("partition_key", "")
