@@ -17,7 +17,7 @@ from tests.spark.ledger import runs, staging_tables
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 BOTH = pytest.mark.parametrize("commit", ["atomic", "partition"])
 

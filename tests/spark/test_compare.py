@@ -15,7 +15,7 @@ from relay.spark import summaries
 from relay.spark.compare import COMPARED, findings, match, strangers
 from relay.spark.fingerprints import expected, from_kafka, from_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 START = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ROWS = (

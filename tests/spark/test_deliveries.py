@@ -12,7 +12,7 @@ from relay.logstore import LogEntry, open_logstore
 from tests.logstore.making import entry, event
 from tests.support.fixtures.postgres import Database
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 FIRST = datetime(2026, 1, 20, tzinfo=UTC)
 

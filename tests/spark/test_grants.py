@@ -22,7 +22,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from relay.spark.runs import APPLICATION
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 FILL = """

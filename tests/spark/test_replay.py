@@ -15,7 +15,7 @@ from tests.cli.running import run_cli
 from tests.spark.history import Ask, a_past, answering, fill
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 EVENT = "event_type, partition_key, payload, created_at"
 _DELIVER = """

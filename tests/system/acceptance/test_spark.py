@@ -16,7 +16,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.messages import kafka_headers, kafka_key
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.acceptance
 
 COUNT = 5000
 
