@@ -13,19 +13,20 @@ settings.load_profile("tests")
 
 LocalServer.patience = PATIENCE
 
+# An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
 pytest_plugins = [
     "tests.support.needs",
     "tests.support.schedule",
     "tests.support.durations",
-    "tests.support.fixtures.daemon",
-    "tests.support.fixtures.engine",
     "tests.support.fixtures.event_loop",
-    "tests.support.fixtures.kafka",
-    "tests.support.fixtures.measured",
-    "tests.support.fixtures.nats",
-    "tests.support.fixtures.outbox",
-    "tests.support.fixtures.postgres",
-    "tests.support.fixtures.redis",
     "tests.support.fixtures.servers",
+    "tests.support.fixtures.postgres",
+    "tests.support.fixtures.outbox",
+    "tests.support.fixtures.kafka",
+    "tests.support.fixtures.nats",
+    "tests.support.fixtures.redis",
+    "tests.support.fixtures.daemon",
+    "tests.support.fixtures.measured",
+    "tests.support.fixtures.engine",
     "tests.support.fixtures.spark",
 ]

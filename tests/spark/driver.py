@@ -1,16 +1,26 @@
-"""A driver as a process of its own: ``python -m tests.spark.driver MASTER JOBS``.
+"""A Spark driver as a process of its own: ``Driver`` runs functions there, and can be killed.
 
-JOBS is a JSON list; its members are done one after the other by one session. A driver that is killed says nothing.
+The process reads pickled calls from its standard input and writes pickled replies to its standard output; each call
+runs in a thread, so that several jobs can be under way when the driver is killed. What Spark prints goes to a log.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import io
 import os
+import pickle
+import runpy
+import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -18,6 +28,25 @@ from pyspark.sql import functions as f
 from tests.spark.faults import FaultySource
 from tests.support.paths import ROOT
 from tests.support.servers.spark import SESSION, environment
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PATIENCE: Final = 400.0
+"""Seconds for a job: on a busy machine it takes minutes to begin."""
+
+_RUNTIME: Final = "spark.speculation.minTaskRuntime"
+SPECULATION: Final[Mapping[str, str]] = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.25",
+    _RUNTIME: "1h",
+}
+"""Second attempts beside the first, for jobs that ask for them by ``Job.speculative``; other tasks are too short."""
+
+
+class DriverFailed(Exception):
+    """A call raised an exception, or the driver ended before it replied."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +59,136 @@ class Job:
     partitions: int = 2
     folder: str | None = None
     checkpoint: str | None = None
-    conf: dict[str, str] = field(default_factory=dict)
+    speculative: bool = False
 
 
-def run_driver(master: str, *jobs: Job, deadline: float = 400, python_path: str | None = None) -> Any:
-    """Run a driver to its end; what became of the process."""
-    env = environment()
-    if python_path is not None:
-        env["PYTHONPATH"] = python_path
-    command = [
-        sys.executable,
-        "-m",
-        "tests.spark.driver",
-        master,
-        json.dumps([asdict(job) for job in jobs]),
-    ]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=deadline, check=False)
+@dataclass(frozen=True)
+class Printed:
+    """What a program printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Driver:
+    """A process with a session. ``call`` may be used again before an earlier call has ended."""
+
+    def __init__(self, master: str, log: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Start it; the first call waits until it is ready."""
+        self._log = log
+        conf = {**SESSION, **(settings or {})}
+        with log.open("wb") as handle:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.driver", master, *(f"{name}={conf[name]}" for name in conf)],
+                env=environment(),
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=handle,
+                start_new_session=True,
+            )
+        self._calls: dict[int, Future[Any]] = {}
+        self._ended = False
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def call(self, function: Callable[Concatenate[SparkSession, P], T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``function(session, …)`` in the driver. The future raises DriverFailed when it or the driver fails."""
+        future: Future[T] = Future()
+        with self._lock:
+            number = len(self._calls)
+            self._calls[number] = future
+        with contextlib.suppress(BrokenPipeError):
+            assert self._process.stdin is not None
+            self._process.stdin.write(pickle.dumps((number, function, args, kwargs)))
+            self._process.stdin.flush()
+        if self._ended:
+            self._fail(future)
+        return future
+
+    def run(self, function: Callable[Concatenate[SparkSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``function(session, …)`` in the driver and wait for what it returns."""
+        return self.call(function, *args, **kwargs).result(PATIENCE)
+
+    def kill(self) -> None:
+        """Kill the driver's JVM at once, then the Python process beside it."""
+        os.kill(self.run(_jvm), signal.SIGKILL)
+        self._process.kill()
+        self._end()
+
+    def close(self) -> None:
+        """Let it stop its session and end."""
+        if self._process.poll() is None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._end()
+
+    def _end(self) -> None:
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                number, result, error = pickle.load(self._process.stdout)
+                if error is None:
+                    self._calls[number].set_result(result)
+                else:
+                    self._calls[number].set_exception(DriverFailed(error))
+        self._ended = True
+        for future in list(self._calls.values()):
+            self._fail(future)
+
+    def _fail(self, future: Future[Any]) -> None:
+        with self._lock:
+            if not future.done():
+                future.set_exception(DriverFailed(f"the driver ended: {self._log.read_text(errors='replace')[-4000:]}"))
+
+
+def write(session: SparkSession, job: Job) -> None:
+    """Write the job's rows."""
+    frame = events(session.range(0, job.rows, 1, job.partitions).withColumnRenamed("id", "number"))
+    frame = frame if "idColumns" in job.options else frame.drop("number")
+    with _second_attempts(session, allowed=job.speculative):
+        frame.write.format(job.format).mode("append").options(**job.options).save()
+
+
+def stream(session: SparkSession, job: Job) -> None:
+    """Write the files in the job's folder, a micro-batch for each, until there are no more."""
+    source = session.readStream.schema("number long").option("maxFilesPerTrigger", "1").json(str(job.folder))
+    writer = events(source).drop("number").writeStream.format(job.format).options(**job.options)
+    query = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def submit(session: SparkSession, name: str, *arguments: str) -> Printed:
+    """Run the program ``deploy/spark/NAME.py`` as spark-submit does, in this session. One at a time."""
+    before, sys.argv = sys.argv, [f"{name}.py", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+            runpy.run_path(str(ROOT / "deploy" / "spark" / f"{name}.py"), run_name="__main__")
+    except SystemExit as ended:
+        return Printed(int(ended.code or 0), out.getvalue(), err.getvalue())
+    finally:
+        sys.argv = before
+    raise AssertionError(f"{name}.py did not end with an exit code")
 
 
 def events(frame: DataFrame) -> DataFrame:
@@ -55,28 +198,53 @@ def events(frame: DataFrame) -> DataFrame:
     )
 
 
-def _work(session: SparkSession, job: Job) -> None:
-    if job.folder is None:
-        frame = events(session.range(0, job.rows, 1, job.partitions).withColumnRenamed("id", "number"))
-        frame = frame if "idColumns" in job.options else frame.drop("number")
-        frame.write.format(job.format).mode("append").options(**job.options).save()
+@contextlib.contextmanager
+def _second_attempts(session: SparkSession, *, allowed: bool) -> Iterator[None]:
+    """Lower, in the running driver, the time that a task must last before it is attempted a second time."""
+    conf = session.sparkContext._jsc.sc().conf()
+    if not allowed:
+        yield
         return
-    source = session.readStream.schema("number long").option("maxFilesPerTrigger", "1").json(job.folder)
-    writer = events(source).drop("number").writeStream.format(job.format).options(**job.options)
-    query = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
+    before = conf.get(_RUNTIME)
+    conf.set(_RUNTIME, "200ms")
+    yield
+    conf.set(_RUNTIME, before)
+
+
+def _jvm(session: SparkSession) -> int:
+    jvm: Any = session.sparkContext._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, call: tuple[Any, ...]) -> None:
+    number, function, args, kwargs = call
+    reply: tuple[int, Any, str | None]
+    # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
+    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    try:
+        reply = (number, function(session, *args, **kwargs), None)
+    except BaseException:  # noqa: BLE001 - the test is told whatever happened
+        reply = (number, None, traceback.format_exc())
+    with lock:
+        replies.write(pickle.dumps(reply))
+        replies.flush()
 
 
 def main() -> None:
-    """Do the jobs."""
-    jobs = [Job(**each) for each in json.loads(sys.argv[2])]
+    """Answer calls until there are no more."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     builder = SparkSession.Builder().master(sys.argv[1]).appName("driver")
-    for name, value in {**SESSION, **{name: value for job in jobs for name, value in job.conf.items()}}.items():
+    for setting in sys.argv[2:]:
+        name, _, value = setting.partition("=")
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.dataSource.register(FaultySource)
-    for job in jobs:
-        _work(session, job)
+    lock = threading.Lock()
+    with contextlib.suppress(EOFError):
+        while True:
+            call = pickle.load(sys.stdin.buffer)
+            threading.Thread(target=_answer, args=(session, replies, lock, call), daemon=True).start()
     session.stop()
 
 

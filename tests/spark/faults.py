@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from relay.core.errors import OutboxError
 from relay.spark import OutboxDataSource
 from relay.spark.columns import Columns, read_columns
-from relay.spark.liveness import this_driver
+from relay.spark.liveness import is_dead, this_driver
 from relay.spark.options import WriteOptions
 from relay.spark.tasks import Written, current_task
 from relay.spark.writers import BatchWriter, Messages, StreamWriter
@@ -47,9 +47,17 @@ class Marks:
         return (self.folder / name).exists()
 
 
-def kill_jvm() -> None:
-    """Kill the executor, or the driver, that this Python process works for."""
+def kill_executor() -> None:
+    """Kill the executor that this Python process works for."""
     os.kill(int(this_driver().split("/")[-2]), signal.SIGKILL)
+
+
+def wait_for_death(marks: Marks) -> None:
+    """Leave the mark ``stopped`` and wait until the driver that this Python process works for is killed."""
+    driver = this_driver()
+    marks.first_time("stopped")
+    wait_until(lambda: is_dead(driver), 600, "the driver's death")
+    raise Accident("the driver is dead")
 
 
 class FaultyWriter(BatchWriter):
@@ -67,7 +75,7 @@ class FaultyWriter(BatchWriter):
         if self.fault == "raise-after" and self.marks.first_time("raised"):
             raise Accident("after the database's commit")
         if self.fault == "kill-after" and self.marks.first_time("killed"):
-            kill_jvm()
+            kill_executor()
         if self.fault == "twice":
             self._wait_for_the_other()
         return written
@@ -78,18 +86,17 @@ class FaultyWriter(BatchWriter):
             if number == 0 and self.fault == "raise-within" and self.marks.first_time("raised"):
                 raise Accident("in the middle of the partition")
             if number == 0 and self.fault == "kill-within" and self.marks.first_time("killed"):
-                kill_jvm()
+                kill_executor()
 
     def _wait_for_the_other(self) -> None:
         """Return only when two attempts at this partition have committed."""
         attempt = current_task().attemptNumber()
         self.marks.first_time(f"written-{attempt}")
-        wait_until(lambda: all(map(self.marks.happened, ("written-0", "written-1"))), 60, "both attempts")
+        wait_until(lambda: all(map(self.marks.happened, ("written-0", "written-1"))), 300, "both attempts")
 
     def commit(self, messages: Messages) -> None:
-        if self.fault == "kill-driver" and self.marks.first_time("killed"):
-            kill_jvm()
-            raise Accident("the driver is dead")
+        if self.fault == "stop-before-commit":
+            wait_for_death(self.marks)
         super().commit(messages)
 
 
@@ -102,12 +109,11 @@ class FaultyStreamWriter(StreamWriter):
         self.marks = marks
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        if batchId == 1 and self.fault == "kill-before-commit" and self.marks.first_time("killed"):
-            kill_jvm()
-            raise Accident("the driver is dead")
+        if batchId == 1 and self.fault == "stop-before-commit":
+            wait_for_death(self.marks)
         super().commit(messages, batchId)
-        if batchId == 1 and self.fault == "kill-after-commit" and self.marks.first_time("killed"):
-            kill_jvm()
+        if batchId == 1 and self.fault == "stop-after-commit":
+            wait_for_death(self.marks)
 
 
 class FaultySource(OutboxDataSource):

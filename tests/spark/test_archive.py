@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -18,8 +19,7 @@ from tests.cli.running import COMMAND, environment, run_cli
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+from tests.support.servers.spark import submit_arguments
 
 
 @pytest.fixture
@@ -171,13 +171,15 @@ def test_a_table_that_is_not_there_is_one_line(
 def test_relay_cli_runs_it_on_this_machine(spark: SparkSession, outbox: Outbox, folder: Path, tmp_path: Path) -> None:
     a_past(outbox, 10)
     before = in_table(outbox)
+    lean = submit_arguments(spark_sql_python_filterPushdown_enabled="false")  # as it is by default
+    small = shlex.join([*lean, "pyspark-shell"])
     done = subprocess.run(
         [*COMMAND, "spark", "archive", str(folder), "--json"],
         cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.pruner_url, SPARK_LOCAL_IP="127.0.0.1"),
+        env=environment(STORAGE_URL=outbox.pruner_url, SPARK_LOCAL_IP="127.0.0.1", PYSPARK_SUBMIT_ARGS=small),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,8 +17,6 @@ from tests.spark.ledger import runs, staging_tables
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 BOTH = pytest.mark.parametrize("commit", ["atomic", "partition"])
 
 

@@ -8,14 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.spark import summaries
 from relay.spark.compare import COMPARED, findings, match, strangers
 from relay.spark.fingerprints import expected, from_kafka, from_table
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 START = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ROWS = (

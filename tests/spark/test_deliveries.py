@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from pyspark.sql import SparkSession
 
 from relay.logstore import LogEntry, open_logstore
 from tests.logstore.making import entry, event
 from tests.support.fixtures.postgres import Database
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 FIRST = datetime(2026, 1, 20, tzinfo=UTC)
 

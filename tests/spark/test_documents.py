@@ -1,35 +1,37 @@
-"""What docs/spark.md shows works, and so does what deploy/spark has for a cluster of one's own."""
+"""What the documents of Spark show works: docs/spark.md is run, the pages of the jobs have arguments that exist."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark import key_id
 from relay.spark.archive_arguments import read_archive_arguments
-from relay.spark.arguments import read_arguments
+from relay.spark.reconcile_arguments import read_reconcile_arguments
 from relay.spark.replay_arguments import read_replay_arguments
+from relay.spark.report_arguments import read_report_arguments
 from tests.spark.test_events import TENANTS, append, make
 from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
-from tests.support.servers.spark import HOME, SparkCluster, environment
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+from tests.support.servers.spark import HOME, SparkCluster, environment, submit_arguments
 
 BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/spark.md")}
+JOBS: dict[str, Callable[..., Any]] = {"reconcile": read_reconcile_arguments, "report": read_report_arguments}
+FALLBACK = {"reconcile": {"url": "postgresql://there"}, "report": {"log_url": "postgresql://there"}}
 
 
 def test_the_batch(spark: SparkSession, outbox: Outbox) -> None:
@@ -83,27 +85,26 @@ def test_the_stream_of_events(spark: SparkSession, database: Database, tmp_path:
 
 
 def test_spark_submit_on_a_cluster_and_the_command_line(
-    spark_cluster: SparkCluster, spark: SparkSession, outbox: Outbox, tmp_path: Path
+    spark_cluster: SparkCluster, outbox: Outbox, tmp_path: Path
 ) -> None:
-    spark.sql("SELECT id AS order_number, 'Ada' AS customer FROM range(100)").write.parquet(str(tmp_path / "orders"))
+    orders = pa.table({"order_number": range(100), "customer": ["Ada"] * 100})
+    pq.write_table(orders, tmp_path / "orders.parquet")
     (tmp_path / "url").write_text(outbox.url)
-    text = (
-        BLOCKS["docs/spark.md sh 1"]
-        .adapted({"/data/orders": str(tmp_path / "orders"), "/secrets/outbox-url": str(tmp_path / "url")})
-        .text
-    )
+    own = {"/data/orders": str(tmp_path / "orders.parquet"), "/secrets/outbox-url": str(tmp_path / "url")}
+    text = BLOCKS["docs/spark.md sh 1"].adapted(own).text
+    on_cluster = shlex.join(["--master", spark_cluster.url, *submit_arguments(spark_cores_max="1")])
     programs = f"""
 set -e
 relay-cli() {{ {shlex.quote(sys.executable)} -c 'from relay_cli.main import main; main()' "$@"; }}
-export PATH={HOME}/bin:$PATH MASTER={spark_cluster.url}
+spark-submit() {{ {shlex.quote(str(HOME / "bin" / "spark-submit"))} {on_cluster} "$@"; }}
 """
     done = subprocess.run(
         ["bash", "-c", programs + text],
         cwd=ROOT,
-        env=environment() | {"SPARK_CONF_DIR": conf_dir(tmp_path, spark_cluster)},
+        env=environment() | {"PYSPARK_SUBMIT_ARGS": shlex.join([*submit_arguments(), "pyspark-shell"])},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -113,61 +114,6 @@ export PATH={HOME}/bin:$PATH MASTER={spark_cluster.url}
     assert len(shown) == 10
     assert json.loads(shown[0])["partition_key"] == "Ada"
     assert len(outbox.rows("event_id")) == 100
-
-
-def conf_dir(folder: Path, cluster: SparkCluster) -> str:
-    """Where spark-submit finds its master and how to be small."""
-    settings = {"spark.master": cluster.url, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
-    settings |= {
-        "spark.driver.memory": "512m",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), f"{ROOT}/cli"]),
-    }
-    conf = folder / "conf"
-    conf.mkdir()
-    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    return str(conf)
-
-
-def test_the_lines_for_clusters_are_whole(tmp_path: Path) -> None:
-    submit = ROOT / "deploy" / "spark" / "submit.sh"
-    stand_in = tmp_path / "spark-submit"
-    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
-    stand_in.chmod(0o755)
-    for kind in ("standalone", "yarn", "kubernetes"):
-        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i"}
-        done = subprocess.run(
-            [submit, kind, "/data", "--event-type", "t"], env=env, capture_output=True, text=True, check=True
-        )
-        lines = done.stdout.splitlines()
-        (job,) = [place for place, line in enumerate(lines) if line.endswith("ingest.py")]
-        given = [word for word in lines[job + 1 :] if word not in ("--url-file", "/secrets/url")]
-        assert read_arguments("ingest.py", given).inputs == ("/data",)
-
-
-ARCHIVING = ["/data/outbox", "--url-file", "url"]
-REPLAYING = ["--type", "t", "--url-file", "url"]
-
-
-@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
-@pytest.mark.parametrize(
-    ("name", "arguments", "read"),
-    [("archive", ARCHIVING, read_archive_arguments), ("replay", REPLAYING, read_replay_arguments)],
-)
-def test_the_lines_for_clusters_take_any_job(
-    tmp_path: Path, kind: str, name: str, arguments: list[str], read: Callable[..., object]
-) -> None:
-    stand_in = tmp_path / "spark-submit"
-    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
-    stand_in.chmod(0o755)
-    (tmp_path / "url").write_text("postgresql://there")
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i", "JOB": name}
-    submit = ROOT / "deploy" / "spark" / "submit.sh"
-    done = subprocess.run([submit, kind, *arguments], env=env, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    (job,) = [place for place, line in enumerate(lines) if line.endswith(f"/{name}.py")]
-    assert f"openoutbox-{name}" in lines
-    own = {"url": str(tmp_path / "url"), "/secrets/url": str(tmp_path / "url")}
-    read(name, [own.get(word, word) for word in lines[job + 1 :]])
 
 
 @pytest.mark.parametrize(("name", "read"), [("archive", read_archive_arguments), ("replay", read_replay_arguments)])
@@ -184,18 +130,29 @@ def test_the_commands_of_a_jobs_page_have_arguments_that_exist(
     assert len(commands) == 3
 
 
-@pytest.mark.parametrize("name", ["ingest", "archive"])
-def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path: Path) -> None:
-    documents = list(yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8")))
-    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
-    commands = [pod["containers"][0]["args"] for pod in pods]
-    job = f"local:///opt/openoutbox/{name}.py"
-    (arguments,) = [command for command in commands if job in command]
-    secret = tmp_path / "url"
-    secret.write_text("postgresql://there")
-    given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
-    match name:
-        case "ingest":
-            assert read_arguments("ingest.py", given).url == "postgresql://there"
-        case "archive":
-            assert read_archive_arguments("archive.py", given).options.url == "postgresql://there"
+def commands(text: str, job: str) -> list[list[str]]:
+    """What the lines give to the job."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        for program in (f"{job}.py", f"deploy/spark/{job}.py", job):
+            if program in words and "spark" in line:
+                found.append(words[words.index(program) + 1 :])
+                break
+    return found
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_command_can_be_read(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secret").write_text("postgresql://u@h/d")
+    (tmp_path / "properties").write_text("security.protocol=SASL_SSL")
+    instead = {"/secrets/outbox-url": "secret", "/secrets/log-url": "secret", "kafka.properties": "properties"}
+    with pytest.raises(SystemExit):
+        JOBS[job](job, ["--help"])
+    shown = commands(capsys.readouterr().out.partition("examples:")[2], job)
+    documented = [each for block in blocks(f"docs/spark-{job}.md") for each in commands(block.text, job)]
+    assert len(shown) >= 2
+    assert len(documented) >= 2
+    for given in [*shown, *documented]:
+        words: Sequence[str] = [str(tmp_path / instead[word]) if word in instead else word for word in given]
+        assert JOBS[job](job, words, **FALLBACK[job]).output

@@ -20,8 +20,6 @@ from relay.eventstore import ANY, EventStore, NewEvent
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 TENANTS = [UUID(int=number) for number in range(1, 26)]
 STREAM = UUID(int=7)
 T = TypeVar("T")

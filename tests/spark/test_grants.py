@@ -22,8 +22,6 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 
 @pytest.fixture
 def role(outbox: Outbox) -> Iterator[str]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from relay.spark import key_id
 from relay.spark.ingest import run
-from tests.cli.running import COMMAND, environment, run_cli
+from relay_cli.main import app
+from tests.cli.running import run_cli
 from tests.support.fixtures.outbox import Outbox
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 ROWS = [
     {"number": number, "customer": f"c{number % 3}", "region": "north" if number % 2 else None, "total": number / 4}
@@ -119,20 +118,16 @@ def test_what_is_wrong_is_one_line(
     assert outbox.rows("event_id") == []
 
 
-def test_relay_cli_runs_it_on_this_machine(outbox: Outbox, tmp_path: Path) -> None:
+def test_relay_cli_takes_the_outbox_from_the_environment(
+    spark: SparkSession, outbox: Outbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process; tests/spark/test_archive.py runs a job of relay-cli as a process of its own."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "orders.csv").write_text("number,customer\n1,é\n2,b\n")
-    arguments = ["spark", "ingest", "orders.csv", "--format", "csv", "--option", "header=true"]
+    arguments = ["spark", "ingest", str(tmp_path / "orders.csv"), "--format", "csv", "--option", "header=true"]
     arguments += ["--event-type", "orders.created", "--id-columns", "number", "--table", "openoutbox_events"]
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.url, SPARK_LOCAL_IP="127.0.0.1"),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, arguments, env={"STORAGE_URL": outbox.url})
+    assert done.exit_code == 0, done.output
     assert done.stdout.startswith("2 rows: 2 new, 0 there already; ")
     assert outbox.row(str(key_id("", "orders.created", "1")))["payload"] == '{"number":"1","customer":"é"}'.encode()
 

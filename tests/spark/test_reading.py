@@ -20,8 +20,6 @@ from relay.spark.runs import APPLICATION
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 START = datetime(2026, 3, 1, tzinfo=UTC)
 FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, attempts, last_error,

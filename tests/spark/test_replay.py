@@ -15,8 +15,6 @@ from tests.cli.running import run_cli
 from tests.spark.history import Ask, a_past, answering, fill
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 EVENT = "event_type, partition_key, payload, created_at"
 _DELIVER = """
 UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now(), updated_at = now() WHERE status = 'PENDING'

@@ -18,8 +18,6 @@ from tests.logstore.making import entry, event
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.postgres import Database
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
 START = datetime(2026, 3, 10, 12, 59, tzinfo=UTC)
 HOSTILE = "<img src=x onerror=alert(1)>"
 

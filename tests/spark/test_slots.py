@@ -20,8 +20,6 @@ from relay.spark.slots import slot
 from relay.spark.statements import Statements
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = pytest.mark.integration
-
 STATEMENTS = Statements(TableName(), "openoutbox_spark")
 
 

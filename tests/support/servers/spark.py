@@ -1,6 +1,7 @@
 """A real Spark standalone cluster on 127.0.0.1: one master, worker processes; and what a driver needs to find it.
 
-The jars come with the wheel ``pyspark``; Java 17 must be there.
+The jars come with the wheel ``pyspark``; Java 17 must be there. The settings of all JVMs stand here: little
+memory, and a compiler that is quick rather than good.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,17 +25,19 @@ from tests.support.servers.kafka import fetched
 HOME = Path(pyspark.__file__).parent
 
 _LOG4J = Path(__file__).with_name("spark-log4j2.xml")
+_LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_CLASS_PATH = f"{HOME}/conf:{HOME}/jars/*"
+"""As Spark itself builds it; ``conf`` need not exist."""
 
 
 def environment() -> dict[str, str]:
-    """What drivers, executors and servers run with: this Python, this checkout, little memory, few log lines."""
+    """What drivers and executors run with: this Python, this checkout, few log lines."""
     return {
         **os.environ,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LAUNCHER_OPTS": _LEAN,
         "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={_LOG4J}",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={_LOG4J} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": python_path(),
     }
@@ -50,21 +54,30 @@ SESSION: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.locality.wait": "0",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": _LEAN,
+    "spark.driver.extraJavaOptions": _LEAN,
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
-"""Settings of every test session: little memory, and a compiler that is quick rather than good."""
+"""Settings of every test session. On a cluster: an executor of one core on each worker."""
 
 SCALE_SESSION: Mapping[str, str] = {
     **{name: value for name, value in SESSION.items() if "extraJavaOptions" not in name},
     "spark.driver.memory": "1g",
 }
-"""For large amounts: the memory and the compiler that Spark has unless it is told otherwise."""
+"""For large amounts: the memory and the compiler that Spark has by default."""
+
+
+def submit_arguments(**more: str) -> list[str]:
+    """``SESSION`` as arguments of spark-submit, with ``more`` settings: dots are written as underscores."""
+    settings = {**SESSION, **{name.replace("_", "."): value for name, value in more.items()}}
+    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
 
 def kafka_source() -> str:
@@ -89,15 +102,17 @@ class _SparkServer(LocalServer):
         self.port, self.web_port = free_port(), free_port()
 
     def _environment(self) -> Mapping[str, str]:
-        return {**environment(), "SPARK_LOCAL_IP": self.host}
+        return {**environment(), "SPARK_LOCAL_IP": self.host, "SPARK_SCALA_VERSION": "2.13"}
 
     def _started(self, role: str, *more: str | Path) -> list[str | Path]:
+        # As bin/spark-class does in the end, which would start another JVM first to find these words.
+        java = ["java", *_LEAN.split(), "-Xmx256m", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", _CLASS_PATH]
         places = ["--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)]
-        return [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
+        return [*java, f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
 
 
 class SparkMaster(_SparkServer):
-    """The master; ``workers`` says how many are there."""
+    """The master; ``workers`` says which are there."""
 
     name = "Spark-master"
 
@@ -105,13 +120,15 @@ class SparkMaster(_SparkServer):
         return self._started("Master")
 
     def _answers(self) -> bool:
-        return accepts(self.port) and self.workers() == 0
+        return accepts(self.port)
 
-    def workers(self) -> int:
-        """How many workers live; -1 when it does not answer."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
-            return int(json.load(answer)["aliveworkers"])
-        return -1
+    def workers(self) -> set[str]:
+        """The hosts of the workers that live; none while the master does not answer."""
+        address = f"http://127.0.0.1:{self.web_port}/json/"
+        # ValueError: for a moment after its start it answers with a page that is not JSON.
+        with suppress(OSError, ValueError), urllib.request.urlopen(address, timeout=5) as answer:
+            return {worker["host"] for worker in json.load(answer)["workers"] if worker["state"] == "ALIVE"}
+        return set()
 
 
 class SparkWorker(_SparkServer):
@@ -126,18 +143,13 @@ class SparkWorker(_SparkServer):
         super().__init__(f"127.0.0.{2 + number}")
         self._master = master
         self._cores = cores
-        self._before = 0
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._before = self._master.workers()
 
     def _command(self) -> list[str | Path]:
         sizes: list[str | Path] = ["--cores", str(self._cores), "--memory", "2g", "--work-dir", self.folder / "work"]
         return self._started("Worker", *sizes, self._master.url)
 
     def _answers(self) -> bool:
-        return self._master.workers() > self._before
+        return self.host in self._master.workers()
 
 
 class SparkCluster:
@@ -154,8 +166,9 @@ class SparkCluster:
 
     def __enter__(self) -> SparkCluster:
         try:
-            for server in (self.master, *self.workers):
-                server.start()
+            self.master.start()
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(SparkWorker.start, self.workers))
         except BaseException:
             self.close()
             raise

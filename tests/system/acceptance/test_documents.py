@@ -49,10 +49,10 @@ NOT_RUN = {
     "docs/spark.md python 4": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
-    "docs/spark-reconcile.md sh 1": "tests/system/acceptance/test_reconcile.py runs it; a unit test reads these words",
-    "docs/spark-reconcile.md sh 2": "tests/system/acceptance/test_reconcile.py runs it; a unit test reads these words",
+    "docs/spark-reconcile.md sh 1": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
+    "docs/spark-reconcile.md sh 2": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
     "docs/spark-reconcile.md sql 1": "tests/system/acceptance/test_reconcile.py reads with this grant and no other",
-    "docs/spark-report.md sh 1": "tests/spark/test_report.py runs it; a unit test reads these words",
+    "docs/spark-report.md sh 1": "tests/spark/test_documents.py reads the arguments; test_report.py runs it",
     "docs/spark-report.md sql 1": "tests/spark/test_report.py reads with these grants and no others",
     "docs/spark.md sql 1": "tests/spark/test_grants.py holds it equal to what setup grants, and tries it",
 }

@@ -21,9 +21,7 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.kafka_altering import Copy, copy_of, empty, event_id_of, headers_of, rewrite, write
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
-COUNT = 20_000
+COUNT = 4000
 Read = Callable[..., list[Message]]
 
 

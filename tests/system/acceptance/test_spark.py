@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Message
 from pyspark.sql import SparkSession
 
@@ -15,8 +14,6 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.messages import kafka_headers, kafka_key
-
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 COUNT = 5000
 

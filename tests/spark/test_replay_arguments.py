@@ -1,37 +1,18 @@
-"""The arguments of ``archive`` and ``replay``: what is made of them, and what is refused."""
+"""The arguments of ``replay``: what is made of them, and what is refused."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.postgres.sql import TableName
-from relay.spark.archive_arguments import read_archive_arguments
-from relay.spark.archiving import ArchiveOptions
 from relay.spark.replay_arguments import read_replay_arguments
 from relay.spark.replaying import Selection
 
 URL = "postgresql://spark:secret@db:5432/shop"
 ID = "019b0a00-0000-7000-8000-000000000000"
-
-
-def test_an_archive_has_defaults() -> None:
-    job = read_archive_arguments("archive", ["/data/outbox"], url=URL, table="own.outbox")
-    assert job.options == ArchiveOptions(URL, "/data/outbox", TableName("outbox", "own"))
-    assert (job.options.older_than, job.dry_run, job.as_json) == (7 * 86_400, False, False)
-
-
-def test_an_archive_takes_what_is_given(tmp_path: Path) -> None:
-    (tmp_path / "url").write_text(URL + "\n")
-    given = ["a", "--url-file", str(tmp_path / "url"), "--older-than", "0", "--status", "dead", "--keep", "--dry-run"]
-    job = read_archive_arguments("archive", [*given, "--max-connections", "2", "--batch-rows", "7"])
-    assert job.options == ArchiveOptions(URL, "a", TableName(), 0.0, ("DEAD",), True, 2, 7)
-    assert job.dry_run
-    assert "secret" not in repr(job)
 
 
 def test_a_replay_takes_what_is_given() -> None:
@@ -53,21 +34,6 @@ def test_every_replay_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--older-than", "soon"], "--older-than: 'soon' is not an age"),
-        (["--batch-rows", "0"], "--batch-rows: '0' is not a number from 1 to 100000"),
-        (["--max-connections", "many"], "--max-connections: 'many' is not a number from 1 to 1000"),
-        (["--url", "mysql://there"], "--url: not a PostgreSQL URL"),
-        (["--table", "a.b.c"], "'a.b.c' is not a table name"),
-    ],
-)
-def test_what_an_archive_cannot_mean_is_refused(arguments: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told.replace(".", r"\.")):
-        read_archive_arguments("archive", ["/data/outbox", *arguments], url=URL)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
         ([], "say which events"),
         (["--from", "2026-01-31T12:00:00"], "has no time zone; write for example 2026-01-31T12:00:00Z"),
         (["--to", "later"], "--to: 'later' is neither an age like 2h nor a time"),
@@ -82,9 +48,7 @@ def test_what_a_replay_cannot_mean_is_refused(arguments: list[str], told: str) -
         read_replay_arguments("replay", arguments, url=URL)
 
 
-def test_without_an_outbox_both_say_where_to_name_it() -> None:
-    with pytest.raises(ConfigError, match="--url or --url-file: missing"):
-        read_archive_arguments("archive", ["/data/outbox"])
+def test_without_an_outbox_it_says_where_to_name_it() -> None:
     with pytest.raises(ConfigError, match="--url or --url-file: missing"):
         read_replay_arguments("replay", ["--type", "t"])
 

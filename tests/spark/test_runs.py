@@ -1,15 +1,11 @@
-"""What Spark does to a task more than once is in the outbox once: retries, dead drivers, cleaning up after them."""
+"""Runs and their staging tables by hand, without Spark: commits, dead drivers, cleaning up after them."""
 
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 import psycopg
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from relay.core.errors import StorageError
 from relay.postgres.sql import TableName
@@ -17,40 +13,8 @@ from relay.spark.connecting import connect
 from relay.spark.liveness import this_driver
 from relay.spark.runs import APPLICATION, Run, Staged, clean, commit_run, make_ledger, open_run
 from relay.spark.statements import Statements, stage_name
-from tests.spark.faults import FaultySource
-from tests.spark.ledger import runs, staging_tables
-from tests.spark.test_batch import orders
+from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
-from tests.support.fixtures.spark import Save
-
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
-
-@pytest.mark.parametrize("commit", ["atomic", "partition"])
-@pytest.mark.parametrize("fault", ["raise-after", "raise-within"])
-def test_a_task_that_is_repeated_writes_its_rows_once(
-    spark: SparkSession, outbox: Outbox, save: Save, tmp_path: Path, commit: str, fault: str
-) -> None:
-    spark.dataSource.register(FaultySource)
-    frame = orders(spark, 30_000, 2).drop("number").withColumn("payload", f.lit("the same in every row"))
-    save(frame, format="openoutbox_faulty", fault=fault, marks=tmp_path, commit=commit, batchRows=10_000)
-    assert (tmp_path / "raised").exists()
-    assert len(outbox.rows("event_id")) == 30_000
-    assert staging_tables(outbox) == []
-    ((state, written, inserted),) = runs(outbox)
-    assert (state, written) == ("committed", 30_000)
-    assert inserted == (15_000 if (commit, fault) == ("partition", "raise-after") else 30_000)
-
-
-def test_nothing_is_visible_before_everything_is_in(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    frame = spark.sql(
-        "SELECT 't' AS event_type, if(id = 99, raise_error('bad source'), 'x') AS payload FROM range(100)"
-    )
-    with pytest.raises(PySparkException, match="bad source"):
-        save(frame)
-    assert outbox.rows("event_id") == []
-    assert staging_tables(outbox) == []
-    assert runs(outbox) == [("aborted", None, None)]
 
 
 class Staging:
@@ -150,10 +114,3 @@ def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
         assert staging.clean() == []
         assert staging.state == "writing"
     assert staging.clean() == [staging.run.run_id]
-
-
-def test_the_next_save_cleans_up(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    Staging(outbox, DEAD).stage(1, 10)
-    save(orders(spark, 10), idColumns="number")
-    assert staging_tables(outbox) == []
-    assert len(outbox.rows("event_id")) == 10

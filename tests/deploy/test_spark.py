@@ -1,0 +1,81 @@
+"""The files of ``deploy/spark``: what they give to the jobs are arguments that exist."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from relay.spark.archive_arguments import read_archive_arguments
+from relay.spark.arguments import read_arguments
+from relay.spark.reconcile_arguments import read_reconcile_arguments
+from relay.spark.replay_arguments import read_replay_arguments
+from relay.spark.report_arguments import read_report_arguments
+from tests.support.paths import ROOT
+
+SPARK = ROOT / "deploy" / "spark"
+URL = "postgresql://there"
+READ: dict[str, Callable[..., Any]] = {
+    "ingest": read_arguments,
+    "archive": read_archive_arguments,
+    "replay": read_replay_arguments,
+    "reconcile": read_reconcile_arguments,
+    "report": read_report_arguments,
+}
+SUBMITTED = {
+    "ingest": ["/data", "--event-type", "t"],
+    "archive": ["/data/outbox", "--url-file", "url"],
+    "replay": ["--type", "t", "--url-file", "url"],
+    "reconcile": ["--kafka", "broker:9092", "--output", "/out"],
+    "report": ["--since", "2026-03-10", "--output", "/out"],
+}
+FALLBACK = {"reconcile": {"url": URL}, "report": {"log_url": URL}}
+
+
+@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
+@pytest.mark.parametrize("job", READ)
+def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, tmp_path: Path) -> None:
+    stand_in = tmp_path / "spark-submit"
+    stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
+    stand_in.chmod(0o755)
+    (tmp_path / "url").write_text(URL)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MASTER": "m", "IMAGE": "i", "PACKAGES": "kafka:source:1"}
+    env |= {} if job == "ingest" else {"JOB": job}
+    command = [str(SPARK / "submit.sh"), kind, *SUBMITTED[job]]
+    lines = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+    (place,) = [place for place, line in enumerate(lines) if line.endswith(f"/{job}.py")]
+    assert lines[lines.index("--packages") + 1] == "kafka:source:1"
+    assert f"openoutbox-{job}" in lines
+    secret = str(tmp_path / "url")
+    given = [secret if word in ("url", "/secrets/url") else word for word in lines[place + 1 :]]
+    read = READ[job](f"{job}.py", given, **FALLBACK.get(job, {}))
+    if job == "ingest":
+        assert read.inputs == ("/data",)
+    if job in FALLBACK:
+        assert read.output == "/out"
+
+
+@pytest.mark.parametrize("job", READ)
+def test_the_programs_for_spark_submit_are_there(job: str) -> None:
+    assert f"relay.spark.{job}" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["ingest", "archive"])
+def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((SPARK / "kubernetes.yaml").read_text(encoding="utf-8")))
+    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+    commands = [pod["containers"][0]["args"] for pod in pods]
+    job = f"local:///opt/openoutbox/{name}.py"
+    (arguments,) = [command for command in commands if job in command]
+    secret = tmp_path / "url"
+    secret.write_text(URL)
+    given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
+    match name:
+        case "ingest":
+            assert read_arguments("ingest.py", given).url == URL
+        case "archive":
+            assert read_archive_arguments("archive.py", given).options.url == URL
