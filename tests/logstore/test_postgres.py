@@ -268,6 +268,6 @@ async def test_the_newest_major_version_works_too(newest_database: Database) -> 
 
 
 async def test_a_database_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.logstore.postgres._CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("relay.logstore.postgres._LONGEST_WAIT", 0.2)
     with pytest.raises(LogStoreUnavailable):
         await open_logstore("postgres://nobody@127.0.0.1:1/none")
