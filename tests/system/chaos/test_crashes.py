@@ -100,6 +100,7 @@ def test_kill_9_every_few_seconds_for_many_minutes(outbox: Outbox, make_broker: 
     measured(**drain_under_kills(outbox, make_broker("kafka"), 600_000, 5.0))
 
 
+@pytest.mark.redis
 def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
     """Every relay that is handed the poison dies, with whatever it held; another is started in its place."""
     broker, attempts = make_broker("redis"), 4
