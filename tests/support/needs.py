@@ -75,6 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for need in _derived(item):
             item.add_marker(need)
+        if item.get_closest_marker("spark"):
+            item.add_marker("postgres")  # what Spark reads and writes
         own = {mark.name for mark in item.iter_markers()}
         if own & set(SERVERS):
             item.add_marker("server")
