@@ -34,6 +34,9 @@ def run(module: str, found: Path, *arguments: str) -> Any:
     return json.loads(found.read_text(encoding="utf-8"))
 
 
+@pytest.mark.kafka
+@pytest.mark.nats
+@pytest.mark.redis
 def test_drain(tmp_path: Path) -> None:
     """Every publisher, with our own command given as another relay."""
     other = f"--relay=other={sys.executable} -m relay"
@@ -59,6 +62,8 @@ def test_drain(tmp_path: Path) -> None:
     assert all(cell["events_per_second"] > 0 for cell in found["cells"])
 
 
+@pytest.mark.nats
+@pytest.mark.redis
 def test_latency(tmp_path: Path) -> None:
     publishers = ["nats", "redis"]
     found = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
@@ -81,7 +86,7 @@ def test_wakeup(tmp_path: Path) -> None:
     assert pair["woken"] > 0
 
 
-@pytest.mark.parametrize("driver", ["postgres", "clickhouse"])
+@pytest.mark.parametrize("driver", ["postgres", pytest.param("clickhouse", marks=pytest.mark.clickhouse)])
 def test_logstore(driver: str) -> None:
     lines = printed("logstore", "--rows=3000", "--rounds=1", "--batches=3", "--drivers", driver).splitlines()
     assert all(line.startswith(driver) for line in lines)

@@ -27,6 +27,9 @@ _FIXTURES: Final = {
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster"},
 }
+_GROUPS: Final = {"spark": "spark", "chaos-kafka": "kafka", "clickhouse": "clickhouse"}
+"""What the members of an xdist group share."""
+
 _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
@@ -72,6 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for need in _derived(item):
             item.add_marker(need)
+        if item.get_closest_marker("spark"):
+            item.add_marker("postgres")  # what Spark reads and writes
         own = {mark.name for mark in item.iter_markers()}
         if own & set(SERVERS):
             item.add_marker("server")
@@ -84,8 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _derived(item: pytest.Item) -> Iterator[str]:
     fixtures = set(getattr(item, "fixturenames", ()))
     yield from (need for need, names in _FIXTURES.items() if fixtures & names)
-    if any(mark.args == ("spark",) for mark in item.iter_markers("xdist_group")):
-        yield "spark"
+    yield from (_GROUPS[mark.args[0]] for mark in item.iter_markers("xdist_group") if mark.args[0] in _GROUPS)
+    if "make_broker" in fixtures and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        yield from (str(value) for value in item.callspec.params.values() if value in SERVERS)
     in_system = item.nodeid.startswith("tests/system/")
     if in_system or "daemon" in fixtures or _starts_processes(getattr(item, "module", None)):
         yield "process"

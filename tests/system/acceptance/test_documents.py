@@ -254,7 +254,16 @@ RUN: dict[str, Follow] = {
 """How each block is followed, and what must come of it."""
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, id=block.key) for block in FOUND if block.key in RUN])
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(
+            block, id=block.key, marks=[pytest.mark.kafka] * (RUN[block.key] in (a_relay_for_the_examples, the_bank))
+        )
+        for block in FOUND
+        if block.key in RUN
+    ],
+)
 def test_a_block_does_what_it_says(reader: Reader, block: Block) -> None:
     RUN[block.key](reader, block)
 

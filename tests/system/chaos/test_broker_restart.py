@@ -77,6 +77,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.mark.xdist_group("chaos-kafka")
+@pytest.mark.kafka
 def test_a_kafka_leader_changes(outbox: Outbox, cluster: KafkaCluster, daemon: StartDaemon, measured: Measured) -> None:
     """First it is killed, then the next one is stopped in good order; each comes back."""
     admin = AdminClient({"bootstrap.servers": cluster.url})

@@ -121,6 +121,7 @@ def check_dead_of_expired_leases(outbox: Outbox, event_id: str, attempts: int) -
     assert outbox.counts()["DEAD"] == 1
 
 
+@pytest.mark.redis
 def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
     """Every relay that is handed the poison dies, with whatever it held; another is started in its place."""
     broker, attempts = make_broker("redis"), 4

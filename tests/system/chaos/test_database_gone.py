@@ -41,7 +41,7 @@ from tests.system.chaos.looking import (
     watch_setbacks,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(300)]
 
 OUTAGE = 3.0
 HEALED_WITHIN = 30.0

@@ -23,7 +23,7 @@ from tests.system.chaos.conftest import MakeBroker
 from tests.system.chaos.load import Writers
 from tests.system.chaos.looking import Balance, check_finished, delivered, watch_setbacks
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("broker", ["redis"], indirect=True)
