@@ -35,14 +35,14 @@ T = TypeVar("T")
 PATIENCE: Final = 400.0
 """Seconds for a job: on a busy machine it takes minutes to begin."""
 
-_RUNTIME: Final = "spark.speculation.minTaskRuntime"
+_FINISHED: Final = "spark.speculation.quantile"
 SPECULATION: Final[Mapping[str, str]] = {
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
-    "spark.speculation.quantile": "0.25",
-    _RUNTIME: "1h",
+    "spark.speculation.minTaskRuntime": "200ms",
+    _FINISHED: "1.0",
 }
-"""Second attempts beside the first, for jobs that ask for them by ``Job.speculative``; other tasks are too short."""
+"""Second attempts beside the first for jobs that ask for them by ``Job.speculative``, else when all tasks are done."""
 
 
 class DriverFailed(Exception):
@@ -200,15 +200,15 @@ def events(frame: DataFrame) -> DataFrame:
 
 @contextlib.contextmanager
 def _second_attempts(session: SparkSession, *, allowed: bool) -> Iterator[None]:
-    """Lower, in the running driver, the time that a task must last before it is attempted a second time."""
+    """Lower, for stages that begin in the block, the share of tasks that must be done before others are repeated."""
     conf = session.sparkContext._jsc.sc().conf()
     if not allowed:
         yield
         return
-    before = conf.get(_RUNTIME)
-    conf.set(_RUNTIME, "200ms")
+    before = conf.get(_FINISHED)
+    conf.set(_FINISHED, "0.25")
     yield
-    conf.set(_RUNTIME, before)
+    conf.set(_FINISHED, before)
 
 
 def _jvm(session: SparkSession) -> int:
@@ -220,7 +220,7 @@ def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, cal
     number, function, args, kwargs = call
     reply: tuple[int, Any, str | None]
     # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
-    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)  # type: ignore[attr-defined,arg-type]
+    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     try:
         reply = (number, function(session, *args, **kwargs), None)
     except BaseException:  # noqa: BLE001 - the test is told whatever happened
