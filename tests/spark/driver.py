@@ -35,14 +35,14 @@ T = TypeVar("T")
 PATIENCE: Final = 400.0
 """Seconds for a job: on a busy machine it takes minutes to begin."""
 
-_RUNTIME: Final = "spark.speculation.minTaskRuntime"
+_FINISHED: Final = "spark.speculation.quantile"
 SPECULATION: Final[Mapping[str, str]] = {
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
-    "spark.speculation.quantile": "0.25",
-    _RUNTIME: "1h",
+    "spark.speculation.minTaskRuntime": "200ms",
+    _FINISHED: "1.0",
 }
-"""Second attempts beside the first, for jobs that ask for them by ``Job.speculative``; other tasks are too short."""
+"""Second attempts beside the first for jobs that ask for them by ``Job.speculative``, else when all tasks are done."""
 
 
 class DriverFailed(Exception):
@@ -200,15 +200,15 @@ def events(frame: DataFrame) -> DataFrame:
 
 @contextlib.contextmanager
 def _second_attempts(session: SparkSession, *, allowed: bool) -> Iterator[None]:
-    """Lower, in the running driver, the time that a task must last before it is attempted a second time."""
+    """Lower, for stages that begin in the block, the share of tasks that must be done before others are repeated."""
     conf = session.sparkContext._jsc.sc().conf()
     if not allowed:
         yield
         return
-    before = conf.get(_RUNTIME)
-    conf.set(_RUNTIME, "200ms")
+    before = conf.get(_FINISHED)
+    conf.set(_FINISHED, "0.25")
     yield
-    conf.set(_RUNTIME, before)
+    conf.set(_FINISHED, before)
 
 
 def _jvm(session: SparkSession) -> int:

@@ -92,7 +92,11 @@ class FaultyWriter(BatchWriter):
         """Return only when two attempts at this partition have committed."""
         attempt = current_task().attemptNumber()
         self.marks.first_time(f"written-{attempt}")
-        wait_until(lambda: all(map(self.marks.happened, ("written-0", "written-1"))), 300, "both attempts")
+        try:
+            wait_until(lambda: all(map(self.marks.happened, ("written-0", "written-1"))), 300, "both attempts")
+        except TimeoutError:
+            self.marks.first_time("alone")  # Spark would try again, one attempt after the other
+            raise
 
     def commit(self, messages: Messages) -> None:
         if self.fault == "stop-before-commit":

@@ -142,7 +142,7 @@ WRONG = {
     "table": ("'t' AS event_type, 'x' AS payload", {"table": "nowhere"}, "there is no table nowhere"),
     "no outbox": ("'t' AS event_type, 'x' AS payload", {"table": "pg_catalog.pg_type"}, "it has no column event_type"),
 }
-"""What the columns and options of a DataFrame may be wrong in is tried in full in tests/unit/spark."""
+"""What the columns and options of a DataFrame may be wrong in is tried in test_columns.py and test_options.py."""
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -55,6 +55,7 @@ SESSION: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.locality.wait": "0",
+    "spark.python.authenticate.socketTimeout": "300s",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
