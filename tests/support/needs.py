@@ -33,7 +33,7 @@ _GROUPS: Final = {"spark": "spark", "chaos-kafka": "kafka", "clickhouse": "click
 _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
-    "redis": ("valkey-server",),
+    "redis": ("valkey-server", "redis-server"),
     "spark": ("spark-submit", "spark-class"),
     "prometheus": ("promtool",),
     "packages": ("uv", "pip"),
@@ -143,7 +143,8 @@ def _need_of(words: list[Any]) -> str:
 def _require(need: str, program: str) -> None:
     assert _running is not None
     needs = _running.stash[_NEEDS]
-    if need not in needs and not (need == "process" and "spark" in needs):
+    tool_of_a_server = need == "process" and needs & set(SERVERS)  # fetches it, or prepares its folder
+    if need not in needs and not tool_of_a_server:
         raise UnmarkedNeed(
             f"{_running.nodeid} starts {program} without the marker {need!r}. Ask for a fixture that starts it, or add "
             f"pytest.mark.{need}: make check runs only tests that need no server."
