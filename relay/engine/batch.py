@@ -291,6 +291,11 @@ class Batch:
             return self.lease.renew_at
         return min((lease.renew_at for lease, _ in self.leases()), default=self.lease.renew_at)
 
+    def renewal_overdue(self, now: float) -> bool:
+        """Whether the renewer has missed its turn: a quarter of what was left of the lease has passed since."""
+        renew_at = self.renew_at
+        return now >= renew_at + max(self.lease.expires_at - renew_at, 0.0) / 4
+
     def leases(self) -> list[tuple[Lease, list[EventId]]]:
         """What is held, by lease; one entry unless a renewal had to be written in parts. A refused event is alone."""
         event_ids = self.held_ids()

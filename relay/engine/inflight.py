@@ -112,18 +112,18 @@ class InFlight:
     def take_settleable(self, now: float, *, settle_first: bool) -> tuple[list[Portion], list[Portion]]:
         """The verdicts to write, and what was set aside and is due. Their batches are marked as being written.
 
-        A batch that a renewal is writing to is left out: ``written`` wakes the settler for it. What is set aside also
-        waits while a renewal is due, unless outcomes come first (``settle_first``, after an outage): else a long row of
-        refused rows would keep the batch being written, and the renewer would never get its turn.
+        A batch that a renewal is writing to is left out: ``written`` wakes the settler for it. So is a batch whose
+        renewal is overdue, unless outcomes come first (``settle_first``, after an outage): where one settle follows
+        another without a pause, the renewer would never get its turn.
         """
         self.settleable.clear()
         verdicts: list[Portion] = []
         aside: list[Portion] = []
         for batch in self.batches:
-            if batch.writing:
+            if batch.writing or (batch.renewal_overdue(now) and not settle_first):
                 continue
             fresh = batch.take_verdicts()
-            due = batch.take_aside(now) if batch.aside and (settle_first or now < batch.renew_at) else []
+            due = batch.take_aside(now) if batch.aside else []
             if fresh or due:
                 batch.begin_writing()
                 verdicts += fresh
@@ -133,7 +133,7 @@ class InFlight:
     def written(self, batch: Batch) -> None:
         """A settle or renewal of ``batch`` is over; what was decided meanwhile can be written."""
         batch.end_writing()
-        if len(batch.verdicts):
+        if len(batch.verdicts) or batch.aside:
             self.settleable.set()
         if batch.empty:
             self._remove(batch)

@@ -84,7 +84,7 @@ async def test_a_batch_that_is_written_to_is_left_out_and_comes_back(inflight: I
     assert len(portion) == 4
 
 
-async def test_what_is_set_aside_gives_way_to_a_renewal_that_is_due(inflight: InFlight) -> None:
+async def test_verdicts_give_way_to_a_renewal_that_is_overdue(inflight: InFlight) -> None:
     one = batch(4)
     inflight.add(one)
     acknowledge(inflight, one, 1)
@@ -92,10 +92,11 @@ async def test_what_is_set_aside_gives_way_to_a_renewal_that_is_due(inflight: In
     one.set_aside(Portion(one, portion.settlement, refusals=1), 1.0)
     inflight.written(one)
     assert inflight.refused == 1
-    assert inflight.take_settleable(10.0, settle_first=False) == ([], [])
+    acknowledge(inflight, one, 1)
+    assert inflight.take_settleable(15.0, settle_first=False) == ([], [])
     assert not one.writing
-    _, [again] = inflight.take_settleable(10.0, settle_first=True)
-    assert again.settlement.delivered == [EventId("0")]
+    [fresh], [again] = inflight.take_settleable(15.0, settle_first=True)
+    assert (fresh.settlement.delivered, again.settlement.delivered) == ([EventId("1")], [EventId("0")])
 
 
 async def test_followers_are_handed_out_once(inflight: InFlight) -> None:

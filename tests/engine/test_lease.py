@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from relay.core.event import Status
@@ -77,6 +79,7 @@ def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -
         async def alone(*arguments: object, op: str = op, work: object = one_statement) -> object:
             assert not under_way, f"{op} while {under_way} is under way"
             under_way.add(op)
+            await asyncio.sleep(0.4)
             try:
                 return await work(*arguments)  # type: ignore[operator]
             finally:
@@ -91,7 +94,7 @@ def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -
         one.run(0.1)
     one.run(1.0)
     assert one.counts() == {"DELIVERED": 100}
-    assert one.telemetry.ops["renew", True] >= 4
+    assert one.telemetry.ops["renew", True] >= 3
     assert one.telemetry.counts["leases_lost"] == 0
 
 

@@ -107,7 +107,7 @@ def test_one_refused_row_among_a_thousand_delays_no_other(engine: MakeEngine, ca
 
 
 def test_many_refused_rows_neither_starve_good_ones_nor_slow_down_later_settles(engine: MakeEngine) -> None:
-    one = engine(batch_size=1000, max_in_flight=8000)
+    one = engine(batch_size=1000, max_in_flight=8000, poll_interval=0.05)
     one.table.trigger = check
     for _ in range(200):
         one.insert(1, "bad")
@@ -118,7 +118,7 @@ def test_many_refused_rows_neither_starve_good_ones_nor_slow_down_later_settles(
         one.insert(10)
         worst = max(worst, one.until(lambda number=number: one.delivered() == 200 + 10 * number, 5.0))  # type: ignore[misc]
         one.run(0.2)
-    assert worst < 0.7  # the poll, and one round of what is tried again
+    assert worst < 0.2  # the poll, and one round of what is tried again
     assert one.relay.health.state is RelayState.ACTIVE
     assert one.relay.inflight.events == 200
 
