@@ -35,7 +35,7 @@ def test_an_archive_takes_what_is_given(tmp_path: Path) -> None:
         (["--older-than", "soon"], "--older-than: 'soon' is not an age"),
         (["--batch-rows", "0"], "--batch-rows: '0' is not a number from 1 to 100000"),
         (["--max-connections", "many"], "--max-connections: 'many' is not a number from 1 to 1000"),
-        (["--url", "mysql://there"], "option url: not a PostgreSQL URL"),
+        (["--url", "mysql://there"], "--url: not a PostgreSQL URL"),
         (["--table", "a.b.c"], "'a.b.c' is not a table name"),
     ],
 )

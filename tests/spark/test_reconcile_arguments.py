@@ -51,7 +51,7 @@ def test_a_consumers_columns() -> None:
         (["--kafka", "b:9092"], "what was to be sent?"),
         (["--url", URL], "where has it arrived?"),
         ([*BOTH, "--consumer", "p"], "give one of the two"),
-        (["--url", "mysql://x", "--kafka", "b"], "option url"),
+        (["--url", "mysql://x", "--kafka", "b"], "--url: not a PostgreSQL URL"),
         ([*BOTH, "--since", "yesterday"], "--since: 'yesterday' is not a time"),
         ([*BOTH, "--since", "2026-03-11", "--until", "2026-03-10"], "must be earlier"),
         ([*BOTH, "--tolerate", "all"], "--tolerate: all: there are missing"),
