@@ -71,8 +71,8 @@ bench: $(STAMP) ## how fast a backlog drains, beside the database's own pace; BE
 	$(BIN)/python -m benchmarks.drain $(BENCH)
 
 bench-log: $(STAMP) ## the delivery log's drivers side by side, and what the log costs; BENCH="--rows 10000000" for more
-	$(BIN)/python -m benchmarks.logstore $(BENCH)
-	$(BIN)/python -m benchmarks.logstore_cost
+	$(BIN)/python -m benchmarks.deliverylog $(BENCH)
+	$(BIN)/python -m benchmarks.deliverylog_cost
 
 bench-store: $(STAMP) ## appends to the event store beside bare INSERTs, its reads and latency; BENCH="--rounds 5" for more
 	$(BIN)/python -m benchmarks.eventstore $(BENCH)

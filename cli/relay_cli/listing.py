@@ -78,11 +78,11 @@ def command(
 
     Example: relay-cli list --status dead --error timeout --newer-than 2h
     """
-    from relay.outbox.admin.browse import Filter, list_events
+    from relay.outbox.admin.browse import RowFilter, list_events
 
     url, name = storage_of(read_settings(context, storage_url, table))
     chosen = tuple(statuses) if statuses else tuple(Status)
-    wanted = Filter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
+    wanted = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
     found = list_events(url, name, wanted)
     if as_json:
         print_json({"events": [event._asdict() for event in found]})

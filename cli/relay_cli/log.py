@@ -38,7 +38,7 @@ def events(
     next_page: given.Next = None,
     prev_page: given.Prev = None,
     as_json: Json = False,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -46,7 +46,7 @@ def events(
 
     Example: relay-cli log events --topic user.signup --since 2026-03-10 --limit 20
     """
-    from relay.logstore import ListEvents
+    from relay.deliverylog import ListEvents
     from relay_cli.log_print import print_events
 
     query = ListEvents(
@@ -82,7 +82,7 @@ def attempts(
     next_page: given.Next = None,
     prev_page: given.Prev = None,
     as_json: Json = False,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -90,7 +90,7 @@ def attempts(
 
     Example: relay-cli log attempts --status failed --since 2026-03-10 --limit 20
     """
-    from relay.logstore import ListAttempts
+    from relay.deliverylog import ListAttempts
     from relay_cli.log_print import print_attempts
 
     time = window(since, until, after, before)
@@ -107,7 +107,7 @@ def event(
     tenant: given.Tenant = None,
     destination: Annotated[str | None, typer.Option("--destination", help="Only if it was sent there.")] = None,
     as_json: Json = False,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -127,7 +127,7 @@ def attempt(
     attempt_id: Annotated[str, typer.Argument(metavar="ID")],
     tenant: given.Tenant = None,
     as_json: Json = False,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -150,7 +150,7 @@ def metrics(
     filters: Annotated[list[str] | None, typer.Option("--filter", metavar="NAME=VALUE", help="Repeatable.")] = None,
     granularity: Annotated[str | None, typer.Option("--granularity", help="For example 5m, 1h, 1d, 1w, 1M.")] = None,
     as_json: Json = False,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -158,8 +158,8 @@ def metrics(
 
     Example: relay-cli log metrics attempts --start 2026-03-10 --end 2026-03-11 --granularity 1h --measure error_rate
     """
-    from relay.logstore import MetricsQuery
-    from relay.logstore.text import parse_filters, parse_granularity, parse_time
+    from relay.deliverylog import MetricsQuery
+    from relay.deliverylog.text import parse_filters, parse_granularity, parse_time
     from relay_cli.log_print import print_metrics
 
     if kind not in ("events", "attempts"):

@@ -14,8 +14,8 @@ from relay_cli import log_options as given
 from relay_cli.log_options import opened, with_store
 
 if TYPE_CHECKING:
-    from relay.logstore import LogStore
-    from relay.logstore.postgres import PostgresLogStore
+    from relay.deliverylog import DeliveryLog
+    from relay.deliverylog.postgres import PostgresDeliveryLog
 
 Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
 
@@ -31,7 +31,7 @@ def add_commands(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def migrate(url: given.LogStoreUrl = None, schema: given.Schema = None, prefix: given.Prefix = None) -> None:
+def migrate(url: given.DeliveryLogUrl = None, schema: given.Schema = None, prefix: given.Prefix = None) -> None:
     """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
@@ -39,7 +39,7 @@ def migrate(url: given.LogStoreUrl = None, schema: given.Schema = None, prefix: 
 
 def retention(
     days: Days,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
     prefix: given.Prefix = None,
 ) -> None:
@@ -55,7 +55,7 @@ def retention(
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
     days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
-    url: given.LogStoreUrl = None,
+    url: given.DeliveryLogUrl = None,
     schema: given.Schema = None,
 ) -> None:
     """Look after the monthly partitions of a PostgreSQL log.
@@ -115,8 +115,8 @@ def copy(
     typer.echo(f"copied {asyncio.run(run())} attempts")
 
 
-async def _copy(source: LogStore, target: LogStore, start: str | None, state: Path | None) -> int:
-    from relay.logstore.copy import copy_log
+async def _copy(source: DeliveryLog, target: DeliveryLog, start: str | None, state: Path | None) -> int:
+    from relay.deliverylog.copy import copy_log
 
     total = 0
     async for copied in copy_log(source, target, after=start):
@@ -127,9 +127,9 @@ async def _copy(source: LogStore, target: LogStore, start: str | None, state: Pa
     return total
 
 
-def _postgres(store: LogStore) -> PostgresLogStore:
-    from relay.logstore.postgres import PostgresLogStore
+def _postgres(store: DeliveryLog) -> PostgresDeliveryLog:
+    from relay.deliverylog.postgres import PostgresDeliveryLog
 
-    if not isinstance(store, PostgresLogStore):
+    if not isinstance(store, PostgresDeliveryLog):
         raise ConfigError("only a PostgreSQL log has monthly partitions; this command is not needed here")
     return store

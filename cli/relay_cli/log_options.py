@@ -1,4 +1,4 @@
-"""Options of ``relay-cli log``, and the log store they name."""
+"""Options of ``relay-cli log``, and the delivery log they name."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import typer
 from relay.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from relay.logstore import LogStore, TimeWindow
+    from relay.deliverylog import DeliveryLog, TimeWindow
 
 Result = TypeVar("Result")
 
-LogStoreUrl = Annotated[
+DeliveryLogUrl = Annotated[
     str | None,
-    typer.Option("--log-store-url", metavar="URL", help="The log, instead of LOG_STORE_URL.", show_default=False),
+    typer.Option("--log-store-url", metavar="URL", help="The log, instead of DELIVERY_LOG_URL.", show_default=False),
 ]
 Schema = Annotated[
     str | None,
-    typer.Option("--schema", help="PostgreSQL: the schema of the tables, instead of LOG_STORE_SCHEMA."),
+    typer.Option("--schema", help="PostgreSQL: the schema of the tables, instead of DELIVERY_LOG_SCHEMA."),
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option("--prefix", help="ClickHouse: what every table's name begins with, instead of LOG_STORE_PREFIX."),
+    typer.Option("--prefix", help="ClickHouse: what every table's name begins with, instead of DELIVERY_LOG_PREFIX."),
 ]
 Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
@@ -44,41 +44,41 @@ Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The 
 
 def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> TimeWindow:
     """The time bounds of a listing."""
-    from relay.logstore import TimeWindow
-    from relay.logstore.text import parse_time
+    from relay.deliverylog import TimeWindow
+    from relay.deliverylog.text import parse_time
 
     given = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
     return TimeWindow(**{name: parse_time(text) for name, text in given.items() if text is not None})
 
 
 def log_url(given: str | None) -> str:
-    """The log's URL: the option, else LOG_STORE_URL. Raises ConfigError when there is none."""
+    """The log's URL: the option, else DELIVERY_LOG_URL. Raises ConfigError when there is none."""
     from relay.settings.settings import Settings
 
-    overrides = {"LOG_STORE_URL": given} if given else {}
-    settings = Settings.from_process(overrides=overrides, only={"LOG_STORE_URL"})
-    if settings.log_store_url is None:
+    overrides = {"DELIVERY_LOG_URL": given} if given else {}
+    settings = Settings.from_process(overrides=overrides, only={"DELIVERY_LOG_URL"})
+    if settings.delivery_log_url is None:
         raise ConfigError(
-            "LOG_STORE_URL is not set; set it, or give --log-store-url postgres://user@host:5432/database"
+            "DELIVERY_LOG_URL is not set; set it, or give --log-store-url postgres://user@host:5432/database"
         )
-    return settings.log_store_url.get_secret_value()
+    return settings.delivery_log_url.get_secret_value()
 
 
-async def opened(url: str, schema: str | None, prefix: str | None) -> LogStore:
-    """The log at an address, laid out as the options say, else LOG_STORE_SCHEMA and LOG_STORE_PREFIX."""
-    from relay.logstore import open_logstore
+async def opened(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:
+    """The log at an address, laid out as the options say, else DELIVERY_LOG_SCHEMA and DELIVERY_LOG_PREFIX."""
+    from relay.deliverylog import open_delivery_log
     from relay.settings.settings import Settings
 
-    settings = Settings.from_process(only={"LOG_STORE_SCHEMA", "LOG_STORE_PREFIX"})
-    return await open_logstore(
+    settings = Settings.from_process(only={"DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX"})
+    return await open_delivery_log(
         url,
-        schema=settings.log_store_schema if schema is None else schema,
-        prefix=settings.log_store_prefix if prefix is None else prefix,
+        schema=settings.delivery_log_schema if schema is None else schema,
+        prefix=settings.delivery_log_prefix if prefix is None else prefix,
     )
 
 
 def with_store(
-    url: str | None, schema: str | None, prefix: str | None, work: Callable[[LogStore], Awaitable[Result]]
+    url: str | None, schema: str | None, prefix: str | None, work: Callable[[DeliveryLog], Awaitable[Result]]
 ) -> Result:
     """Open the log, do the work, close the log."""
     address = log_url(url)

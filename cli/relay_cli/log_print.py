@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from relay.logstore import AttemptRecord, LoggedEvent, MetricsResult, Page
-from relay.logstore.text import attempt_json, event_json, metrics_json, time_text
+from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page
+from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
 
 
 def print_json(value: object) -> None:

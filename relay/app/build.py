@@ -17,11 +17,11 @@ from relay.core.errors import ConfigError
 from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder, PostgresOptions
-from relay.outbox.wakeup import WakeUps
+from relay.outbox.wakeup import OutboxWakeUps
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from relay.app.delivery_log import DeliveryLog
+    from relay.app.delivery_log import DeliveryLogParts
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
     from relay.brokers.redis.options import RedisOptions
@@ -49,11 +49,11 @@ def storage_options(settings: Settings) -> PostgresOptions:
     )
 
 
-def build_wake_ups(settings: Settings) -> WakeUps | None:
+def build_wake_ups(settings: Settings) -> OutboxWakeUps | None:
     """Return the listener for wake-ups; None unless WAKE_UP is on."""
     if not settings.wake_up:
         return None
-    return WakeUps(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
+    return OutboxWakeUps(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -160,18 +160,18 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
 }
 
 
-def build_delivery_log(settings: Settings) -> DeliveryLog | None:
-    """Return the delivery log of LOG_STORE_URL; None without one, and then nothing of it is imported."""
-    if settings.log_store_url is None:
+def build_delivery_log(settings: Settings) -> DeliveryLogParts | None:
+    """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported."""
+    if settings.delivery_log_url is None:
         return None
-    from relay.app.delivery_log import DeliveryLog
+    from relay.app.delivery_log import DeliveryLogParts
 
-    return DeliveryLog(settings)
+    return DeliveryLogParts(settings)
 
 
 def _wants_receipts(settings: Settings) -> bool:
     """Whether the delivery log records where the broker put a message: it does for deliveries, not for failures."""
-    return settings.log_store_url is not None and settings.log_store_record == "all"
+    return settings.delivery_log_url is not None and settings.delivery_log_record == "all"
 
 
 def _required(secret: SecretStr | None, name: str) -> str:

@@ -1,6 +1,6 @@
 """The delivery log in the daemon: its recorder, its metrics, its part of ``/readyz`` and its API.
 
-``relay.app.build`` imports this module only where LOG_STORE_URL is set. A log that fails is degraded; it never makes
+``relay.app.build`` imports this module only where DELIVERY_LOG_URL is set. A log that fails is degraded; it never makes
 the relay unready.
 """
 
@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.status import Exposition, Health, Readiness, Stats, StatusView
-from relay.logstore import LogStore, open_logstore
-from relay.logstore.mapping import Naming
-from relay.logstore.recorder import Recorder, RecorderOptions
+from relay.deliverylog import DeliveryLog, open_delivery_log
+from relay.deliverylog.mapping import Naming
+from relay.deliverylog.recorder import Recorder, RecorderOptions
 from relay.outbox.replays import OutboxReplays
 from relay.settings.settings import Settings
 
@@ -40,11 +40,11 @@ class LogState(Protocol):
         """Why the log is degraded."""
 
 
-class DeliveryLog:
+class DeliveryLogParts:
     """Everything that the daemon runs for the delivery log."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError without LOG_STORE_URL."""
+        """Raises ConfigError without DELIVERY_LOG_URL."""
         self.recorder = build_recorder(settings)
         self._api = LogApi(settings)
         self._relay_id = settings.relay_id
@@ -64,15 +64,15 @@ class DeliveryLog:
 
 
 def build_recorder(settings: Settings) -> Recorder:
-    """Return the recorder of the LOG_STORE_* variables. Raises ConfigError without LOG_STORE_URL."""
+    """Return the recorder of the DELIVERY_LOG_* variables. Raises ConfigError without DELIVERY_LOG_URL."""
     options = RecorderOptions(
-        batch_size=settings.log_store_batch_size,
-        flush_interval=settings.log_store_flush_interval,
-        failed_only=settings.log_store_record == "failed",
-        queue_size=max(20 * settings.log_store_batch_size, 20_000),
+        batch_size=settings.delivery_log_batch_size,
+        flush_interval=settings.delivery_log_flush_interval,
+        failed_only=settings.delivery_log_record == "failed",
+        queue_size=max(20 * settings.delivery_log_batch_size, 20_000),
         close_timeout=settings.shutdown_timeout * _CLOSE_SHARE,
         naming=Naming(
-            tenant_header=settings.log_store_tenant_header,
+            tenant_header=settings.delivery_log_tenant_header,
             destination_id=settings.publisher_name or settings.publisher_type,
             destination_type=settings.publisher_type,
         ),
@@ -80,16 +80,16 @@ def build_recorder(settings: Settings) -> Recorder:
     return Recorder(_opener(settings), options, replays=_replays(settings))
 
 
-def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[LogStore]]:
-    """Return a function that opens the log of the LOG_STORE_* variables."""
-    if settings.log_store_url is None:
-        raise ConfigError("LOG_STORE_URL is not set")
+def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[DeliveryLog]]:
+    """Return a function that opens the log of the DELIVERY_LOG_* variables."""
+    if settings.delivery_log_url is None:
+        raise ConfigError("DELIVERY_LOG_URL is not set")
     return partial(
-        open_logstore,
-        settings.log_store_url.get_secret_value(),
-        schema=settings.log_store_schema,
-        prefix=settings.log_store_prefix,
-        retention_days=settings.log_store_retention_days,
+        open_delivery_log,
+        settings.delivery_log_url.get_secret_value(),
+        schema=settings.delivery_log_schema,
+        prefix=settings.delivery_log_prefix,
+        retention_days=settings.delivery_log_retention_days,
         connections=connections,
     )
 
@@ -152,7 +152,7 @@ class LogApi:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._store: LogStore | None = None
+        self._store: DeliveryLog | None = None
         self._opening = asyncio.Lock()
 
     def application(self) -> dict[str, ASGIApp]:
@@ -161,7 +161,7 @@ class LogApi:
         if token is None:
             return {}
         try:
-            from relay.logstore.http import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
+            from relay.deliverylog.http import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
         except ImportError as error:
             raise ConfigError("API_TOKEN: the API needs FastAPI; install openoutbox-relay[api]") from error
         return {PREFIX: build_api(self._opened, token.get_secret_value())}
@@ -172,7 +172,7 @@ class LogApi:
             with suppress(OutboxError):
                 await self._store.close()
 
-    async def _opened(self) -> LogStore:
+    async def _opened(self) -> DeliveryLog:
         async with self._opening:  # two requests at once must not open two stores
             if self._store is None:
                 self._store = await _opener(self._settings, connections=2)()

@@ -11,9 +11,9 @@
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
     ├── ReplayRefused           a replay would be swallowed by the broker (relay.outbox.admin.replay)
     ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
-    ├── LogStoreError           the delivery log; its branch is in relay.logstore.errors
-    │   ├── LogStoreUnavailable the log's database does not answer, or its folder is in use
-    │   ├── LogStoreBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
+    ├── DeliveryLogError           the delivery log; its branch is in relay.deliverylog.errors
+    │   ├── DeliveryLogUnavailable the log's database does not answer, or its folder is in use
+    │   ├── DeliveryLogBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
     │   └── ResourceLimit       the answer would be too large
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.folder)

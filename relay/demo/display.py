@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from relay.demo.ledger import Tally
+from relay.demo.ledger import LedgerTally
 
 _LINE_EVERY = 2.0  # seconds, off a terminal
 
@@ -32,7 +32,7 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def update(self, elapsed: float, tally: Tally) -> None:
+    def update(self, elapsed: float, tally: LedgerTally) -> None:
         """Show the sums of now, ``elapsed`` seconds after the start."""
         if self._live:
             self._live.update(_table(f"after {elapsed:.0f} s", describe(tally)))
@@ -45,7 +45,7 @@ class Display:
             )
 
 
-def describe(tally: Tally) -> dict[str, str]:
+def describe(tally: LedgerTally) -> dict[str, str]:
     """The sums as names and values, in reading order."""
     return {
         "transactions committed": str(tally.transactions_committed),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LedgerTally:
     """The sums at one moment. An event is counted once, however often it arrived; extra arrivals are duplicates."""
 
     transactions_committed: int
@@ -73,7 +73,7 @@ class Ledger:
         with self._lock:
             return self._committed.keys() <= self._arrived.keys()
 
-    def tally(self) -> Tally:
+    def tally(self) -> LedgerTally:
         """The sums of now."""
         with self._lock:
             arrived = self._arrived.keys()
@@ -81,7 +81,7 @@ class Ledger:
             leaked = len(arrived & self._rolled_back)
             latencies = sorted(self._arrived[event_id] - self._committed[event_id] for event_id in known)
             first, last = min(self._committed.values(), default=0.0), max(self._arrived.values(), default=0.0)
-            return Tally(
+            return LedgerTally(
                 transactions_committed=self._transactions[0],
                 transactions_rolled_back=self._transactions[1],
                 committed=len(self._committed),

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from relay.demo.consumer import count_arrivals
 from relay.demo.display import Display, describe, say, summary
-from relay.demo.ledger import Ledger, Tally
+from relay.demo.ledger import Ledger, LedgerTally
 from relay.demo.workload import TOPICS, count_by_status, create_orders, place_orders
 from relay.localservers.broker import EmbeddedBroker
 from relay.localservers.daemon import RelayDaemon, migrate
@@ -123,7 +123,7 @@ def _drain(ledger: Ledger, consumer: Future[None]) -> None:
         consumer.result()
 
 
-def _conclude(tally: Tally, stage: Stage, console: Console) -> bool:
+def _conclude(tally: LedgerTally, stage: Stage, console: Console) -> bool:
     stage.daemon.stop()  # so that its last outcomes are written before they are counted
     rows = count_by_status(stage.postgres.url)
     summary(console, describe(tally) | {f"rows {status}": str(count) for status, count in sorted(rows.items())})

@@ -20,20 +20,20 @@ from relay.eventstore.errors import (
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
 from relay.eventstore.store import EventStore
-from relay.eventstore.subscription import Batch, SubscriptionState
+from relay.eventstore.subscription import SubscriptionBatch, SubscriptionState
 
 __all__ = [
     "ANY",
     "NO_STREAM",
     "Announcement",
     "Appended",
-    "Batch",
     "EventStore",
     "EventStoreError",
     "Expected",
     "Meter",
     "NewEvent",
     "StoredEvent",
+    "SubscriptionBatch",
     "SubscriptionLost",
     "SubscriptionState",
     "TenantBusy",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid5
 
-from relay.client import NewEvent as OutboxEvent
+from relay import client
 from relay.client import Payload, TableName
 from relay.eventstore.model import NewEvent
 from relay.postgres.sql import DEFAULT_TABLE
@@ -32,14 +32,14 @@ class Announcement:
     table: str | TableName = DEFAULT_TABLE
     """The outbox, also as ``schema.table``."""
 
-    def rows(self, tenant_id: UUID, stream_id: UUID, first: int, events: Sequence[NewEvent]) -> list[OutboxEvent]:
+    def rows(self, tenant_id: UUID, stream_id: UUID, first: int, events: Sequence[NewEvent]) -> list[client.NewEvent]:
         """The outbox events for appended ones, of which the first has version ``first``."""
         found = []
         for version, event in enumerate(events, first):
             destination = self._destination(event)
             if destination is not None:
                 found.append(
-                    OutboxEvent(
+                    client.NewEvent(
                         destination,
                         (event.data_json or "null") if self.payload is None else self.payload(event),
                         partition_key=str(stream_id),

@@ -15,14 +15,14 @@ from psycopg import AsyncCursor, errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from relay.client import NewEvent as OutboxEvent
+from relay import client
 from relay.client import enqueue_async
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
 from relay.eventstore.model import Appended, Expected, NewEvent
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.codec import text_array
 
 
@@ -54,7 +54,7 @@ class Append:
         }
 
 
-async def append(database: Database, statements: Statements, order: Append) -> Appended:
+async def append(database: Database, statements: EventStoreStatements, order: Append) -> Appended:
     """Append in a transaction of its own: on return it is committed."""
     async with database.connection(order.doing) as connection:
         try:
@@ -66,7 +66,7 @@ async def append(database: Database, statements: Statements, order: Append) -> A
             raise await _meaning(connection, statements, order, error) from error
 
 
-async def append_within(connection: Connection, statements: Statements, order: Append) -> Appended:
+async def append_within(connection: Connection, statements: EventStoreStatements, order: Append) -> Appended:
     """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
     try:
         if not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
@@ -77,7 +77,7 @@ async def append_within(connection: Connection, statements: Statements, order: A
         raise await _meaning(connection, statements, order, error) from error
 
 
-async def _append_and_announce(connection: Connection, statements: Statements, order: Append) -> Appended:
+async def _append_and_announce(connection: Connection, statements: EventStoreStatements, order: Append) -> Appended:
     statement = statements.text("queries/append.sql")
     if order.announcement is None:
         return _appended(await execute(connection, statement, order.values))
@@ -92,7 +92,11 @@ async def _append_and_announce(connection: Connection, statements: Statements, o
 
 
 async def _both_at_once(
-    connection: Connection, statement: LiteralString, order: Append, rows: list[OutboxEvent], announcement: Announcement
+    connection: Connection,
+    statement: LiteralString,
+    order: Append,
+    rows: list[client.NewEvent],
+    announcement: Announcement,
 ) -> Appended:
     """The versions are known beforehand: the announcement goes ahead of the append, in the same round trip."""
     async with connection.pipeline(), AsyncCursor(connection, row_factory=tuple_row) as cursor:
@@ -105,7 +109,9 @@ def _appended(rows: list[TupleRow]) -> Appended:
     return Appended(*rows[0][0])
 
 
-async def _meaning(connection: Connection, statements: Statements, order: Append, error: psycopg.Error) -> Exception:
+async def _meaning(
+    connection: Connection, statements: EventStoreStatements, order: Append, error: psycopg.Error
+) -> Exception:
     """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
     taken = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
     if taken or error.sqlstate == CONFLICT_STATE:

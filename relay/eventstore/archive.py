@@ -21,14 +21,14 @@ from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, execute
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.tenants import provision
 
 _FORMAT: Final = "openoutbox-eventstore/1"
 _LINES_AT_ONCE: Final = 1000
 
 
-async def export(database: Database, statements: Statements, tenant_id: UUID, path: Path) -> int:
+async def export(database: Database, statements: EventStoreStatements, tenant_id: UUID, path: Path) -> int:
     """Write what the tenant has at one moment; how many events. The file appears under its name when it is whole."""
     unfinished = path.with_name(path.name + ".part")
     written = 0
@@ -51,7 +51,9 @@ async def export(database: Database, statements: Statements, tenant_id: UUID, pa
     return written
 
 
-async def restore(database: Database, statements: Statements, path: Path, tenant_id: UUID | None) -> tuple[UUID, int]:
+async def restore(
+    database: Database, statements: EventStoreStatements, path: Path, tenant_id: UUID | None
+) -> tuple[UUID, int]:
     """Provision the tenant (by default the file's) and add the file's events; the tenant and how many.
 
     Raises ConfigError for a file that is not a whole export, before anything is written, and TenantBusy for a tenant
@@ -71,7 +73,7 @@ async def restore(database: Database, statements: Statements, path: Path, tenant
     return tenant, count
 
 
-async def _add(database: Database, statements: Statements, tenant_id: UUID, lines: Sequence[str]) -> None:
+async def _add(database: Database, statements: EventStoreStatements, tenant_id: UUID, lines: Sequence[str]) -> None:
     """One short transaction, so that other tenants' appends go on between."""
     values = {"tenant": tenant_id, "lines": lines}
     await database.run(f"import tenant {tenant_id}", statements.text("queries/import.sql"), values)

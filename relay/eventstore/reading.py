@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.model import LARGEST_VERSION, StoredEvent
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
 
 _TENANTS_BY_THEMSELVES: Final = 16  # up to so many are read from their partitions instead of through the feed
@@ -27,7 +27,7 @@ Pool = AsyncConnection[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Which events of all tenants are wanted; None means all."""
 
     tenants: tuple[UUID, ...] | None = None
@@ -35,7 +35,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventPage:
     """Some events, and how far the reader has got by reading them."""
 
     events: list[StoredEvent]
@@ -50,7 +50,7 @@ class Page:
 
 
 async def read_stream(
-    database: Database, statements: Statements, stream: tuple[UUID, UUID], versions: tuple[int, int | None],
+    database: Database, statements: EventStoreStatements, stream: tuple[UUID, UUID], versions: tuple[int, int | None],
     limit: int | None, backward: bool,
 ) -> list[StoredEvent]:  # fmt: skip
     """One stream's events with versions from the first to the second of ``versions``, both included."""
@@ -66,7 +66,9 @@ async def read_stream(
     return [StoredEvent(*row) for row in rows]
 
 
-async def read_page(database: Database, statements: Statements, after: int, limit: int, wanted: Filter) -> Page:
+async def read_page(
+    database: Database, statements: EventStoreStatements, after: int, limit: int, wanted: EventFilter
+) -> EventPage:
     """The next events of all tenants, in the order of their positions."""
     async with database.connection("read events") as connection:
         horizon, newest, read_at = (await execute(connection, statements.text("queries/horizon.sql")))[0]
@@ -80,11 +82,11 @@ async def read_page(database: Database, statements: Statements, after: int, limi
             found = await execute(connection, statements.text("queries/feed_page.sql"), values)
             events = await _fetch(connection, statements, found, values)
         position = int(found[-1][0]) if len(found) == limit else max(after, horizon)
-        return Page(events, position, newest, horizon < newest, read_at)
+        return EventPage(events, position, newest, horizon < newest, read_at)
 
 
 async def _from_partitions(
-    connection: Pool, statements: Statements, tenants: Sequence[UUID], values: dict[str, object]
+    connection: Pool, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
 ) -> list[Row]:
     """Pages of a few tenants, merged. All see everything up to the horizon, which was taken before."""
     statement = statements.text("queries/tenant_page.sql")
@@ -95,7 +97,7 @@ async def _from_partitions(
 
 
 async def _fetch(
-    connection: Pool, statements: Statements, page: Sequence[Row], values: dict[str, object]
+    connection: Pool, statements: EventStoreStatements, page: Sequence[Row], values: dict[str, object]
 ) -> list[StoredEvent]:
     """The events of a page, in its order. One whose tenant was dropped since is left out."""
     if not page:

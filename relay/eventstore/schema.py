@@ -10,12 +10,12 @@ from typing import Literal
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, Database, execute
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 
 Positions = Literal["gapless", "settled"]
 
 
-async def migrate(database: Database, statements: Statements, positions: str, notify: bool) -> None:
+async def migrate(database: Database, statements: EventStoreStatements, positions: str, notify: bool) -> None:
     """Bring the schema to what was asked. Raises ConfigError when the store was made with other positions."""
     if positions not in ("gapless", "settled"):
         raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
@@ -36,7 +36,7 @@ async def migrate(database: Database, statements: Statements, positions: str, no
         await execute(connection, statements.text("queries/save_settings.sql"), saved)
 
 
-async def isolate(database: Database, statements: Statements, role: str) -> None:
+async def isolate(database: Database, statements: EventStoreStatements, role: str) -> None:
     """Switch row-level security on and let ``role`` read and append within one tenant at a time."""
     async with database.connection("isolate tenants") as connection, connection.transaction():
         found = await _settings(connection, statements)
@@ -47,7 +47,7 @@ async def isolate(database: Database, statements: Statements, role: str) -> None
         await execute(connection, statements.for_role(f"isolation/grant_{found[0]}.sql", role))
 
 
-async def _create(connection: Connection, statements: Statements, positions: str) -> None:
+async def _create(connection: Connection, statements: EventStoreStatements, positions: str) -> None:
     exists = await execute(connection, statements.text("queries/schema_exists.sql"), {"schema": statements.schema})
     if not exists[0][0]:
         await execute(connection, statements.text("queries/create_schema.sql"))
@@ -55,7 +55,7 @@ async def _create(connection: Connection, statements: Statements, positions: str
         await execute(connection, statement)
 
 
-async def _settings(connection: Connection, statements: Statements) -> tuple[str, bool] | None:
+async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
     made = await execute(connection, statements.text("queries/is_made.sql"))
     if not made[0][0]:
         return None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, sql_root, statement, without_parameters
 
-__all__ = ["DEFAULT_SCHEMA", "Statements"]
+__all__ = ["DEFAULT_SCHEMA", "EventStoreStatements"]
 
 _TENANT: Final = "00000000-0000-0000-0000-000000000000"
 _TENANT_PARTITION: Final = "event_00000000000000000000000000000000"
@@ -19,7 +19,7 @@ _BUCKET: Final = "event_tenants_00"
 _ROLE: Final = "app_role"
 
 
-class Statements:
+class EventStoreStatements:
     """The statements for one schema."""
 
     def __init__(self, schema: str = DEFAULT_SCHEMA) -> None:

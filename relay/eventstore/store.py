@@ -17,9 +17,9 @@ from relay.eventstore.announcement import Announcement, Destination, as_announce
 from relay.eventstore.database import Connection, Database
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import Appended, NewEvent, StoredEvent, checked_events, checked_id, checked_version
-from relay.eventstore.reading import Filter
-from relay.eventstore.statements import DEFAULT_SCHEMA, Statements
-from relay.eventstore.subscription import Batch, Start, Subscription, SubscriptionOptions, SubscriptionState
+from relay.eventstore.reading import EventFilter
+from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
+from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions, SubscriptionState
 from relay.eventstore.wakeup import Wakeup
 
 Id = UUID | str
@@ -28,7 +28,7 @@ Id = UUID | str
 class EventStore:
     """Append-only streams of many tenants. Made by ``connect``; use it as a context manager or call ``close``."""
 
-    def __init__(self, database: Database, statements: Statements) -> None:
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
         self._statements = statements
         self._wakeup = Wakeup(database, statements)
@@ -42,7 +42,7 @@ class EventStore:
         ``tenant`` names the tenant of an application role under row-level security (see ``isolate_tenants``). Raises
         ``ConfigError`` for an invalid URL or schema, ``StorageUnavailable`` when there is no answer in 10 s.
         """
-        statements = Statements(schema)
+        statements = EventStoreStatements(schema)
         on_connect = None
         if tenant is not None:
             on_connect = statements.text("queries/be_tenant.sql"), {"tenant": str(checked_id("tenant", tenant))}
@@ -165,7 +165,7 @@ class EventStore:
         lease: float = 3.0,
         poll_interval: float = 1.0,
         meter: Meter | None = None,
-    ) -> AsyncGenerator[Batch, None]:
+    ) -> AsyncGenerator[SubscriptionBatch, None]:
         """New events as they come, in batches, from where the subscription of this name has got to.
 
         Asking for the next batch acknowledges the one before; or ``await batch.acknowledge(connection)`` does, in the
@@ -218,10 +218,10 @@ class EventStore:
         return await archive.restore(self._database, self._statements, Path(path), tenant)
 
 
-def _filter(tenant_ids: Iterable[Id] | None, types: Iterable[str] | None) -> Filter:
+def _filter(tenant_ids: Iterable[Id] | None, types: Iterable[str] | None) -> EventFilter:
     if isinstance(types, str):
         raise ConfigError(f"types: {types!r} is a single string; pass a list of types")
-    return Filter(
+    return EventFilter(
         None if tenant_ids is None else tuple(dict.fromkeys(checked_id("tenants", one) for one in tenant_ids)),
         None if types is None else tuple(types),
     )

@@ -28,8 +28,8 @@ from relay.eventstore.database import Connection, Database, Row, execute, transl
 from relay.eventstore.errors import SubscriptionLost
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import StoredEvent
-from relay.eventstore.reading import Filter, Page, read_page
-from relay.eventstore.statements import Statements
+from relay.eventstore.reading import EventFilter, EventPage, read_page
+from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.wakeup import Wakeup, heed_cancellation
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class SubscriptionOptions:
 
     batch_size: int = 1000
     """Most events of one batch."""
-    wanted: Filter = field(default_factory=Filter)
+    wanted: EventFilter = field(default_factory=EventFilter)
     start: Start = "beginning"
     """Where a subscription begins that is not known yet: a position, after which the first event comes, or a word."""
     lease: float = 3.0
@@ -69,7 +69,7 @@ class SubscriptionState:
     updated_at: datetime
 
 
-class Batch:
+class SubscriptionBatch:
     """Events in the order of their positions. Iterate over it; asking for the next batch acknowledges this one."""
 
     def __init__(self, subscription: Subscription, events: list[StoredEvent], position: int) -> None:
@@ -103,7 +103,12 @@ class Subscription:
     """One instance of a subscription. ``batches`` is what ``EventStore.subscribe`` returns."""
 
     def __init__(
-        self, database: Database, statements: Statements, wakeup: Wakeup, name: str, options: SubscriptionOptions
+        self,
+        database: Database,
+        statements: EventStoreStatements,
+        wakeup: Wakeup,
+        name: str,
+        options: SubscriptionOptions,
     ) -> None:
         self._database = database
         self._statements = statements
@@ -113,7 +118,7 @@ class Subscription:
         self._holder: UUID = uuid4()
         self._blocked_since: float | None = None
 
-    async def batches(self) -> AsyncGenerator[Batch, None]:
+    async def batches(self) -> AsyncGenerator[SubscriptionBatch, None]:
         """Batches for as long as the consumer asks; gives the lease up when closed."""
         await self._make_known()
         with self._wakeup.subscribed() as woken:
@@ -141,7 +146,7 @@ class Subscription:
     def _lost(self) -> str:
         return f"subscription {self._name}: this instance is no longer the active one; roll back"
 
-    async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[Batch]:
+    async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held."""
         wait, stored, stored_at = _SHORTEST_WAIT, position, time.monotonic()
         while True:
@@ -152,7 +157,7 @@ class Subscription:
             )
             self._measure(page, position)
             if page.events:
-                batch = Batch(self, page.events, page.position)
+                batch = SubscriptionBatch(self, page.events, page.position)
                 yield batch
                 position = stored = await self._settle(batch)
                 wait, stored_at = _SHORTEST_WAIT, time.monotonic()
@@ -168,7 +173,7 @@ class Subscription:
                 async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
                     await woken.wait()
 
-    async def _settle(self, batch: Batch) -> int:
+    async def _settle(self, batch: SubscriptionBatch) -> int:
         """Where to go on after a batch that the consumer is done with."""
         if batch.handed_in:
             rows = await self._run("position", {})
@@ -225,7 +230,7 @@ class Subscription:
             except StorageError as error:
                 _log.warning("subscription %s: the lease could not be renewed: %s", self._name, error)
 
-    def _measure(self, page: Page, position: int) -> None:
+    def _measure(self, page: EventPage, position: int) -> None:
         meter, now = self._options.meter, time.monotonic()
         age = (page.read_at - page.events[0].log_date).total_seconds() if page.events else 0.0
         meter.lag(self._name, max(page.newest - position, 0), max(age, 0.0))

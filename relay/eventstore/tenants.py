@@ -16,7 +16,7 @@ import psycopg
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, Database, execute
 from relay.eventstore.errors import TenantBusy, UnknownTenant
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 
 
 class _Partition(NamedTuple):
@@ -25,7 +25,7 @@ class _Partition(NamedTuple):
     detaching: bool
 
 
-async def provision(database: Database, statements: Statements, tenant_id: UUID) -> None:
+async def provision(database: Database, statements: EventStoreStatements, tenant_id: UUID) -> None:
     """Give a tenant its partition; nothing happens when it has one. Raises TenantBusy for one that is half dropped."""
     async with database.connection(f"provision tenant {tenant_id}") as connection, connection.transaction():
         values = {"tenant": tenant_id}
@@ -40,12 +40,12 @@ async def provision(database: Database, statements: Statements, tenant_id: UUID)
         await execute(connection, statements.for_tenant("tenants/attach.sql", tenant_id, bucket))
 
 
-async def listed(database: Database, statements: Statements) -> list[UUID]:
+async def listed(database: Database, statements: EventStoreStatements) -> list[UUID]:
     """All tenants that can be appended to, in the order of their ids."""
     return [row[0] for row in await database.run("list tenants", statements.text("tenants/list.sql"))]
 
 
-async def drop(database: Database, statements: Statements, tenant_id: UUID, confirm: UUID | str) -> None:
+async def drop(database: Database, statements: EventStoreStatements, tenant_id: UUID, confirm: UUID | str) -> None:
     """Destroy a tenant's events. Waits for the transactions that now use the table, and blocks none of them.
 
     Raises ConfigError unless ``confirm`` is the tenant's id, UnknownTenant when there is no such partition.
@@ -62,14 +62,14 @@ async def drop(database: Database, statements: Statements, tenant_id: UUID, conf
         await execute(connection, statements.for_tenant("tenants/drop.sql", tenant_id))
 
 
-async def _detach(connection: Connection, statements: Statements, tenant_id: UUID, found: _Partition) -> None:
+async def _detach(connection: Connection, statements: EventStoreStatements, tenant_id: UUID, found: _Partition) -> None:
     if found.bucket is None:
         return
     step = "tenants/finalize.sql" if found.detaching else "tenants/detach.sql"
     await execute(connection, statements.for_tenant(step, tenant_id, found.bucket))
 
 
-async def _forget(connection: Connection, statements: Statements, tenant_id: UUID) -> None:
+async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
     """Take the tenant out of the feed, in short transactions."""
     statement = statements.for_tenant("tenants/forget.sql", tenant_id)
     after: int | None = 0
@@ -77,7 +77,7 @@ async def _forget(connection: Connection, statements: Statements, tenant_id: UUI
         after = (await execute(connection, statement, {"after": after}))[0][0]
 
 
-async def _partition(connection: Connection, statements: Statements, tenant_id: UUID) -> _Partition | None:
+async def _partition(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> _Partition | None:
     rows = await execute(connection, statements.for_tenant("tenants/state.sql", tenant_id))
     if not rows:
         return None
@@ -86,7 +86,7 @@ async def _partition(connection: Connection, statements: Statements, tenant_id: 
 
 
 @contextlib.asynccontextmanager
-async def _locked(connection: Connection, statements: Statements, tenant_id: UUID) -> AsyncIterator[None]:
+async def _locked(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> AsyncIterator[None]:
     values = {"tenant": tenant_id}
     await execute(connection, statements.text("tenants/lock_session.sql"), values)
     try:

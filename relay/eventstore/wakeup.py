@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import StorageError
 from relay.eventstore.database import Database, execute
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 
 _log = logging.getLogger(__name__)
 _PAUSE_AFTER_FAILURE: Final = 1.0  # seconds
@@ -35,7 +35,7 @@ def heed_cancellation() -> None:
 class Wakeup:
     """Hands out events that are set when something may have been appended. Listens while anyone is interested."""
 
-    def __init__(self, database: Database, statements: Statements) -> None:
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
         self._statements = statements
         self._waiters: set[asyncio.Event] = set()

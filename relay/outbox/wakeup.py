@@ -29,7 +29,7 @@ _SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connectio
 _READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
 
 
-class WakeUps:
+class OutboxWakeUps:
     """Listens on a connection of its own. Raises ConfigError for an invalid URL; connects to nothing yet."""
 
     def __init__(self, url: str, relay_id: str, table: TableName) -> None:

@@ -1,4 +1,7 @@
-"""Load the project's SQL: one statement per file under ``sql/``, shipped inside the wheel.
+"""Load the project's SQL from ``sql/``, which is shipped inside the wheel.
+
+A file holds the statements of one topic, each under a line ``-- name: x``: ``outbox/claim:x`` is statement ``x`` of
+``sql/outbox/claim.sql``. A file that is one statement is named as it is: ``outbox/migrations/0001_create_table.sql``.
 
 Every file is ordinary SQL that runs in psql against the default names. Two things turn it into what is sent:
 
@@ -34,6 +37,7 @@ PARTITIONS_AT_ONCE: Final = 20
 """Most partitions that one statement names. Measured: planning time grows faster than the number of partitions."""
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
+_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER: Final = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
 _TAGGED: Final = re.compile(r"^(?P<text>.*?)\s*--\?\s*(?P<words>.+?)\s*$")
 _COMMENTED_OUT: Final = re.compile(r"^(\s*)-- ")
@@ -103,7 +107,27 @@ def sql_root() -> Path:
 
 @cache
 def load_sql(path: str) -> str:
-    """The text of one file below ``sql/``, for example ``outbox/queries/claim.sql``."""
+    """The text of a statement, ``outbox/claim:claim``, or of a whole file, ``outbox/migrations/0001_create_table.sql``.
+
+    Raises KeyError for a name that the file does not have.
+    """
+    file, colon, name = path.partition(":")
+    return _statements(f"{file}.sql")[name] if colon else _read(path)
+
+
+@cache
+def _statements(path: str) -> Mapping[str, str]:
+    """The statements of one file by their names, each with its comments."""
+    parts = _NAME.split(_read(path))
+    return dict(zip(parts[1::2], (text.strip() + "\n" for text in parts[2::2]), strict=True))
+
+
+def statement_names(path: str) -> list[str]:
+    """The names of the statements in ``path``, for example ``outbox/claim``, in their order."""
+    return list(_statements(f"{path}.sql"))
+
+
+def _read(path: str) -> str:
     file = sql_root() / path
     if not file.exists() and (packed := _from_archive(path)) is not None:
         return packed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import NamedTuple
 
-from relay.settings.kinds import Kind
+from relay.settings.kinds import VariableKind
 from relay.settings.variables import GROUPS
 
 _OTEL_MEANING = (
@@ -38,7 +38,9 @@ def describe() -> list[Row]:
     rows = []
     for group in GROUPS:
         for name, field in group.model_fields.items():
-            kind = next(part.text for part in _metadata(field.annotation, field.metadata) if isinstance(part, Kind))
+            kind = next(
+                part.text for part in _metadata(field.annotation, field.metadata) if isinstance(part, VariableKind)
+            )
             extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
             row = Row(group.__doc__ or "", name.upper(), kind, str(extra["shown"]), field.description or "")
             rows.append(row)

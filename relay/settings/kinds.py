@@ -27,15 +27,15 @@ _ENCODE = "percent-encode special characters of the user name and password"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class VariableKind:
     """How a variable's value is written, for the documentation."""
 
     text: str
 
 
-def kind(text: str, read: Callable[[str], Any]) -> tuple[BeforeValidator, Kind]:
+def kind(text: str, read: Callable[[str], Any]) -> tuple[BeforeValidator, VariableKind]:
     """A kind of value; None, an unset variable, passes through."""
-    return BeforeValidator(lambda value: value if value is None else read(str(value))), Kind(text)
+    return BeforeValidator(lambda value: value if value is None else read(str(value))), VariableKind(text)
 
 
 def whole(least: int = 1, most: int = 1_000_000) -> Callable[[str], int]:

@@ -28,110 +28,110 @@ _SCHEME_OWNERS = {
     "http": "a web server",
     "https": "a web server",
 }
-_PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "LOG_STORE_", "REAP_", "ORDERING_")
+_PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
 # What Kubernetes and container links set by themselves for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
-class Finding(NamedTuple):
+class SettingIssue(NamedTuple):
     """One sentence about some variables."""
 
     variables: tuple[str, ...]
     text: str
 
 
-def problems(settings: Variables) -> Iterator[Finding]:
+def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
     for rule in (_required, _broker_scheme):
         yield from rule(settings)
 
 
-def _required(settings: Variables) -> Iterator[Finding]:
+def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
-        yield Finding(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
+        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
     if settings.publisher_url is None and settings.publisher_type in _BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type
-        yield Finding(
+        yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={kind} needs it; write for example {example[kind]}",
         )
 
 
-def _broker_scheme(settings: Variables) -> Iterator[Finding]:
+def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
     if settings.publisher_url is None or settings.publisher_type not in _BROKERS:
         return
     url = settings.publisher_url.get_secret_value()
     owner = _SCHEME_OWNERS.get(url.partition("://")[0].lower()) if "://" in url else None
     if owner is not None and owner != settings.publisher_type:
-        yield Finding(
+        yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL={mask_url(url)!r} is the address of {owner}, but PUBLISHER_TYPE is "
             f"{settings.publisher_type}; change one of them",
         )
 
 
-def cautions(settings: Variables) -> Iterator[Finding]:
+def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
     for rule in (_sizes, _delays, _weak_acks, _ignored, _short_lease):
         yield from rule(settings)
 
 
-def _sizes(settings: Variables) -> Iterator[Finding]:
+def _sizes(settings: Variables) -> Iterator[SettingIssue]:
     if settings.max_in_flight < settings.batch_size:
-        yield Finding(
+        yield SettingIssue(
             ("MAX_IN_FLIGHT", "BATCH_SIZE"),
             f"MAX_IN_FLIGHT={settings.max_in_flight} is below BATCH_SIZE={settings.batch_size}; "
             "no claim will be larger than MAX_IN_FLIGHT",
         )
 
 
-def _delays(settings: Variables) -> Iterator[Finding]:
+def _delays(settings: Variables) -> Iterator[SettingIssue]:
     if settings.retry_max_delay < settings.retry_base_delay:
-        yield Finding(
+        yield SettingIssue(
             ("RETRY_MAX_DELAY", "RETRY_BASE_DELAY"),
             f"RETRY_MAX_DELAY={format_duration(settings.retry_max_delay)} is below "
             f"RETRY_BASE_DELAY={format_duration(settings.retry_base_delay)}; every delay will be RETRY_MAX_DELAY",
         )
 
 
-def _weak_acks(settings: Variables) -> Iterator[Finding]:
+def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
     if settings.kafka_async:
-        yield Finding(
+        yield SettingIssue(
             ("KAFKA_ASYNC",),
             "KAFKA_ASYNC=true is ignored: events would count as delivered before the broker has them. "
             "Publishing does not wait between events in any case",
         )
     if settings.kafka_required_acks == "one":
-        yield Finding(
+        yield SettingIssue(
             ("KAFKA_REQUIRED_ACKS",),
             "KAFKA_REQUIRED_ACKS=one: an acknowledged event is lost if the partition's leader fails before others "
             "have it, and the producer is not idempotent; all is safer",
         )
     if settings.kafka_required_acks == "none":
-        yield Finding(
+        yield SettingIssue(
             ("KAFKA_REQUIRED_ACKS",),
             "KAFKA_REQUIRED_ACKS=none is raised to one: without any acknowledgement nothing could count as "
             "delivered; the producer is not idempotent; all is safer",
         )
 
 
-def _ignored(settings: Variables) -> Iterator[Finding]:
+def _ignored(settings: Variables) -> Iterator[SettingIssue]:
     if settings.publisher_url is not None and settings.publisher_type not in _BROKERS:
-        yield Finding(
+        yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
     if settings.ordering_on_dead == "block" and settings.ordering == "none":
-        yield Finding(
+        yield SettingIssue(
             ("ORDERING_ON_DEAD", "ORDERING"), "ORDERING_ON_DEAD=block has no effect: it belongs to ORDERING=key"
         )
     if settings.api_token is not None and settings.api_token_file is not None:
-        yield Finding(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
+        yield SettingIssue(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
     token = "API_TOKEN" if settings.api_token is not None else "API_TOKEN_FILE"
-    if settings.log_store_url is None and (settings.api_token or settings.api_token_file) is not None:
-        yield Finding(
-            (token,), f"{token} is set but not used: the API shows the delivery log, and LOG_STORE_URL is unset"
+    if settings.delivery_log_url is None and (settings.api_token or settings.api_token_file) is not None:
+        yield SettingIssue(
+            (token,), f"{token} is set but not used: the API shows the delivery log, and DELIVERY_LOG_URL is unset"
         )
 
 
@@ -145,11 +145,11 @@ def publish_timeout(settings: Variables) -> tuple[str, float] | None:
     return timeouts.get(settings.publisher_type)
 
 
-def _short_lease(settings: Variables) -> Iterator[Finding]:
+def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
     limit = publish_timeout(settings)
     if limit is not None and settings.lease_timeout <= limit[1]:
         variable, seconds = limit
-        yield Finding(
+        yield SettingIssue(
             ("LEASE_TIMEOUT", variable),
             f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)} is not longer than "
             f"{variable}={format_duration(seconds)}: an event may be sent twice before its first answer is known",
@@ -167,6 +167,8 @@ def unknown(names: Iterable[str]) -> Iterator[str]:
             yield f"{name} is not a variable of the relay and is ignored"
 
 
-def about(rule: Callable[[Variables], Iterator[Finding]], settings: Variables, silent: Collection[str]) -> list[str]:
+def about(
+    rule: Callable[[Variables], Iterator[SettingIssue]], settings: Variables, silent: Collection[str]
+) -> list[str]:
     """What a rule finds, without the findings that touch a variable in ``silent``."""
     return [finding.text for finding in rule(settings) if not set(finding.variables) & set(silent)]

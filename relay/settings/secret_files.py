@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "LOG_STORE_URL")
+BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL")
 """The variables that may be given so; API_TOKEN has a rule of its own, which is older."""
 
 

@@ -207,23 +207,23 @@ class Serving(_Group):
 class Logging(_Group):
     """Delivery log"""
 
-    log_store_url: SecretUrl | None = _variable(
+    delivery_log_url: SecretUrl | None = _variable(
         None, "Where every attempt is recorded (PostgreSQL or ClickHouse); unset: no log, no cost.", shown="unset"
     )
-    log_store_url_file: Text | None = _variable(
-        None, "File that holds the URL, instead of LOG_STORE_URL.", shown="unset"
+    delivery_log_url_file: Text | None = _variable(
+        None, "File that holds the URL, instead of DELIVERY_LOG_URL.", shown="unset"
     )
-    log_store_batch_size: Count = _variable("1000", "Most entries written by one statement.")
-    log_store_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")
-    log_store_record: Annotated[Literal["all", "failed"], *_choice("all", "failed")] = _variable(
+    delivery_log_batch_size: Count = _variable("1000", "Most entries written by one statement.")
+    delivery_log_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")
+    delivery_log_record: Annotated[Literal["all", "failed"], *_choice("all", "failed")] = _variable(
         "all", "Which attempts are recorded."
     )
-    log_store_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
-    log_store_schema: Schema = _variable("openoutbox_log", "PostgreSQL: the schema that the log's tables are in.")
-    log_store_prefix: Prefix = _variable(
+    delivery_log_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
+    delivery_log_schema: Schema = _variable("openoutbox_log", "PostgreSQL: the schema that the log's tables are in.")
+    delivery_log_prefix: Prefix = _variable(
         "", "ClickHouse: what the names of the log's tables begin with, for several logs in one database.", shown="none"
     )
-    log_store_retention_days: Count | None = _variable(
+    delivery_log_retention_days: Count | None = _variable(
         None,
         "PostgreSQL: no partition is made for a month that ended longer ago; what belongs there is set aside. "
         "`relay-cli log retention` drops what grows older.",

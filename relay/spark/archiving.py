@@ -40,8 +40,8 @@ from relay.spark.outbox import Outbox, identify
 from relay.spark.parquet import kept, writing
 from relay.spark.removing import Removal
 from relay.spark.runs import APPLICATION
-from relay.spark.settled import STATUSES, Table, settled_rows
-from relay.spark.statements import Statements
+from relay.spark.settled import STATUSES, SettledTable, settled_rows
+from relay.spark.statements import SparkStatements
 
 Step = Callable[[], None]
 
@@ -92,7 +92,7 @@ class Archiving:
         self._spark = spark
         self._options = options
         self._connection = connection
-        self._statements = Statements(options.table, DEFAULT_SCHEMA)
+        self._statements = SparkStatements(options.table, DEFAULT_SCHEMA)
         self._archive = Archive.at(spark, options.path)
         self._outbox = outbox
         self._written: tuple[int, str] = (0, "0")
@@ -188,7 +188,7 @@ class Archiving:
 
     def selected(self, names: Sequence[str]) -> DataFrame:
         """Columns of the rows that are old enough."""
-        outbox = Table(self._options.url, self._options.table)
+        outbox = SettledTable(self._options.url, self._options.table)
         return settled_rows(self._spark, outbox, names, self._options.statuses, None, self.done.before)
 
     def _remove(self, run: str) -> None:
@@ -205,7 +205,7 @@ class Archiving:
 @contextmanager
 def archiving(spark: SparkSession, options: ArchiveOptions) -> Iterator[Archiving]:
     """A run that is the only one of its outbox. Raises StorageBusy when there is one already."""
-    statements = Statements(options.table, DEFAULT_SCHEMA)
+    statements = SparkStatements(options.table, DEFAULT_SCHEMA)
     with connect(options.url, APPLICATION) as connection, connection.transaction():
         outbox = identify(connection, statements)
         outbox.require("archive from", outbox.may_read and (options.keep or (outbox.may_delete and outbox.may_lock)))

@@ -36,7 +36,7 @@ _JSON_LEAVES: Final = (*_PLAIN, BinaryType, FloatType, DoubleType, NullType)
 _KEY_LEAVES: Final = (*_PLAIN, BinaryType)
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """How a column's values become bytes."""
 
     text = "text"
@@ -49,13 +49,13 @@ class Columns:
     """Positions of the columns in each Arrow batch, and how those that may differ are to be read."""
 
     payload: int
-    payload_kind: Kind
+    payload_kind: ColumnKind
     event_type: int | None = None
     event_id: int | None = None
-    event_id_kind: Kind = Kind.text
+    event_id_kind: ColumnKind = ColumnKind.text
     partition_key: int | None = None
     headers: int | None = None
-    headers_kind: Kind = Kind.text
+    headers_kind: ColumnKind = ColumnKind.text
     available_at: int | None = None
     id_columns: tuple[tuple[str, int], ...] = ()
 
@@ -77,7 +77,7 @@ def read_columns(schema: StructType, event_type: str | None, id_columns: tuple[s
         payload_kind=_payload_kind(types["payload"]),
         event_type=places.get("event_type"),
         event_id=places.get("event_id"),
-        event_id_kind=Kind.binary if isinstance(types.get("event_id"), BinaryType) else Kind.text,
+        event_id_kind=ColumnKind.binary if isinstance(types.get("event_id"), BinaryType) else ColumnKind.text,
         partition_key=places.get("partition_key"),
         headers=places.get("headers"),
         headers_kind=_headers_kind(types.get("headers")),
@@ -118,22 +118,22 @@ def _want(name: str, found: DataType | None, wanted: tuple[type[DataType], ...],
         raise EventError(f"column {name}: is {found.simpleString()}; it must be {said}")
 
 
-def _payload_kind(found: DataType) -> Kind:
+def _payload_kind(found: DataType) -> ColumnKind:
     if isinstance(found, BinaryType):
-        return Kind.binary
+        return ColumnKind.binary
     if isinstance(found, StringType):
-        return Kind.text
+        return ColumnKind.text
     _want("payload", found, (StructType, MapType, ArrayType), "binary, a string, or a struct, map or array")
     _check_json("payload", found)
-    return Kind.json
+    return ColumnKind.json
 
 
-def _headers_kind(found: DataType | None) -> Kind:
+def _headers_kind(found: DataType | None) -> ColumnKind:
     if found is None or isinstance(found, StringType):
-        return Kind.text
+        return ColumnKind.text
     _want("headers", found, (StructType, MapType), "a map, a struct, or JSON text")
     _check_json("headers", found)
-    return Kind.json
+    return ColumnKind.json
 
 
 def _check_json(path: str, found: DataType) -> None:

@@ -19,7 +19,7 @@ from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
 from relay.spark.connecting import connect
 from relay.spark.runs import APPLICATION
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
 """The columns that are needed of an event."""
@@ -36,7 +36,7 @@ class Copying:
     """How copies are inserted; travels to the executors."""
 
     url: str = field(repr=False)
-    statements: Statements
+    statements: SparkStatements
     replay_id: UUID
     batch_rows: int
     rate: float | None

@@ -1,6 +1,6 @@
-"""``format("openoutbox_deliveries")``: the delivery log's attempts, where PostgreSQL keeps it.
+"""``format("openoutbox_deliverylog")``: the delivery log's attempts, where PostgreSQL keeps it.
 
-Spark registers it by itself from the top-level module ``pyspark_openoutbox_deliveries``; ``spark.dataSource.register``
+Spark registers it by itself from the top-level module ``pyspark_openoutbox_deliverylog``; ``spark.dataSource.register``
 does the same by hand. Options and columns are in docs/spark.md.
 """
 
@@ -24,7 +24,7 @@ class DeliveryLogDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """As ``format(…)`` is given it."""
-        return "openoutbox_deliveries"
+        return "openoutbox_deliverylog"
 
     def schema(self) -> StructType:
         """What is read where the user gives no schema. Raises ConfigError, naming option or column."""

@@ -1,7 +1,7 @@
-"""``format("openoutbox_events")``: the event store for Spark, as a batch and as a stream.
+"""``format("openoutbox_eventstore")``: the event store for Spark, as a batch and as a stream.
 
-Spark registers it by itself from the top-level module ``pyspark_openoutbox_events``; ``spark.dataSource.register`` does
-the same by hand. Options and columns are in docs/spark.md.
+Spark registers it automatically from the top-level module ``pyspark_openoutbox_eventstore``;
+``spark.dataSource.register`` does the same by hand. Options and columns are in docs/spark.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EventStoreDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """As ``format(…)`` is given it."""
-        return "openoutbox_events"
+        return "openoutbox_eventstore"
 
     def schema(self) -> StructType:
         """What is read where the user gives no schema. Raises ConfigError, naming option or column."""

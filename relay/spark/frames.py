@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from relay.core.errors import EventError
 from relay.postgres.codec import EPOCH_2000_US
-from relay.spark.columns import Columns, Kind
+from relay.spark.columns import ColumnKind, Columns
 from relay.spark.encode import (
     constant,
     field_count,
@@ -79,7 +79,7 @@ class Framer:
         """The event ids of the batch."""
         if self.columns.event_id is not None:
             given = batch.column(self.columns.event_id)
-            return given_ids(_plain(given), text=self.columns.event_id_kind is Kind.text)
+            return given_ids(_plain(given), text=self.columns.event_id_kind is ColumnKind.text)
         if self.columns.id_columns:
             names = [name for name, _ in self.columns.id_columns]
             keys = [_plain(batch.column(place)) for _, place in self.columns.id_columns]
@@ -105,7 +105,7 @@ class Framer:
     def _event_type(self, batch: pa.RecordBatch) -> pa.Array:
         if self.columns.event_type is None:
             return pa.repeat(pa.scalar(self.event_type, pa.string()), batch.num_rows)
-        types = _bytes(batch.column(self.columns.event_type), Kind.text, "event_type")
+        types = _bytes(batch.column(self.columns.event_type), ColumnKind.text, "event_type")
         empty = pc.sum(pc.equal(pc.binary_length(types), 0)).as_py()
         if empty:
             raise EventError(f"column event_type: empty in {empty} rows; it names the topic, subject or stream")
@@ -113,7 +113,7 @@ class Framer:
 
     def _headers(self, batch: pa.RecordBatch) -> pa.Array:
         headers = self._optional(batch, self.columns.headers, "{}")
-        if self.columns.headers_kind is not Kind.json:
+        if self.columns.headers_kind is not ColumnKind.json:
             return pc.fill_null(headers, "{}")
         return pc.if_else(headers.is_valid(), json_column(headers), "{}")
 
@@ -147,10 +147,10 @@ def _time_of(default: bytes, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(from_2000 + EPOCH_2000_US, pa.int64()).cast(pa.timestamp("us", kind.tz))
 
 
-def _bytes(column: pa.Array, kind: Kind, name: str) -> pa.Array:
+def _bytes(column: pa.Array, kind: ColumnKind, name: str) -> pa.Array:
     if column.null_count:
         raise EventError(f"column {name}: null in {column.null_count} rows; every event has one")
-    return json_column(column) if kind is Kind.json else _plain(column)
+    return json_column(column) if kind is ColumnKind.json else _plain(column)
 
 
 def _plain(column: pa.Array) -> pa.Array:

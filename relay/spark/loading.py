@@ -17,7 +17,7 @@ import psycopg
 from relay.postgres.connect import SyncConnection
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.frames import Frame
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 _CHUNK_BYTES: Final = 64 << 20  # kept in memory until their COPY is through
 
@@ -39,7 +39,7 @@ class DirectLoad:
     """Writes frames to the outbox; afterwards ``rows`` and ``inserted`` say how many came and how many were new."""
 
     connection: SyncConnection
-    statements: Statements
+    statements: SparkStatements
     batch_rows: int
     careful: bool
     """Whether rows may be there already: then the attempt to copy them straight in is not made."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Outbox:
             raise SchemaError(f"this role may not {doing} {self.name}; docs/spark.md has the grants for each job")
 
 
-def identify(connection: SyncConnection, statements: Statements) -> Outbox:
+def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:
     """Raises SchemaError where there is no such table."""
     with translating("looking at the outbox"):
         row = connection.execute(statements.query("identify_outbox"), {"outbox": statements.outbox.quoted}).fetchone()

@@ -33,7 +33,7 @@ from relay.spark.folder import Folder
 from relay.spark.page.document import render
 from relay.spark.parquet import kept
 from relay.spark.reconcile_arguments import Reconcile, read_reconcile_arguments
-from relay.spark.reconcile_page import Result, page, sentence, summary
+from relay.spark.reconcile_page import ReconcileResult, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
 from relay.spark.source import OutboxDataSource
 from relay.spark.summaries import bucket_width, by_hour, by_topic, curve, latency_histogram, totals
@@ -99,7 +99,7 @@ class _Run:
             tell(f"{job.output}/index.html; {result.seconds:.1f} s")
         return FOUND if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
-    def _compare(self, began: float) -> Result:
+    def _compare(self, began: float) -> ReconcileResult:
         job = self._job
         rows = self._rows()
         messages = self._kept("reading what arrived", "messages", self._messages(rows))
@@ -113,7 +113,7 @@ class _Run:
         sums = totals(matched)
         width = bucket_width(sums["first"] or 0, sums["last"] or 0)
         counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
-        return Result(
+        return ReconcileResult(
             totals=sums | {"copies": messages.count()},  # those without an id, too
             kinds={kind: counted.get(kind, 0) for kind in KINDS},
             samples={kind: self._sample(found, kind) for kind in KINDS if counted.get(kind)},

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import Row
 
 from relay.spark.compare import KINDS
-from relay.spark.page.document import Document, Figure, Plot, Table
+from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
 from relay.spark.page.words import count, lasting, moment, share
 from relay.spark.reconcile_arguments import Reconcile
@@ -28,7 +28,7 @@ _COLUMNS: Final = ("topic", "event id", "key", "detail", "copies", "partition", 
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ReconcileResult:
     """What a run has found."""
 
     totals: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Result:
         return sum(self.kinds.values())
 
 
-def sentence(result: Result) -> str:
+def sentence(result: ReconcileResult) -> str:
     """The result in a line."""
     totals = result.totals
     scope = f"{totals['delivered']} delivered events, {totals['copies']} messages"
@@ -59,7 +59,7 @@ def sentence(result: Result) -> str:
     return f"{kinds}: {scope}"
 
 
-def summary(job: Reconcile, result: Result) -> dict[str, object]:
+def summary(job: Reconcile, result: ReconcileResult) -> dict[str, object]:
     """For programs."""
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies")
     return {
@@ -74,7 +74,7 @@ def summary(job: Reconcile, result: Result) -> dict[str, object]:
     }
 
 
-def page(job: Reconcile, result: Result) -> Document:
+def page(job: Reconcile, result: ReconcileResult) -> Document:
     """For people."""
     totals = result.totals
     counted = sum(result.kinds[kind] for kind in KINDS if kind not in job.tolerated)
@@ -92,7 +92,7 @@ def page(job: Reconcile, result: Result) -> Document:
     )
 
 
-def _verdict(result: Result, counted: int) -> str:
+def _verdict(result: ReconcileResult, counted: int) -> str:
     if not result.found:
         return "Nothing is missing, duplicated, changed, unexpected or out of order, as far as it was compared."
     if not counted:
@@ -100,7 +100,7 @@ def _verdict(result: Result, counted: int) -> str:
     return f"{count(result.found)} findings."
 
 
-def _figures(job: Reconcile, result: Result) -> list[Figure]:
+def _figures(job: Reconcile, result: ReconcileResult) -> list[Figure]:
     totals = result.totals
     kinds = [
         Figure(
@@ -122,11 +122,11 @@ def _figures(job: Reconcile, result: Result) -> list[Figure]:
     ]
 
 
-def _skipped(kind: str, result: Result) -> bool:
+def _skipped(kind: str, result: ReconcileResult) -> bool:
     return (kind == "out_of_order" and not result.ordered) or (kind == "changed" and not result.compared)
 
 
-def _plots(result: Result) -> list[Plot]:
+def _plots(result: ReconcileResult) -> list[Plot]:
     plots = []
     starts = [bucket.start for bucket in result.curve]
     if starts:
@@ -153,9 +153,9 @@ def _plots(result: Result) -> list[Plot]:
     return plots
 
 
-def _samples(result: Result) -> list[Table]:
+def _samples(result: ReconcileResult) -> list[PageTable]:
     return [
-        Table(
+        PageTable(
             kind.replace("_", " ").capitalize(),
             _COLUMNS,
             [_cells(row) for row in rows],
@@ -184,7 +184,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _topics(result: Result) -> Table:
+def _topics(result: ReconcileResult) -> PageTable:
     counted = ("events", "delivered", "waiting", "dead", "copies", *KINDS)
     rows = [
         [row["topic"] or "", *(count(row[name]) for name in counted), *(lasting(row[name]) for name in LATENCIES)]
@@ -192,10 +192,10 @@ def _topics(result: Result) -> Table:
     ]
     heads = ["topic", *(name.replace("_", " ") for name in counted), "p50", "p95", "p99", "worst"]
     note = "" if len(rows) == result.topic_count else f"{len(rows)} of {count(result.topic_count)}; all are in topics."
-    return Table("By topic", heads, rows, frozenset(range(1, len(heads))), note)
+    return PageTable("By topic", heads, rows, frozenset(range(1, len(heads))), note)
 
 
-def _facts(job: Reconcile, result: Result) -> list[tuple[str, str]]:
+def _facts(job: Reconcile, result: ReconcileResult) -> list[tuple[str, str]]:
     sources = {f"table {job.table or 'openoutbox_events'}": job.url, f"archive {job.archive}": job.archive}
     sent = [name for name, given in sources.items() if given]
     arrived = f"Kafka at {job.kafka}" if job.consumer is None else f"a consumer's table ({job.consumer.format})"
@@ -219,7 +219,7 @@ def _facts(job: Reconcile, result: Result) -> list[tuple[str, str]]:
     return facts
 
 
-def _notes(result: Result) -> list[str]:
+def _notes(result: ReconcileResult) -> list[str]:
     notes = [
         "PENDING, DELIVERING and DEAD rows are not expected to have arrived.",
         "Copies that a replay sent are no duplicates: they bear a replay_id of their own.",

@@ -18,7 +18,7 @@ from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
 from relay.spark.connecting import connect
 from relay.spark.runs import APPLICATION
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 _LOCK_WAIT = "60s"
 
@@ -28,7 +28,7 @@ class Removal:
     """How rows are deleted; travels to the executors."""
 
     url: str = field(repr=False)
-    statements: Statements
+    statements: SparkStatements
     batch_rows: int
     connections: int
 

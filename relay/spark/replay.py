@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 from relay.spark.replay_arguments import ReplayJob, read_replay_arguments
-from relay.spark.replaying import Found, Replayed, find, replay
+from relay.spark.replaying import CopyResult, Found, find, replay
 from relay.spark.running import guarded, reporting, started, tasks, tell
 from relay.spark.source import OutboxDataSource
 
@@ -54,7 +54,7 @@ def _preview(found: Found, job: ReplayJob) -> None:
     tell(f"would replay {found.events} events: {found.delivered} delivered, {found.dead} dead{recent}")
 
 
-def _summarise(done: Replayed, job: ReplayJob, seconds: float) -> None:
+def _summarise(done: CopyResult, job: ReplayJob, seconds: float) -> None:
     replay_id = str(job.options.replay_id)
     if job.as_json:
         told = {"replay_id": replay_id, "inserted": done.inserted, "total": done.total}

@@ -13,7 +13,7 @@ from relay.core.durations import parse_age, parse_bound
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.spark.common_arguments import add_outbox, number, outbox_url
-from relay.spark.replaying import TENANT_HEADER, Bound, ReplayOptions, Selection
+from relay.spark.replaying import TENANT_HEADER, Bound, CopyOptions, CopySelection
 from relay.spark.settled import STATUSES
 
 _EXAMPLES: Final = """\
@@ -34,7 +34,7 @@ examples:
 class ReplayJob:
     """One run of the job."""
 
-    options: ReplayOptions
+    options: CopyOptions
     dry_run: bool
     as_json: bool
 
@@ -50,10 +50,10 @@ def read_replay_arguments(
     asked = (args.status, args.since, args.until, args.type, args.key, args.tenant)
     if not any(asked):
         raise ConfigError("say which events: --status, --from, --to, --type, --key or --tenant")
-    options = ReplayOptions(
+    options = CopyOptions(
         url=outbox_url(args, url),
         replay_id=_uuid(args.replay_id),
-        selection=Selection(
+        selection=CopySelection(
             statuses=tuple(dict.fromkeys(args.status)) if args.status else STATUSES,
             since=_bound("--from", args.since),
             until=_bound("--to", args.until),

@@ -36,8 +36,8 @@ from relay.spark.copies import COUNTS, NAMES, Copying
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.outbox import identify
 from relay.spark.runs import APPLICATION, make_ledger
-from relay.spark.settled import STATUSES, Table, in_time, settled_rows
-from relay.spark.statements import Statements
+from relay.spark.settled import STATUSES, SettledTable, in_time, settled_rows
+from relay.spark.statements import SparkStatements
 
 TENANT_HEADER: Final = "tenant_id"
 """The header by which the event store's announcements name their tenant."""
@@ -47,7 +47,7 @@ Bound = datetime | timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class CopySelection:
     """Which events; empty and None do not ask. Times are those at which events were delivered or died."""
 
     statuses: tuple[str, ...] = STATUSES
@@ -64,12 +64,12 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class CopyOptions:
     """What is replayed, and how."""
 
     url: str = field(repr=False)
     replay_id: UUID
-    selection: Selection
+    selection: CopySelection
     archive: str | None = None
     """The archive from which events come; None for the table."""
     table: TableName = field(default_factory=TableName)
@@ -83,7 +83,7 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class CopyResult:
     """What came of it."""
 
     inserted: int
@@ -107,11 +107,11 @@ class Found:
     """Delivered within the duplicate window."""
 
 
-def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
+def replay(spark: SparkSession, options: CopyOptions) -> CopyResult:
     """Insert what is missing of a replay. Raises ConfigError when its id was used for other events, SchemaError where
     a table or a right is missing; what tasks had inserted by then stays, and is recorded.
     """
-    statements = Statements(options.table, options.schema)
+    statements = SparkStatements(options.table, options.schema)
     with translating("beginning the replay"), connect(options.url, APPLICATION) as connection:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
@@ -121,12 +121,12 @@ def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
     _, recent, waiting = _copy(spark, options, statements, began)
     with translating("counting the replay"), connect(options.url, APPLICATION) as connection:
         total = int(_shown(connection, statements, options.replay_id)[3])
-    return Replayed(total - before, total, recent, waiting)
+    return CopyResult(total - before, total, recent, waiting)
 
 
-def find(spark: SparkSession, options: ReplayOptions) -> Found:
+def find(spark: SparkSession, options: CopyOptions) -> Found:
     """What ``replay`` would insert, if it began now."""
-    statements = Statements(options.table, options.schema)
+    statements = SparkStatements(options.table, options.schema)
     with translating("looking at the outbox"), connect(options.url, APPLICATION) as connection:
         now = identify(connection, statements).now
     recent = f.col("delivered_at") > f.lit(now - timedelta(seconds=options.duplicate_window))
@@ -138,7 +138,9 @@ def find(spark: SparkSession, options: ReplayOptions) -> Found:
     return Found(found["events"], found["delivered"], found["dead"], lately)
 
 
-def _copy(spark: SparkSession, options: ReplayOptions, statements: Statements, began: datetime) -> tuple[int, int, int]:
+def _copy(
+    spark: SparkSession, options: CopyOptions, statements: SparkStatements, began: datetime
+) -> tuple[int, int, int]:
     copying = Copying(
         options.url, statements, options.replay_id, options.batch_rows, options.rate, options.duplicate_window
     )
@@ -157,7 +159,7 @@ def _copy(spark: SparkSession, options: ReplayOptions, statements: Statements, b
     return inserted, recent, waiting
 
 
-def _selected(spark: SparkSession, options: ReplayOptions, began: datetime, names: tuple[str, ...]) -> DataFrame:
+def _selected(spark: SparkSession, options: CopyOptions, began: datetime, names: tuple[str, ...]) -> DataFrame:
     """Columns of the chosen events, and those by which they were chosen."""
     chosen = options.selection
     since = _at(chosen.since, began)
@@ -165,7 +167,7 @@ def _selected(spark: SparkSession, options: ReplayOptions, began: datetime, name
     needed = ("status", "delivered_at", "updated_at", "event_type", "partition_key", "headers")
     wanted = tuple(dict.fromkeys((*names, *needed)))
     if options.archive is None:
-        rows = settled_rows(spark, Table(options.url, options.table), wanted, chosen.statuses, since, until)
+        rows = settled_rows(spark, SettledTable(options.url, options.table), wanted, chosen.statuses, since, until)
     else:
         first = None if since is None else since.astimezone(UTC).date()
         rows = read_archive(spark, options.archive, first, until.astimezone(UTC).date())
@@ -193,7 +195,7 @@ def _at(bound: Bound | None, began: datetime) -> datetime | None:
 
 
 def _begin(
-    connection: SyncConnection, statements: Statements, options: ReplayOptions, outbox: str
+    connection: SyncConnection, statements: SparkStatements, options: CopyOptions, outbox: str
 ) -> tuple[datetime, int]:
     """When the replay began first, and how many events it has inserted."""
     selection = options.selection.as_text(options.archive or "table")
@@ -208,7 +210,7 @@ def _begin(
     return began, inserted
 
 
-def _shown(connection: SyncConnection, statements: Statements, replay_id: UUID) -> tuple[str, str, datetime, int]:
+def _shown(connection: SyncConnection, statements: SparkStatements, replay_id: UUID) -> tuple[str, str, datetime, int]:
     row = connection.execute(statements.query("show_replay"), {"replay_id": replay_id}).fetchone()
     if row is None:
         raise StorageError(f"replay {replay_id}: its record is gone")
@@ -216,7 +218,7 @@ def _shown(connection: SyncConnection, statements: Statements, replay_id: UUID) 
     return outbox, selection, began, inserted
 
 
-def _ensure_replays(connection: SyncConnection, statements: Statements) -> None:
+def _ensure_replays(connection: SyncConnection, statements: SparkStatements) -> None:
     replays = TableName("replays", statements.schema).quoted
     if connection.execute(statements.query("find_replays"), {"replays": replays}).fetchone() == (True,):
         return

@@ -35,7 +35,7 @@ from relay.spark.outcomes import (
 from relay.spark.page.document import render
 from relay.spark.parquet import kept
 from relay.spark.report_arguments import Report, read_report_arguments
-from relay.spark.report_page import Result, page, sentence, summary
+from relay.spark.report_page import ReportResult, page, sentence, summary
 from relay.spark.running import guarded, reporting, started, tasks, tell
 from relay.spark.summaries import bucket_width, histogram
 
@@ -79,14 +79,14 @@ def _work(session: SparkSession, job: Report) -> int:
     return 0
 
 
-def _measured(session: SparkSession, job: Report, began: float) -> Result:
+def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
     outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
     types = kept(by_type(outcomes), f"{job.output}/types")
     hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
     codes = kept(failures(outcomes), f"{job.output}/failures")
     sums = totals(outcomes)
     width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
-    return Result(
+    return ReportResult(
         totals=sums,
         types=types.orderBy(f.desc(f.col("delivered") + f.col("failed")), "type").limit(job.types).collect(),
         type_count=types.count(),
@@ -105,7 +105,7 @@ def _outcomes(session: SparkSession, job: Report) -> DataFrame:
         days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
         found = of_archive(read_archive(session, job.archive, *days))
     else:
-        reader = session.read.format("openoutbox_deliveries").options(**dict(job.read_options))
+        reader = session.read.format("openoutbox_deliverylog").options(**dict(job.read_options))
         reader = (
             reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
         )

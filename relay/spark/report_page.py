@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from relay.spark.outcomes import COUNTS
-from relay.spark.page.document import Document, Figure, Plot, Table
+from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
 from relay.spark.page.words import count, lasting, share
 from relay.spark.report_arguments import Report
@@ -19,7 +19,7 @@ from relay.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ReportResult:
     """What a run has counted."""
 
     totals: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Result:
     seconds: float
 
 
-def sentence(result: Result) -> str:
+def sentence(result: ReportResult) -> str:
     """The result in a line."""
     totals = result.totals
     counts = ", ".join(f"{totals[name]} {name}" for name in COUNTS)
@@ -42,7 +42,7 @@ def sentence(result: Result) -> str:
     return f"{counts}{latency if totals['latency_p50'] is not None else ''}"
 
 
-def summary(job: Report, result: Result) -> dict[str, object]:
+def summary(job: Report, result: ReportResult) -> dict[str, object]:
     """For programs."""
     return {
         **{name: result.totals[name] for name in COUNTS},
@@ -54,7 +54,7 @@ def summary(job: Report, result: Result) -> dict[str, object]:
     }
 
 
-def page(job: Report, result: Result) -> Document:
+def page(job: Report, result: ReportResult) -> Document:
     """For people."""
     totals = result.totals
     tried = totals["delivered"] + totals["failed"]
@@ -85,7 +85,7 @@ def page(job: Report, result: Result) -> Document:
     )
 
 
-def _plots(result: Result) -> list[Plot]:
+def _plots(result: ReportResult) -> list[Plot]:
     plots = []
     starts = [bucket.start for bucket in result.curve]
     if starts:
@@ -110,23 +110,23 @@ def _plots(result: Result) -> list[Plot]:
     return plots
 
 
-def _types(result: Result) -> Table:
+def _types(result: ReportResult) -> PageTable:
     rows = [
         [row["type"] or "", *(count(row[name]) for name in COUNTS), *(lasting(row[name]) for name in LATENCIES)]
         for row in result.types
     ]
     heads = ("event type", *COUNTS, "p50", "p95", "p99", "worst")
     note = "" if len(rows) == result.type_count else f"The {len(rows)} largest of {count(result.type_count)}."
-    return Table("By event type", heads, rows, frozenset(range(1, len(heads))), note)
+    return PageTable("By event type", heads, rows, frozenset(range(1, len(heads))), note)
 
 
-def _codes(result: Result) -> Table:
+def _codes(result: ReportResult) -> PageTable:
     rows = [[row["code"], count(row["count"])] for row in result.codes]
     note = "" if len(rows) == result.code_count else f"The {len(rows)} most frequent of {count(result.code_count)}."
-    return Table("Failures by code", ("code", "count"), rows, frozenset({1}), note)
+    return PageTable("Failures by code", ("code", "count"), rows, frozenset({1}), note)
 
 
-def _facts(job: Report, result: Result) -> list[tuple[str, str]]:
+def _facts(job: Report, result: ReportResult) -> list[tuple[str, str]]:
     facts = [
         (
             "made",

@@ -32,7 +32,7 @@ from relay.postgres.errors import translating
 from relay.spark.connecting import connect
 from relay.spark.liveness import is_dead
 from relay.spark.options import WriteOptions
-from relay.spark.statements import Statements, stage_name
+from relay.spark.statements import SparkStatements, stage_name
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Staged:
     """How many of the rows are in the outbox already: those of tasks that write there themselves."""
 
 
-def prepare(options: WriteOptions, statements: Statements) -> None:
+def prepare(options: WriteOptions, statements: SparkStatements) -> None:
     """Before a run: outbox and ledger are there and granted, and what dead runs left is cleaned away.
 
     Raises SchemaError naming what is missing. Makes the ledger where this role may.
@@ -94,7 +94,7 @@ def prepare(options: WriteOptions, statements: Statements) -> None:
         clean(connection, statements, options.staging_max_age)
 
 
-def open_run(connection: SyncConnection, statements: Statements, run: Run, *, staging: bool) -> None:
+def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
     """The run begins, or goes on. Raises StorageError when it was given up meanwhile."""
     with translating("opening the run"), connection.transaction():
         (state,) = _one(connection, statements, "open_run", run.parameters())
@@ -104,7 +104,7 @@ def open_run(connection: SyncConnection, statements: Statements, run: Run, *, st
             connection.execute(statements.query("create_staging", run.stage))
 
 
-def commit_run(url: str, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
+def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     """Make a run visible; the numbers of rows that it wrote and that were new.
 
     Tries again when the connection is lost: the ledger says whether an earlier try took effect.
@@ -118,7 +118,7 @@ def commit_run(url: str, statements: Statements, run: Run, staged: Staged) -> tu
     return _commit_once(url, statements, run, staged)
 
 
-def abort_run(connection: SyncConnection, statements: Statements, run_id: UUID, *, wait: str = "5s") -> bool:
+def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
     """Give a run up and drop its staging table; False when a task still writes to it, so that this must wait."""
     try:
         with connection.transaction():
@@ -130,7 +130,7 @@ def abort_run(connection: SyncConnection, statements: Statements, run_id: UUID, 
     return True
 
 
-def clean(connection: SyncConnection, statements: Statements, max_age: float) -> list[UUID]:
+def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
     """Remove the staging tables of runs that are over or dead; which runs these were. Waits for nobody."""
     found = connection.execute(
         statements.query("list_staging"), {"schema": statements.schema, "max_age": max_age}
@@ -149,7 +149,7 @@ def clean(connection: SyncConnection, statements: Statements, max_age: float) ->
 
 def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
     """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
-    statements = Statements(options.table, options.staging_schema)
+    statements = SparkStatements(options.table, options.staging_schema)
     with translating("reading the ledger"), connect(options.url, APPLICATION) as connection:
         state, rows, inserted = _one(connection, statements, "summarise_run", {"run_id": run_id})
     return (rows, inserted) if state == "committed" else (0, 0)
@@ -157,19 +157,19 @@ def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
 
 def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tuple[int, int]:
     """How many rows a stream has written in the last ``seconds``, and how many of them were new."""
-    statements = Statements(options.table, options.staging_schema)
+    statements = SparkStatements(options.table, options.staging_schema)
     values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
     with translating("reading the ledger"), connect(options.url, APPLICATION) as connection:
         rows, inserted = _one(connection, statements, "summarise_stream", values)
     return rows, inserted
 
 
-def epoch_is_committed(connection: SyncConnection, statements: Statements, run: Run) -> bool:
+def epoch_is_committed(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
     """Whether the run's micro-batch is in the outbox already."""
     return bool(_one(connection, statements, "epoch_committed", run.parameters())[0])
 
 
-def _commit_once(url: str, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
+def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with translating("committing"), connect(url, APPLICATION) as connection:
         with connection.transaction():
             counts = _commit(connection, statements, run, staged)
@@ -177,7 +177,7 @@ def _commit_once(url: str, statements: Statements, run: Run, staged: Staged) -> 
     return counts
 
 
-def _commit(connection: SyncConnection, statements: Statements, run: Run, staged: Staged) -> tuple[int, int]:
+def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with connection.cursor() as cursor:
         found = cursor.execute(statements.query("lock_run"), {"run_id": run.run_id}).fetchone()
     state, rows, inserted = found or ("gone", None, None)
@@ -198,7 +198,7 @@ def _commit(connection: SyncConnection, statements: Statements, run: Run, staged
     return staged.rows, inserted
 
 
-def _insert(connection: SyncConnection, statements: Statements, run: Run, staged: Staged) -> int:
+def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
     """How many of the rows were new. A run that is repeated fails on its first row, and then looks at each."""
     attempts = {"attempts": list(staged.attempts)}
     try:
@@ -219,7 +219,7 @@ def _check_count(run: Run, staged: Staged, count: int) -> None:
         )
 
 
-def _tidy(connection: SyncConnection, statements: Statements, run: Run) -> None:
+def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
     """After the commit, and not decisive: what is left behind here, the next run's ``clean`` finds."""
     try:
         abort_run(connection, statements, run.run_id)
@@ -233,13 +233,18 @@ def _tidy(connection: SyncConnection, statements: Statements, run: Run) -> None:
 
 
 def _finish(
-    connection: SyncConnection, statements: Statements, run_id: UUID, state: str, rows: int | None, inserted: int | None
+    connection: SyncConnection,
+    statements: SparkStatements,
+    run_id: UUID,
+    state: str,
+    rows: int | None,
+    inserted: int | None,
 ) -> None:
     values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
     connection.execute(statements.query("finish_run"), values)
 
 
-def _check_outbox(connection: SyncConnection, statements: Statements) -> None:
+def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
     kind, granted, missing = _one(connection, statements, "describe_outbox", {"outbox": statements.outbox.quoted})
     if kind is None:
         raise SchemaError(f"option table: there is no table {statements.outbox}, or this role may not see its schema")
@@ -251,7 +256,7 @@ def _check_outbox(connection: SyncConnection, statements: Statements) -> None:
         raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
 
 
-def _ensure_ledger(connection: SyncConnection, statements: Statements) -> None:
+def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
     if _one(connection, statements, "find_ledger", {"runs": statements.runs})[0]:
         return
     try:
@@ -263,7 +268,7 @@ def _ensure_ledger(connection: SyncConnection, statements: Statements) -> None:
         ) from None
 
 
-def make_ledger(connection: SyncConnection, statements: Statements) -> None:
+def make_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
     """Make the schema and the ledger where they are not there; safe beside itself."""
     with connection.transaction():
         connection.execute(statements.query("lock_setup"))
@@ -272,7 +277,7 @@ def make_ledger(connection: SyncConnection, statements: Statements) -> None:
 
 
 def _one(
-    connection: SyncConnection, statements: Statements, name: str, values: dict[str, Any], stage: str = ""
+    connection: SyncConnection, statements: SparkStatements, name: str, values: dict[str, Any], stage: str = ""
 ) -> tuple[Any, ...]:
     row = connection.execute(statements.query(name, stage), values).fetchone()
     if row is None:

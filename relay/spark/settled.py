@@ -19,7 +19,7 @@ STATUSES: Final = (DELIVERED, DEAD)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SettledTable:
     """An outbox, for reading."""
 
     url: str = field(repr=False)
@@ -28,7 +28,7 @@ class Table:
 
 def settled_rows(
     spark: SparkSession,
-    outbox: Table,
+    outbox: SettledTable,
     names: Sequence[str],
     statuses: Sequence[str],
     since: datetime | None,
@@ -51,7 +51,12 @@ def in_time(since: datetime | None, until: datetime) -> Column:
 
 
 def _settled(
-    spark: SparkSession, outbox: Table, names: Sequence[str], status: str, since: datetime | None, until: datetime
+    spark: SparkSession,
+    outbox: SettledTable,
+    names: Sequence[str],
+    status: str,
+    since: datetime | None,
+    until: datetime,
 ) -> DataFrame:
     reader = (
         spark.read.format("openoutbox")

@@ -10,14 +10,14 @@ from relay.postgres.sql import TableName
 from relay.spark.connecting import connect
 from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.runs import APPLICATION, make_ledger
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 
 def setup(
     url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA, purpose: str = "write"
 ) -> list[str]:
     """Make what is missing and grant; the grants, for showing. Raises SchemaError where a right or table is missing."""
-    statements = Statements(outbox, schema)
+    statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
     with translating("setting up"), connect(url, APPLICATION) as connection:
         make_ledger(connection, statements)

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 _FIRST_WAIT: Final = 0.02  # seconds
 _LONGEST_WAIT: Final = 1.0
@@ -39,7 +39,7 @@ def _nothing(_: SyncConnection) -> None:
 def slot(
     run_id: UUID,
     slots: int,
-    statements: Statements,
+    statements: SparkStatements,
     open_connection: Callable[[], SyncConnection],
     begin: Callable[[SyncConnection], None] = _nothing,
 ) -> Iterator[SyncConnection]:
@@ -67,7 +67,7 @@ def _leaving(connection: SyncConnection) -> Iterator[SyncConnection]:
         close_and_wait(connection)
 
 
-def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: Statements) -> bool:
+def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:
     space = int.from_bytes(run_id.bytes[:4], "big", signed=True)
     with translating("taking one of the job's connections"):
         return bool(connection.execute(statements.query("take_slot"), {"slots": slots, "space": space}).fetchall())

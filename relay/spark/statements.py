@@ -25,7 +25,7 @@ GRANTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class SparkStatements:
     """Names, and the statements with them."""
 
     outbox: TableName

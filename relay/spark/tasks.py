@@ -27,7 +27,7 @@ from relay.spark.loading import DirectLoad, load_staging
 from relay.spark.options import Commit, WriteOptions
 from relay.spark.runs import APPLICATION, Run, open_run
 from relay.spark.slots import slot
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -48,7 +48,7 @@ class Task:
 
     options: WriteOptions
     columns: Columns
-    statements: Statements
+    statements: SparkStatements
     run: Run
     partition: int
     first: bool

@@ -32,7 +32,7 @@ from relay.spark.runs import (
     open_run,
     prepare,
 )
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 from relay.spark.tasks import Task, Written, current_task
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
         """On the driver. Raises ConfigError and SchemaError for what would fail in every task."""
         self._options = options
         self._columns = columns
-        self._statements = Statements(options.table, options.staging_schema)
+        self._statements = SparkStatements(options.table, options.staging_schema)
         prepare(options, self._statements)
         run_id = options.run_id or uuid4()
         job = options.job or str(run_id)
@@ -90,7 +90,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise ConfigError("option runId: not for a stream; each of its micro-batches is a run of its own")
         self._options = options
         self._columns = columns
-        self._statements = Statements(options.table, options.staging_schema)
+        self._statements = SparkStatements(options.table, options.staging_schema)
         self._run_id = uuid4()
         self._driver = this_driver()
         _prepare_once(options, self._statements)
@@ -146,6 +146,6 @@ def _staged(messages: Messages) -> Staged:
 
 
 @cache
-def _prepare_once(options: WriteOptions, statements: Statements) -> None:
+def _prepare_once(options: WriteOptions, statements: SparkStatements) -> None:
     """A stream's writer is made for every micro-batch, mostly by one process: looking once is enough."""
     prepare(options, statements)

@@ -15,8 +15,8 @@ from relay.settings.settings import Settings
 
 LOGGED = {
     "STORAGE_URL": "postgres://u:p@h/db",
-    "LOG_STORE_URL": "memory://",
-    "LOG_STORE_RECORD": "failed",
+    "DELIVERY_LOG_URL": "memory://",
+    "DELIVERY_LOG_RECORD": "failed",
     "API_TOKEN": "token-of-some-length",
 }
 

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 BROKERS = {"confluent_kafka", "nats", "redis", "hiredis"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
-ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.logstore", "relay.spark"}
+ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
 DATABASE = {"psycopg", "pydantic"}
 
 RELAY = "from relay.__main__ import main; main()"
@@ -70,7 +70,7 @@ def test_the_daemon_imports_the_chosen_brokers_library_alone(publisher: str, url
     modules = imported(DAEMON.format(publisher, url))
     assert modules & BROKERS == libraries
     extras = EXTRAS - {"opentelemetry"} if publisher == "redis" else EXTRAS  # redis-py imports it where it is installed
-    assert modules & (extras | {"typer", "relay.logstore", "relay.eventstore", "relay.spark"}) == set()
+    assert modules & (extras | {"typer", "relay.deliverylog", "relay.eventstore", "relay.spark"}) == set()
 
 
 def test_the_command_lines_help_imports_no_room() -> None:
@@ -86,7 +86,7 @@ def test_the_command_lines_help_imports_no_room() -> None:
         (["replay", "--status", "dead", "--yes"], {"relay.outbox"}),
         (["migrate", "--dry-run"], {"relay.outbox"}),
         (["tenant", "list"], {"relay.eventstore"}),
-        (["log", "events", "--log-store-url", "postgres://u@127.0.0.1:1/d"], {"relay.logstore"}),
+        (["log", "events", "--log-store-url", "postgres://u@127.0.0.1:1/d"], {"relay.deliverylog"}),
         (["spark", "archive", "--help"], {"relay.spark"}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

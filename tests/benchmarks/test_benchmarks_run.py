@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.logstore import QUESTIONS
+from benchmarks.deliverylog import QUESTIONS
 from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -87,8 +87,8 @@ def test_wakeup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["postgres", pytest.param("clickhouse", marks=pytest.mark.clickhouse)])
-def test_logstore(driver: str) -> None:
-    lines = printed("logstore", "--rows=3000", "--rounds=1", "--batches=3", "--drivers", driver).splitlines()
+def test_deliverylog(driver: str) -> None:
+    lines = printed("deliverylog", "--rows=3000", "--rounds=1", "--batches=3", "--drivers", driver).splitlines()
     assert all(line.startswith(driver) for line in lines)
     assert "bytes an attempt" in lines[0]
     assert "insert_many" in lines[1]
@@ -97,8 +97,8 @@ def test_logstore(driver: str) -> None:
     assert all(" p99 " in line and " ratio " in line for line in told)
 
 
-def test_logstore_cost() -> None:
-    lines = printed("logstore_cost", "--events=3000", "--rounds=1").splitlines()
+def test_deliverylog_cost() -> None:
+    lines = printed("deliverylog_cost", "--events=3000", "--rounds=1").splitlines()
     assert [line.split()[0] for line in lines] == ["healthy", "hanging", "hanging:", "healthy:"]
     assert all("throughput" in line for line in lines[2:])
 

@@ -13,7 +13,7 @@ from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.storage import PostgresOutbox
-from relay.outbox.wakeup import WakeUps
+from relay.outbox.wakeup import OutboxWakeUps
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.fixtures.outbox import Outbox, through
@@ -61,7 +61,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         broker: MemoryPublisher | None = None,
         relay_id: str = "relay",
         key_order: KeyOrder | None = None,
-        wake_ups: WakeUps | None = None,
+        wake_ups: OutboxWakeUps | None = None,
         **options: object,
     ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}

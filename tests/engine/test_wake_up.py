@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.errors import ConfigError, StorageError
 from relay.outbox.extensions import add_extension
-from relay.outbox.wakeup import WakeUps
+from relay.outbox.wakeup import OutboxWakeUps
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
@@ -35,8 +35,8 @@ def waking(outbox: Outbox) -> Outbox:
     return outbox
 
 
-def wake_ups(outbox: Outbox) -> WakeUps:
-    return WakeUps(outbox.relay_url, "relay", TableName())
+def wake_ups(outbox: Outbox) -> OutboxWakeUps:
+    return OutboxWakeUps(outbox.relay_url, "relay", TableName())
 
 
 async def listening(outbox: Outbox) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.eventstore import ANY, EventStore, NewEvent
-from relay.eventstore.statements import Statements
+from relay.eventstore.statements import EventStoreStatements
 from tests.eventstore.conftest import TENANT
 from tests.support.fixtures.postgres import Database
 
@@ -60,7 +60,7 @@ async def _locked_by_append(store: EventStore, database: Database, tenant: uuid.
 async def check_scale(store: EventStore, database: Database, count: int) -> dict[str, float]:
     """Everything section by section, returning the figures in milliseconds."""
     tenants, spent = await _provisioned(store, count)
-    statements = Statements()
+    statements = EventStoreStatements()
     one = random.Random(1).choice(tenants)
     stream = {"tenant": one, "stream": uuid.UUID(int=7), "from_version": 1, "to_version": 10, "limit": 10}
     touched, stream_planning = await _explained(database, statements.text("queries/read_stream.sql"), stream)
@@ -125,7 +125,7 @@ def show(count: int, figures: dict[str, float]) -> None:
 
 async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: EventStore, database: Database) -> None:
     """Without statistics a range looks like a handful of rows, which the planner would rather fetch and sort."""
-    statements = Statements()
+    statements = EventStoreStatements()
     fill = "INSERT INTO {} SELECT n, '{}', gen_random_uuid(), 1, 'E'{} FROM generate_series(1, 20000) AS n"
     database.run("ALTER TABLE event_feed SET (autovacuum_enabled = off)")
     database.run(f"ALTER TABLE event_{TENANT.hex} SET (autovacuum_enabled = off)")

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from relay.core.errors import ConfigError
-from relay.eventstore import NO_STREAM, Batch, EventStore, NewEvent, SubscriptionLost
+from relay.eventstore import NO_STREAM, EventStore, NewEvent, SubscriptionBatch, SubscriptionLost
 from relay.eventstore.prometheus import PrometheusMeter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
@@ -114,7 +114,7 @@ async def test_the_checkpoint_commits_with_the_consumers_own_work(store: EventSt
     database.run("CREATE TABLE projection (n int)")
     await fill(store, 1, 4)
 
-    async def handle(batch: Batch, *, fail: bool) -> None:
+    async def handle(batch: SubscriptionBatch, *, fail: bool) -> None:
         async with await database.connect_async() as connection:
             with contextlib.suppress(ZeroDivisionError):
                 async with connection.transaction():

@@ -17,10 +17,10 @@ from relay.core.errors import (
     StorageError,
     StorageUnavailable,
 )
+from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.open import DeliveryLogOptions
+from relay.deliverylog.postgres import PostgresDeliveryLog
 from relay.eventstore.database import Database as EventStoreDatabase
-from relay.logstore.errors import LogStoreBusy, LogStoreError, LogStoreUnavailable
-from relay.logstore.open import LogStoreOptions
-from relay.logstore.postgres import PostgresLogStore
 from relay.outbox.admin.connection import operating
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
@@ -32,12 +32,12 @@ from relay.spark.connecting import connect
 from tests.support.fixtures.outbox import Outbox
 from tests.support.paths import ROOT
 
-_LOG_KINDS: dict[type[StorageError], type[LogStoreError]] = {
-    StorageUnavailable: LogStoreUnavailable,
-    StorageBusy: LogStoreBusy,
-    SchemaError: LogStoreError,
-    RowRefused: LogStoreError,
-    StorageError: LogStoreError,
+_LOG_KINDS: dict[type[StorageError], type[DeliveryLogError]] = {
+    StorageUnavailable: DeliveryLogUnavailable,
+    StorageBusy: DeliveryLogBusy,
+    SchemaError: DeliveryLogError,
+    RowRefused: DeliveryLogError,
+    StorageError: DeliveryLogError,
 }
 _GO_URL = "?pool_max_conns=3"
 
@@ -68,7 +68,7 @@ async def event_store(url: str, statement: LiteralString) -> None:
 
 
 async def delivery_log(url: str, statement: LiteralString) -> None:
-    store = await PostgresLogStore.open(url, LogStoreOptions())
+    store = await PostgresDeliveryLog.open(url, DeliveryLogOptions())
     try:
         async with store._connection() as connection:
             await connection.execute(statement)
@@ -143,8 +143,8 @@ def test_a_wrong_url_is_refused_by_the_name_of_its_source(source: str, read: Cal
 
 
 async def test_the_log_refuses_a_wrong_url_by_its_name() -> None:
-    with pytest.raises(ConfigError, match=r"^LOG_STORE_URL: ") as caught:
-        await PostgresLogStore.open("postgres://u:geheim@h/d?sslmod=require", LogStoreOptions())
+    with pytest.raises(ConfigError, match=r"^DELIVERY_LOG_URL: ") as caught:
+        await PostgresDeliveryLog.open("postgres://u:geheim@h/d?sslmod=require", DeliveryLogOptions())
     assert "geheim" not in str(caught.value)
 
 

@@ -81,8 +81,8 @@ def test_parameters_of_pgx_are_dropped_with_a_warning(caplog: pytest.LogCaptureF
 )
 def test_a_wrong_url_is_told_without_the_password(url: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
-        connection_parameters(url, "r", source="LOG_STORE_URL")
-    assert str(caught.value).startswith("LOG_STORE_URL: ")
+        connection_parameters(url, "r", source="DELIVERY_LOG_URL")
+    assert str(caught.value).startswith("DELIVERY_LOG_URL: ")
     assert "geheim" not in str(caught.value)
     assert "heim@" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -89,9 +89,9 @@ async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
             {"ready": False, "storage": "unreachable: refused postgres://u:***@h/db", "broker": "ok"},
         ),
         (
-            Readiness(degraded={"log_store": "17 entries dropped"}),
+            Readiness(degraded={"delivery_log": "17 entries dropped"}),
             200,
-            {"ready": True, "storage": "ok", "broker": "ok", "log_store": "degraded: 17 entries dropped"},
+            {"ready": True, "storage": "ok", "broker": "ok", "delivery_log": "degraded: 17 entries dropped"},
         ),
     ],
 )

@@ -19,8 +19,8 @@ def contract_defaults() -> dict[str, str]:
     return {name: default for name, _, default in (line.partition(" ") for line in lines)}
 
 
-FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "LOG_STORE_URL_FILE"), "unset")
-LOG = {"LOG_STORE_SCHEMA": "openoutbox_log", "LOG_STORE_PREFIX": "none", "LOG_STORE_RETENTION_DAYS": "unset"}
+FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "DELIVERY_LOG_URL_FILE"), "unset")
+LOG = {"DELIVERY_LOG_SCHEMA": "openoutbox_log", "DELIVERY_LOG_PREFIX": "none", "DELIVERY_LOG_RETENTION_DAYS": "unset"}
 BEYOND = {"WAKE_UP": "false", **FILES, **LOG}
 """What the contract does not know; by its default nothing is different."""
 

@@ -109,10 +109,10 @@ def test_words_are_taken_in_any_case() -> None:
         ("STORAGE_URL", "postgres://h:54x2/db", "the host or port is wrong"),
         ("STORAGE_URL", "postgres://h/db?sslmode=full", "sslmode may be disable, allow"),
         ("KAFKA_ASYNC", "maybe", "write true or false"),
-        ("LOG_STORE_RECORD", "some", "write all or failed"),
-        ("LOG_STORE_SCHEMA", "a-b", "'a-b' is not a name; use letters, digits and _, a letter first, at most 63"),
-        ("LOG_STORE_PREFIX", "x" * 41, "at most 40"),
-        ("LOG_STORE_RETENTION_DAYS", "0", "is not a whole number from 1"),
+        ("DELIVERY_LOG_RECORD", "some", "write all or failed"),
+        ("DELIVERY_LOG_SCHEMA", "a-b", "'a-b' is not a name; use letters, digits and _, a letter first, at most 63"),
+        ("DELIVERY_LOG_PREFIX", "x" * 41, "at most 40"),
+        ("DELIVERY_LOG_RETENTION_DAYS", "0", "is not a whole number from 1"),
         ("RELAY_ID", "\udcff", "is not UTF-8 text"),
         ("STORAGE_URL", "postgres://h/\udcff", "is not UTF-8 text"),
     ],
@@ -173,7 +173,7 @@ def test_secrets_are_not_in_the_text_of_settings() -> None:
         PUBLISHER_TYPE="nats",
         PUBLISHER_URL="nats://hunter2@broker:4222",
         API_TOKEN="hunter2",
-        LOG_STORE_URL="postgres://log:hunter2@db/log",
+        DELIVERY_LOG_URL="postgres://log:hunter2@db/log",
         OTEL_EXPORTER_OTLP_HEADERS="authorization=hunter2",
     )
 
@@ -208,7 +208,7 @@ def test_what_is_not_done_exactly_as_written_is_warned_about(variables: dict[str
 
 
 def test_what_is_done_as_written_is_not_warned_about() -> None:
-    assert settings(LOG_STORE_URL="postgres://log/log", API_TOKEN="t").warnings == ()
+    assert settings(DELIVERY_LOG_URL="postgres://log/log", API_TOKEN="t").warnings == ()
 
 
 def test_the_values_in_effect_are_safe() -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from relay.core.errors import ConfigError, EventError
-from relay.spark.columns import Kind, read_columns
+from relay.spark.columns import ColumnKind, read_columns
 
 TYPE = ("event_type", StringType())
 PAYLOAD = ("payload", StringType())
@@ -45,7 +45,11 @@ def test_all_columns_in_any_order_and_case() -> None:
         (),
     )
     assert (columns.headers, columns.payload, columns.event_id, columns.event_type) == (0, 1, 2, 5)
-    assert (columns.headers_kind, columns.payload_kind, columns.event_id_kind) == (Kind.json, Kind.binary, Kind.binary)
+    assert (columns.headers_kind, columns.payload_kind, columns.event_id_kind) == (
+        ColumnKind.json,
+        ColumnKind.binary,
+        ColumnKind.binary,
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_all_columns_in_any_order_and_case() -> None:
     ],
 )
 def test_structs_arrays_and_maps_are_json(kind: DataType) -> None:
-    assert read_columns(schema(TYPE, ("payload", kind)), None, ()).payload_kind is Kind.json
+    assert read_columns(schema(TYPE, ("payload", kind)), None, ()).payload_kind is ColumnKind.json
 
 
 def test_business_keys_may_be_columns_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""``format("openoutbox_deliveries")``: every attempt of the delivery log, over its monthly partitions."""
+"""``format("openoutbox_deliverylog")``: every attempt of the delivery log, over its monthly partitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from relay.logstore import LogEntry, open_logstore
-from tests.logstore.making import entry, event
+from relay.deliverylog import LogEntry, open_delivery_log
+from tests.deliverylog.making import entry, event
 from tests.support.fixtures.postgres import Database
 
 FIRST = datetime(2026, 1, 20, tzinfo=UTC)
@@ -27,7 +27,7 @@ def entries() -> list[LogEntry]:
 
 
 async def write(url: str, schema: str) -> None:
-    store = await open_logstore(url, schema=schema, months_ahead=0)
+    store = await open_delivery_log(url, schema=schema, months_ahead=0)
     await store.migrate()
     await store.insert_many(entries())
     await store.close()
@@ -37,7 +37,7 @@ def test_every_attempt_is_read_and_conditions_are_asked_of_the_database(
     spark: SparkSession, database: Database
 ) -> None:
     asyncio.run(write(database.url, "log"))
-    reader = spark.read.format("openoutbox_deliveries").option("url", database.url).option("logSchema", "log")
+    reader = spark.read.format("openoutbox_deliverylog").option("url", database.url).option("logSchema", "log")
     reader = reader.option("numPartitions", 3)
     frame = reader.load()
     rows = {row.id: row for row in frame.collect()}

@@ -1,4 +1,4 @@
-"""``format("openoutbox_events")``: no committed event is skipped or read twice, in either position mode."""
+"""``format("openoutbox_eventstore")``: no committed event is skipped or read twice, in either position mode."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def sizes(query: StreamingQuery) -> list[int]:
 
 
 def events(reader: Any, url: str, **options: object) -> Any:
-    reader = reader.format("openoutbox_events").option("url", url).option("storeSchema", "bank")
+    reader = reader.format("openoutbox_eventstore").option("url", url).option("storeSchema", "bank")
     for name, value in options.items():
         reader = reader.option(name, str(value))
     return reader

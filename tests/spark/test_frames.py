@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from relay.core.errors import EventError
-from relay.spark.columns import Columns, Kind
+from relay.spark.columns import ColumnKind, Columns
 from relay.spark.frames import Framer
 from tests.spark.copyformat import Field, read_rows
 
@@ -35,10 +35,10 @@ def test_every_field_is_where_it_belongs() -> None:
     early = datetime(1999, 12, 31, tzinfo=UTC)
     columns = Columns(
         payload=0,
-        payload_kind=Kind.binary,
+        payload_kind=ColumnKind.binary,
         event_type=1,
         event_id=2,
-        event_id_kind=Kind.text,
+        event_id_kind=ColumnKind.text,
         partition_key=3,
         headers=4,
         available_at=5,
@@ -60,7 +60,7 @@ def test_every_field_is_where_it_belongs() -> None:
 
 
 def test_staged_rows_carry_their_attempt_and_leave_the_time_open() -> None:
-    columns = Columns(payload=0, payload_kind=Kind.text, available_at=1)
+    columns = Columns(payload=0, payload_kind=ColumnKind.text, available_at=1)
     times = pa.array([None, datetime(2030, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     rows = frame_rows(columns, "t", pa.array(["a", "b"]), times, attempt=7, now=None)
     assert [(row[0], row[2], row[6]) for row in rows] == [
@@ -70,14 +70,14 @@ def test_staged_rows_carry_their_attempt_and_leave_the_time_open() -> None:
 
 
 def test_structs_become_json_and_null_headers_an_empty_object() -> None:
-    columns = Columns(payload=0, payload_kind=Kind.json, headers=1, headers_kind=Kind.json)
+    columns = Columns(payload=0, payload_kind=ColumnKind.json, headers=1, headers_kind=ColumnKind.json)
     headers = pa.array([[("a", "b")], None], pa.map_(pa.string(), pa.string()))
     rows = frame_rows(columns, "t", pa.array([{"n": 1}, {"n": None}]), headers)
     assert [(row[3], row[4]) for row in rows] == [(b'{"n":1}', b'\x01{"a":"b"}'), (b'{"n":null}', b"\x01{}")]
 
 
 def test_the_same_rows_make_the_same_ids_whatever_the_time_of_the_attempt() -> None:
-    columns = Columns(payload=0, payload_kind=Kind.text, available_at=1)
+    columns = Columns(payload=0, payload_kind=ColumnKind.text, available_at=1)
     times = pa.array([None, None, None], pa.timestamp("us", "UTC"))
     payload = pa.array(["a", "a", "b"])
     first = frame_rows(columns, "t", payload, times)
@@ -87,7 +87,7 @@ def test_the_same_rows_make_the_same_ids_whatever_the_time_of_the_attempt() -> N
 
 
 def test_large_types_and_slices_are_the_same_rows() -> None:
-    columns = Columns(payload=0, payload_kind=Kind.text, event_id=1)
+    columns = Columns(payload=0, payload_kind=ColumnKind.text, event_id=1)
     ids = [str(uuid.uuid4()) for _ in range(5)]
     texts = [f"text {number}" for number in range(5)]
     plain = frame_rows(columns, "t", pa.array(texts), pa.array(ids))
@@ -97,7 +97,7 @@ def test_large_types_and_slices_are_the_same_rows() -> None:
 
 
 def test_large_batches_are_cut() -> None:
-    columns = Columns(payload=0, payload_kind=Kind.binary)
+    columns = Columns(payload=0, payload_kind=ColumnKind.binary)
     batch = pa.record_batch([pa.array([b"x" * (1 << 20)] * 80, pa.binary())], names=["payload"])
     frames = list(Framer(columns, "t", "job", SPACE).frames(batch, NOW, None))
     assert len(frames) > 1
@@ -105,7 +105,7 @@ def test_large_batches_are_cut() -> None:
     assert max(len(frame.data) for frame in frames) < 40 << 20
 
 
-PLAIN = Columns(payload=0, payload_kind=Kind.text)
+PLAIN = Columns(payload=0, payload_kind=ColumnKind.text)
 
 
 @pytest.mark.parametrize(

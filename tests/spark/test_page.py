@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from relay.spark.page.document import Document, Figure, Plot, Table, render
+from relay.spark.page.document import Document, Figure, PageTable, Plot, render
 from relay.spark.page.plots import Series, distribution, duration, lines, stacked
 from relay.spark.page.words import count, lasting, moment, share
 
@@ -41,7 +41,7 @@ def document(text: str, svg: str = "<svg></svg>") -> Document:
         lead=text,
         figures=[Figure(text, text, text, "bad")],
         plots=[Plot(text, svg, text)],
-        tables=[Table(text, [text, "n"], [[text, "1"]], frozenset({1}), text), Table("empty", ["a"], [])],
+        tables=[PageTable(text, [text, "n"], [[text, "1"]], frozenset({1}), text), PageTable("empty", ["a"], [])],
         facts=[(text, text)],
         good=False,
         notes=[text],

@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.spark.replay_arguments import read_replay_arguments
-from relay.spark.replaying import Selection
+from relay.spark.replaying import CopySelection
 
 URL = "postgresql://spark:secret@db:5432/shop"
 ID = "019b0a00-0000-7000-8000-000000000000"
@@ -20,7 +20,7 @@ def test_a_replay_takes_what_is_given() -> None:
     given += ["--type", "u", "--key", "k", "--tenant", "x", "--tenant-header", "who", "--rate", "2.5", "--json"]
     job = read_replay_arguments("replay", [*given, "--replay-id", ID, "--nats-duplicate-window", "2m"], url=URL)
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert job.options.selection == Selection(("DEAD",), timedelta(days=2), noon, ("t", "u"), ("k",), ("x",), "who")
+    assert job.options.selection == CopySelection(("DEAD",), timedelta(days=2), noon, ("t", "u"), ("k",), ("x",), "who")
     assert (job.options.archive, job.options.rate, job.options.replay_id) == ("a", 2.5, UUID(ID))
     assert (job.options.duplicate_window, job.as_json, job.dry_run) == (120.0, True, False)
     assert "secret" not in repr(job)
@@ -55,10 +55,10 @@ def test_without_an_outbox_it_says_where_to_name_it() -> None:
 
 def test_a_selection_is_told_apart_from_another() -> None:
     texts = {
-        Selection(types=("t",)).as_text("table"),
-        Selection(types=("t",)).as_text("/archive"),
-        Selection(keys=("t",)).as_text("table"),
-        Selection(types=("t",), since=timedelta(days=2)).as_text("table"),
+        CopySelection(types=("t",)).as_text("table"),
+        CopySelection(types=("t",)).as_text("/archive"),
+        CopySelection(keys=("t",)).as_text("table"),
+        CopySelection(types=("t",), since=timedelta(days=2)).as_text("table"),
     }
     assert len(texts) == 4
-    assert Selection(types=("t",)).as_text("table") in texts
+    assert CopySelection(types=("t",)).as_text("table") in texts

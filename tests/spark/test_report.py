@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.logstore import LogEntry, open_logstore
+from relay.deliverylog import LogEntry, open_delivery_log
 from relay.spark.archived import Archive
 from relay.spark.outcomes import by_type, curve, failures, of_archive, totals
 from relay.spark.report import run
-from tests.logstore.making import entry, event
+from tests.deliverylog.making import entry, event
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.postgres import Database
 
@@ -26,7 +26,7 @@ def fill(url: str, entries: list[LogEntry]) -> None:
     """Make a log and write these."""
 
     async def work() -> None:
-        log = await open_logstore(url)
+        log = await open_delivery_log(url)
         await log.migrate()
         await log.insert_many(entries)
         await log.close()

@@ -12,7 +12,7 @@ from relay.postgres.sql import TableName
 from relay.spark.connecting import connect
 from relay.spark.liveness import this_driver
 from relay.spark.runs import APPLICATION, Run, Staged, clean, commit_run, make_ledger, open_run
-from relay.spark.statements import Statements, stage_name
+from relay.spark.statements import SparkStatements, stage_name
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
 
@@ -22,7 +22,7 @@ class Staging:
 
     def __init__(self, outbox: Outbox, driver: str | None = None) -> None:
         self.outbox = outbox
-        self.statements = Statements(TableName(), "openoutbox_spark")
+        self.statements = SparkStatements(TableName(), "openoutbox_spark")
         self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
         with self.connect() as connection:
             make_ledger(connection, self.statements)

@@ -17,10 +17,10 @@ from relay.postgres.sql import TableName
 from relay.spark import connecting, slots
 from relay.spark.connecting import connect
 from relay.spark.slots import slot
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 from tests.support.fixtures.outbox import Outbox
 
-STATEMENTS = Statements(TableName(), "openoutbox_spark")
+STATEMENTS = SparkStatements(TableName(), "openoutbox_spark")
 
 
 class Holders:

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from relay.postgres.sql import TableName, load_sql, sql_root
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 FILES = sorted(str(path.relative_to(sql_root())) for path in (sql_root() / "spark").rglob("*.sql"))
-ODD = Statements(TableName('out"box', "Own %"), "Spark's")
+ODD = SparkStatements(TableName('out"box', "Own %"), "Spark's")
 
 
 @pytest.mark.parametrize("path", FILES)

@@ -10,13 +10,13 @@ from pyspark import TaskContext
 
 from relay.core.errors import ConfigError
 from relay.spark import writers
-from relay.spark.columns import Columns, Kind
+from relay.spark.columns import ColumnKind, Columns
 from relay.spark.options import Commit, WriteOptions
 from relay.spark.runs import Run
 from relay.spark.tasks import job_of, partition_space
 from relay.spark.writers import StreamWriter
 
-COLUMNS = Columns(payload=0, payload_kind=Kind.text)
+COLUMNS = Columns(payload=0, payload_kind=ColumnKind.text)
 
 
 class Properties:

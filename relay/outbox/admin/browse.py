@@ -16,7 +16,7 @@ _DOING = "looking at the outbox"
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RowFilter:
     """Which events; None does not ask. Ages are seconds in the status an event is in."""
 
     statuses: tuple[Status, ...] = tuple(Status)
@@ -74,7 +74,7 @@ class Figures(NamedTuple):
     in_flight: int
 
 
-def list_events(url: str, table: TableName, wanted: Filter) -> list[ListedEvent]:
+def list_events(url: str, table: TableName, wanted: RowFilter) -> list[ListedEvent]:
     """The newest (or oldest) events that pass the filter."""
     with operating(url, table, _DOING) as connection:
         now = database_time(connection)

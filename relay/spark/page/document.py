@@ -35,7 +35,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Cells as text. ``numeric`` are the places of columns that are set to the right."""
 
     title: str
@@ -54,7 +54,7 @@ class Document:
     lead: str
     figures: Sequence[Figure]
     plots: Sequence[Plot]
-    tables: Sequence[Table]
+    tables: Sequence[PageTable]
     facts: Sequence[tuple[str, str]]
     """How it came about: sources, times, what was left out."""
     good: bool | None = None

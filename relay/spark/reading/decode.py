@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from relay.core.errors import StorageError
 from relay.postgres.codec import EPOCH_2000_US
-from relay.spark.reading.fields import Kind
+from relay.spark.reading.fields import FieldKind
 
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -64,7 +64,7 @@ class _Values:
         return _gathered(self.data, starts, f"V{width}").view(np.uint8).reshape(-1, width)
 
 
-def decode(rows: Rows, kinds: Sequence[Kind], schema: pa.Schema) -> pa.RecordBatch:
+def decode(rows: Rows, kinds: Sequence[FieldKind], schema: pa.Schema) -> pa.RecordBatch:
     """One batch. Raises StorageError for bytes that are no rows of these columns."""
     data = np.frombuffer(rows.data, np.uint8)
     ends = np.cumsum(np.array(rows.sizes, np.int64))
@@ -167,13 +167,13 @@ def _boolean(values: _Values) -> pa.Array:
     return pa.array(values.fixed(1).ravel() != 0, mask=values.missing)
 
 
-_ARRAYS: Final[dict[Kind, Any]] = {
-    Kind.uuid: _uuid,
-    Kind.text: _text,
-    Kind.jsonb: _jsonb,
-    Kind.bytea: _bytea,
-    Kind.time: _time,
-    Kind.integer: _integer,
-    Kind.bigint: _bigint,
-    Kind.boolean: _boolean,
+_ARRAYS: Final[dict[FieldKind, Any]] = {
+    FieldKind.uuid: _uuid,
+    FieldKind.text: _text,
+    FieldKind.jsonb: _jsonb,
+    FieldKind.bytea: _bytea,
+    FieldKind.time: _time,
+    FieldKind.integer: _integer,
+    FieldKind.bigint: _bigint,
+    FieldKind.boolean: _boolean,
 }

@@ -32,7 +32,7 @@ from relay.spark.reading.fields import EVENTS, Field, arrow_schema, asked_for, s
 from relay.spark.reading.options import EventOptions
 from relay.spark.runs import APPLICATION
 from relay.spark.slots import slot
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 _PAGE_EVENTS: Final = 10_000
 _EVENTS_WORTH_A_TASK: Final = 2_000
@@ -99,7 +99,7 @@ class Events:
         """One share, on an executor, page by page as ``relay.eventstore.reading`` does."""
         if not isinstance(share, Share):
             raise StorageError("the reader's shares are ranges of positions; it is to be called by Spark")
-        statements = Statements(TableName(), DEFAULT_SCHEMA)
+        statements = SparkStatements(TableName(), DEFAULT_SCHEMA)
         with (
             translating("reading events"),
             slot(self.run_id, self.options.max_connections, statements, self.connect) as connection,

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from relay.core.errors import ConfigError
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """How PostgreSQL sends a column."""
 
     uuid = "uuid"
@@ -39,25 +39,25 @@ class Kind(StrEnum):
     boolean = "boolean"
 
 
-_SPARK: Final[dict[Kind, DataType]] = {
-    Kind.uuid: StringType(),
-    Kind.text: StringType(),
-    Kind.jsonb: StringType(),
-    Kind.bytea: BinaryType(),
-    Kind.time: TimestampType(),
-    Kind.integer: IntegerType(),
-    Kind.bigint: LongType(),
-    Kind.boolean: BooleanType(),
+_SPARK: Final[dict[FieldKind, DataType]] = {
+    FieldKind.uuid: StringType(),
+    FieldKind.text: StringType(),
+    FieldKind.jsonb: StringType(),
+    FieldKind.bytea: BinaryType(),
+    FieldKind.time: TimestampType(),
+    FieldKind.integer: IntegerType(),
+    FieldKind.bigint: LongType(),
+    FieldKind.boolean: BooleanType(),
 }
-_ARROW: Final[dict[Kind, pa.DataType]] = {
-    Kind.uuid: pa.string(),
-    Kind.text: pa.string(),
-    Kind.jsonb: pa.string(),
-    Kind.bytea: pa.binary(),
-    Kind.time: pa.timestamp("us", tz="UTC"),
-    Kind.integer: pa.int32(),
-    Kind.bigint: pa.int64(),
-    Kind.boolean: pa.bool_(),
+_ARROW: Final[dict[FieldKind, pa.DataType]] = {
+    FieldKind.uuid: pa.string(),
+    FieldKind.text: pa.string(),
+    FieldKind.jsonb: pa.string(),
+    FieldKind.bytea: pa.binary(),
+    FieldKind.time: pa.timestamp("us", tz="UTC"),
+    FieldKind.integer: pa.int32(),
+    FieldKind.bigint: pa.int64(),
+    FieldKind.boolean: pa.bool_(),
 }
 
 
@@ -66,59 +66,59 @@ class Field:
     """One column of a table."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     nullable: bool = False
 
 
 OUTBOX: Final = (
-    Field("event_id", Kind.uuid),
-    Field("event_type", Kind.text),
-    Field("partition_key", Kind.text, nullable=True),
-    Field("payload", Kind.bytea),
-    Field("headers", Kind.jsonb),
-    Field("status", Kind.text),
-    Field("attempts", Kind.integer),
-    Field("last_error", Kind.text, nullable=True),
-    Field("available_at", Kind.time),
-    Field("locked_by", Kind.text, nullable=True),
-    Field("locked_at", Kind.time, nullable=True),
-    Field("delivered_at", Kind.time, nullable=True),
-    Field("created_at", Kind.time),
-    Field("updated_at", Kind.time),
+    Field("event_id", FieldKind.uuid),
+    Field("event_type", FieldKind.text),
+    Field("partition_key", FieldKind.text, nullable=True),
+    Field("payload", FieldKind.bytea),
+    Field("headers", FieldKind.jsonb),
+    Field("status", FieldKind.text),
+    Field("attempts", FieldKind.integer),
+    Field("last_error", FieldKind.text, nullable=True),
+    Field("available_at", FieldKind.time),
+    Field("locked_by", FieldKind.text, nullable=True),
+    Field("locked_at", FieldKind.time, nullable=True),
+    Field("delivered_at", FieldKind.time, nullable=True),
+    Field("created_at", FieldKind.time),
+    Field("updated_at", FieldKind.time),
 )
 """The contract's columns, in its order."""
 
 DELIVERIES: Final = (
-    Field("id", Kind.text),
-    Field("event_id", Kind.text),
-    Field("tenant_id", Kind.text),
-    Field("destination_id", Kind.text),
-    Field("destination_type", Kind.text),
-    Field("topic", Kind.text),
-    Field("status", Kind.text),
-    Field("time", Kind.time),
-    Field("attempt_number", Kind.integer),
-    Field("manual", Kind.boolean),
-    Field("code", Kind.text, nullable=True),
-    Field("response_data", Kind.text, nullable=True),
-    Field("event_time", Kind.time),
-    Field("eligible_for_retry", Kind.boolean),
-    Field("event_data", Kind.bytea),
-    Field("event_metadata", Kind.jsonb),
-    Field("event_topic", Kind.text),
-    Field("event_destination_id", Kind.text),
+    Field("id", FieldKind.text),
+    Field("event_id", FieldKind.text),
+    Field("tenant_id", FieldKind.text),
+    Field("destination_id", FieldKind.text),
+    Field("destination_type", FieldKind.text),
+    Field("topic", FieldKind.text),
+    Field("status", FieldKind.text),
+    Field("time", FieldKind.time),
+    Field("attempt_number", FieldKind.integer),
+    Field("manual", FieldKind.boolean),
+    Field("code", FieldKind.text, nullable=True),
+    Field("response_data", FieldKind.text, nullable=True),
+    Field("event_time", FieldKind.time),
+    Field("eligible_for_retry", FieldKind.boolean),
+    Field("event_data", FieldKind.bytea),
+    Field("event_metadata", FieldKind.jsonb),
+    Field("event_topic", FieldKind.text),
+    Field("event_destination_id", FieldKind.text),
 )
 """An attempt in the delivery log, with its event."""
 
 EVENTS: Final = (
-    Field("sequence_num", Kind.bigint),
-    Field("tenant_id", Kind.uuid),
-    Field("stream_id", Kind.uuid),
-    Field("version", Kind.integer),
-    Field("type", Kind.text),
-    Field("meta", Kind.jsonb),
-    Field("data", Kind.jsonb, nullable=True),
-    Field("log_date", Kind.time),
+    Field("sequence_num", FieldKind.bigint),
+    Field("tenant_id", FieldKind.uuid),
+    Field("stream_id", FieldKind.uuid),
+    Field("version", FieldKind.integer),
+    Field("type", FieldKind.text),
+    Field("meta", FieldKind.jsonb),
+    Field("data", FieldKind.jsonb, nullable=True),
+    Field("log_date", FieldKind.time),
 )
 """The event store's columns, in the order in which its statements give them."""
 

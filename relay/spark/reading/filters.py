@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from relay.spark.reading.fields import Field, Kind
+from relay.spark.reading.fields import Field, FieldKind
 
 Values = dict[str, Any]
 Bounded = GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
@@ -38,7 +38,7 @@ _LAST_ID: Final = UUID(int=(1 << 128) - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FilterTable:
     """What a reading statement can be asked: its parameters are a column's name with ``_in``, ``_from`` and so on."""
 
     fields: tuple[Field, ...]
@@ -53,7 +53,7 @@ class Table:
 class Conditions:
     """Conditions taken over so far, all of which hold."""
 
-    table: Table
+    table: FilterTable
     values: Values = field(default_factory=dict)
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
@@ -86,7 +86,7 @@ class Conditions:
 
     def _without(self, column: Field, inner: Filter) -> bool:
         unwanted = _members(inner)
-        if not unwanted or column.kind is not Kind.text or not all(map(_is_text, unwanted)):
+        if not unwanted or column.kind is not FieldKind.text or not all(map(_is_text, unwanted)):
             return False
         return self._add(f"{column.name}_not", unwanted, lambda old, new: [*old, *new])
 
@@ -100,13 +100,13 @@ class Conditions:
 
     def _among(self, column: Field, given: Filter) -> bool:
         wanted = _members(given)
-        if column.kind is Kind.time:
+        if column.kind is FieldKind.time:
             return self._at(column, [_moment(each) for each in wanted])
-        if column.kind is Kind.uuid:
+        if column.kind is FieldKind.uuid:
             wanted = [_id(each) for each in wanted]
             usable = None not in wanted
         else:
-            usable = column.kind is Kind.text and all(map(_is_text, wanted))
+            usable = column.kind is FieldKind.text and all(map(_is_text, wanted))
         if not wanted or not usable:
             return False
         return self._add(f"{column.name}_in", wanted, lambda old, new: [each for each in old if each in new])
@@ -121,9 +121,9 @@ class Conditions:
 
     def _range(self, column: Field, given: Bounded) -> bool:
         value: UUID | datetime | None = None
-        if column.kind is Kind.time:
+        if column.kind is FieldKind.time:
             value = _moment(given.value)
-        elif column.kind is Kind.uuid:
+        elif column.kind is FieldKind.uuid:
             value = _id(given.value)
         if value is None:
             return False
@@ -139,7 +139,7 @@ class Conditions:
 
     def _begins(self, column: Field, given: StringStartsWith) -> bool:
         name = f"{column.name}_prefix"
-        if column.kind is not Kind.text or not _is_text(given.value) or name in self.values:
+        if column.kind is not FieldKind.text or not _is_text(given.value) or name in self.values:
             return False
         return self._add(name, given.value, max)
 

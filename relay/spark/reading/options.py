@@ -38,7 +38,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions(ReadOptions):
-    """The options of ``format("openoutbox")``, where it reads, and ``format("openoutbox_deliveries")``."""
+    """The options of ``format("openoutbox")``, where it reads, and ``format("openoutbox_deliverylog")``."""
 
     table: TableName = field(default_factory=TableName)
     pushdown: bool = False
@@ -47,7 +47,7 @@ class TableOptions(ReadOptions):
 
 @dataclass(frozen=True, slots=True)
 class EventOptions(ReadOptions):
-    """The options of ``format("openoutbox_events")``."""
+    """The options of ``format("openoutbox_eventstore")``."""
 
     store_schema: str = DEFAULT_SCHEMA
     tenants: tuple[UUID, ...] | None = None
@@ -125,7 +125,7 @@ def outbox_options(given: Mapping[str, str]) -> TableOptions:
 
 def delivery_options(given: Mapping[str, str]) -> TableOptions:
     """The options of one read of the delivery log. Raises ConfigError, naming the option."""
-    options = Given("openoutbox_deliveries", given, (*_TABLE, "logSchema"))
+    options = Given("openoutbox_deliverylog", given, (*_TABLE, "logSchema"))
     return _table_options(options, TableName("attempts", checked_schema(options.text("logSchema") or _LOG_SCHEMA)))
 
 
@@ -141,7 +141,7 @@ def _table_options(options: Given, table: TableName) -> TableOptions:
 
 def event_options(given: Mapping[str, str]) -> EventOptions:
     """The options of one read of the event store, batch or stream. Raises ConfigError, naming the option."""
-    options = Given("openoutbox_events", given, (*_EVENTS, *_SPARKS_OWN))
+    options = Given("openoutbox_eventstore", given, (*_EVENTS, *_SPARKS_OWN))
     common: dict[str, object] = options.common()
     most = options.number("maxEventsPerTrigger", 0, _LARGEST)
     return EventOptions(

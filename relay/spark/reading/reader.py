@@ -24,14 +24,14 @@ from relay.spark.options import DEFAULT_SCHEMA
 from relay.spark.reading.copyout import portions
 from relay.spark.reading.decode import decode
 from relay.spark.reading.fields import Field, arrow_schema, asked_for
-from relay.spark.reading.filters import Conditions, Table, Values
+from relay.spark.reading.filters import Conditions, FilterTable, Values
 from relay.spark.reading.options import TableOptions
 from relay.spark.reading.ranges import Range, by_key, by_page
 from relay.spark.reading.snapshots import adopt_snapshot, share_snapshots
 from relay.spark.reading.statements import parameters_of, reading
 from relay.spark.runs import APPLICATION
 from relay.spark.slots import slot
-from relay.spark.statements import Statements
+from relay.spark.statements import SparkStatements
 
 _TABLES = ("r", "p", "m")  # relkind of what has pages to take a sample of: tables, partitioned or not
 
@@ -48,9 +48,9 @@ class Source:
     select: str
     sample: str
 
-    def table(self) -> Table:
+    def table(self) -> FilterTable:
         """What its statement can be asked."""
-        return Table(self.fields, parameters_of(self.select))
+        return FilterTable(self.fields, parameters_of(self.select))
 
 
 class TableReader(DataSourceReader):
@@ -85,7 +85,7 @@ class TableReader(DataSourceReader):
         select = reading(self._source.select, relation, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
         values = {**self._values, **partition.values()}
-        statements = Statements(relation, DEFAULT_SCHEMA)
+        statements = SparkStatements(relation, DEFAULT_SCHEMA)
         with (
             translating(f"reading {relation}"),
             slot(self._run_id, self._options.max_connections, statements, self._connect, self._begin) as connection,

@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 
 from relay.core.errors import StorageError
 from relay.spark.reading.decode import Rows, decode
-from relay.spark.reading.fields import Field, Kind, arrow_schema, schema_of
+from relay.spark.reading.fields import Field, FieldKind, arrow_schema, schema_of
 
-FIELDS = tuple(Field(kind.value, kind, nullable=True) for kind in Kind)
+FIELDS = tuple(Field(kind.value, kind, nullable=True) for kind in FieldKind)
 SCHEMA = arrow_schema(schema_of(FIELDS), FIELDS)
 SINCE_2000 = 946_684_800_000_000
 
 
-ENCODERS: dict[Kind, Callable[[Any], bytes]] = {
-    Kind.uuid: lambda value: uuid.UUID(value).bytes,
-    Kind.text: str.encode,
-    Kind.jsonb: lambda value: b"\x01" + str(value).encode(),
-    Kind.bytea: bytes,
-    Kind.time: lambda value: struct.pack("!q", value - SINCE_2000),
-    Kind.integer: lambda value: struct.pack("!i", value),
-    Kind.bigint: lambda value: struct.pack("!q", value),
-    Kind.boolean: lambda value: struct.pack("!?", value),
+ENCODERS: dict[FieldKind, Callable[[Any], bytes]] = {
+    FieldKind.uuid: lambda value: uuid.UUID(value).bytes,
+    FieldKind.text: str.encode,
+    FieldKind.jsonb: lambda value: b"\x01" + str(value).encode(),
+    FieldKind.bytea: bytes,
+    FieldKind.time: lambda value: struct.pack("!q", value - SINCE_2000),
+    FieldKind.integer: lambda value: struct.pack("!i", value),
+    FieldKind.bigint: lambda value: struct.pack("!q", value),
+    FieldKind.boolean: lambda value: struct.pack("!?", value),
 }
 
 
-def encoded(value: Any, kind: Kind) -> bytes | None:
+def encoded(value: Any, kind: FieldKind) -> bytes | None:
     return None if value is None else ENCODERS[kind](value)
 
 
@@ -50,14 +50,14 @@ def received(*rows: bytes) -> Rows:
 
 
 VALUES = {
-    Kind.uuid: st.uuids().map(str),
-    Kind.text: st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
-    Kind.jsonb: st.sampled_from(["{}", '{"a": "é"}', "null"]),
-    Kind.bytea: st.binary(max_size=40),
-    Kind.time: st.integers(-(1 << 60), 1 << 60),
-    Kind.integer: st.integers(-(1 << 31), (1 << 31) - 1),
-    Kind.bigint: st.integers(-(1 << 63), (1 << 63) - 1),
-    Kind.boolean: st.booleans(),
+    FieldKind.uuid: st.uuids().map(str),
+    FieldKind.text: st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
+    FieldKind.jsonb: st.sampled_from(["{}", '{"a": "é"}', "null"]),
+    FieldKind.bytea: st.binary(max_size=40),
+    FieldKind.time: st.integers(-(1 << 60), 1 << 60),
+    FieldKind.integer: st.integers(-(1 << 31), (1 << 31) - 1),
+    FieldKind.bigint: st.integers(-(1 << 63), (1 << 63) - 1),
+    FieldKind.boolean: st.booleans(),
 }
 ROWS = st.lists(st.tuples(*(st.none() | VALUES[field.kind] for field in FIELDS)), min_size=1, max_size=30)
 
@@ -75,7 +75,7 @@ def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
 def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
     schema = pa.schema([pa.field("t", pa.timestamp("us", tz="UTC"))])
     sent = received(*(row(struct.pack("!q", each)) for each in ((1 << 63) - 1, -(1 << 63))))
-    batch = decode(sent, [Kind.time], schema)
+    batch = decode(sent, [FieldKind.time], schema)
     assert batch.column(0).cast(pa.int64()).to_pylist() == [(1 << 63) - 1, -(1 << 63) + SINCE_2000]
 
 
@@ -90,9 +90,9 @@ def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
 )
 def test_other_bytes_are_refused(sent: bytes, said: str) -> None:
     with pytest.raises(StorageError, match=said):
-        decode(received(sent), [Kind.text], pa.schema([pa.field("t", pa.string())]))
+        decode(received(sent), [FieldKind.text], pa.schema([pa.field("t", pa.string())]))
 
 
 def test_a_fixed_value_of_another_length_is_refused() -> None:
     with pytest.raises(StorageError, match="3 bytes where there must be 16"):
-        decode(received(row(b"abc")), [Kind.uuid], pa.schema([pa.field("t", pa.string())]))
+        decode(received(row(b"abc")), [FieldKind.uuid], pa.schema([pa.field("t", pa.string())]))

@@ -11,10 +11,10 @@ from pyspark.sql import datasource as d
 
 from relay.postgres.sql import load_sql
 from relay.spark.reading.fields import OUTBOX
-from relay.spark.reading.filters import Conditions, Table
+from relay.spark.reading.filters import Conditions, FilterTable
 from relay.spark.reading.statements import parameters_of
 
-TABLE = Table(OUTBOX, parameters_of("events"))
+TABLE = FilterTable(OUTBOX, parameters_of("events"))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 ID = UUID("0190a0b0-0000-7000-8000-00000000000f")

@@ -31,7 +31,10 @@ def attempts(relay: Daemon, query: str) -> Any:
 
 def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: Database, daemon: StartDaemon) -> None:
     relay = daemon(
-        PUBLISHER_TYPE="null", LOG_STORE_URL=database.url, LOG_STORE_FLUSH_INTERVAL="50ms", API_TOKEN="a-long-token"
+        PUBLISHER_TYPE="null",
+        DELIVERY_LOG_URL=database.url,
+        DELIVERY_LOG_FLUSH_INTERVAL="50ms",
+        API_TOKEN="a-long-token",
     ).wait_ready()
     outbox.database.run(INSERT)
     wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, what="30 attempts in the log")
@@ -45,7 +48,7 @@ def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: 
 
 
 def test_a_log_that_is_away_degrades_and_delays_nothing(outbox: Outbox, daemon: StartDaemon) -> None:
-    relay = daemon(PUBLISHER_TYPE="null", LOG_STORE_URL="postgres://nobody@127.0.0.1:1/none").wait_ready()
+    relay = daemon(PUBLISHER_TYPE="null", DELIVERY_LOG_URL="postgres://nobody@127.0.0.1:1/none").wait_ready()
     outbox.database.run(INSERT)
     wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, what="30 events delivered")
     wait_until(lambda: "degraded" in json.loads(relay.get("/readyz")[1])["log"], what="the log is degraded")
@@ -59,9 +62,9 @@ def test_what_an_operator_sent_again_is_manual(outbox: Outbox, database: Databas
     outbox.database.run("GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay")
     relay = daemon(
         PUBLISHER_TYPE="null",
-        LOG_STORE_URL=database.url,
-        LOG_STORE_SCHEMA="history",
-        LOG_STORE_FLUSH_INTERVAL="50ms",
+        DELIVERY_LOG_URL=database.url,
+        DELIVERY_LOG_SCHEMA="history",
+        DELIVERY_LOG_FLUSH_INTERVAL="50ms",
         API_TOKEN="a-long-token",
     ).wait_ready()
     outbox.database.run(INSERT)

@@ -53,7 +53,7 @@ EVERY_VARIABLE = {
     "BATCH_BYTES": "1MiB",
     "ORDERING": "none",
     "ORDERING_ON_DEAD": "block",
-    "LOG_STORE_RECORD": "failed",
+    "DELIVERY_LOG_RECORD": "failed",
     "PUBLISHER_NAME": "orders",
     "API_TOKEN": "secret-token",
 }
@@ -116,7 +116,7 @@ def test_a_shell_variable_wins_over_the_file_and_an_empty_one_counts_as_unset(ou
 def test_standard_error_is_json_lines_and_standard_output_is_events(outbox: Outbox, daemon: StartDaemon) -> None:
     """From the first line to the last, a broker's client and an unknown publisher's variables included."""
     [event_id] = outbox.insert([Row("some.type", b'{"n": 1}', "the key", '{"a": 1.10}')])
-    relay = daemon(KAFKA_BATCHSIZE="7", LOG_STORE_URL="postgres://user:hunter2@h/db")
+    relay = daemon(KAFKA_BATCHSIZE="7", DELIVERY_LOG_URL="postgres://user:hunter2@h/db")
     outbox.wait_finished(30)
     relay.process.send_signal(signal.SIGINT)
     assert relay.process.wait(patience()) == 0

@@ -71,8 +71,8 @@ def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) 
         "relay",
         "relay_cli",
         "pyspark_openoutbox.py",
-        "pyspark_openoutbox_events.py",
-        "pyspark_openoutbox_deliveries.py",
+        "pyspark_openoutbox_eventstore.py",
+        "pyspark_openoutbox_deliverylog.py",
     }
     assert not [name for name in names if name.startswith(("tests/", "sql/", "cli/", "benchmarks/"))]
     assert "relay/py.typed" in names

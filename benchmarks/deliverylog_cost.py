@@ -1,0 +1,161 @@
+"""What the delivery log costs the relay: ``python -m benchmarks.deliverylog_cost``.
+
+The whole engine drains a backlog from a real PostgreSQL into the null publisher in batches of 1,000, the cell in which
+anything done for each event shows most: with a log that hangs, and with a healthy log in a second PostgreSQL on the
+same machine, each time next to a run without a log, now before and now after it. The median of the ratios within such
+pairs is what counts; the CPU that this process took for an event is beside it, which neighbours disturb less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import psycopg
+
+from relay.brokers.null import NullPublisher
+from relay.deliverylog import DeliveryLog, LogEntry, open_delivery_log
+from relay.deliverylog.memory import MemoryDeliveryLog
+from relay.deliverylog.recorder import Recorder, RecorderOptions
+from relay.engine.options import EngineOptions
+from relay.engine.relay import Relay
+from relay.localservers.postgres import PostgresServer
+from relay.outbox.migrate import migrate
+from relay.outbox.options import PostgresOptions
+from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
+from relay.telemetry.prometheus import PrometheusTelemetry
+
+_FILL = """
+INSERT INTO openoutbox_events (event_id, event_type, payload)
+SELECT gen_random_uuid(), 'orders', decode(rpad(md5(n::text), 250, md5(n::text)), 'hex')
+FROM generate_series(1, %(count)s) AS n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is measured."""
+
+    events: int
+    batch: int
+    logs: tuple[str, ...]
+
+
+class HangingStore(MemoryDeliveryLog):
+    """A log that never answers."""
+
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:  # noqa: ARG002 - none is kept
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One backlog drained."""
+
+    rate: float
+    """Events a second, from the start of the relay to the last settled row."""
+    cpu: float
+    """Microseconds of this process's CPU for an event, the recorder's thread included."""
+    dropped: int = 0
+    """Attempts that were not logged."""
+
+
+async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
+    """Drain a backlog that is made anew."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("TRUNCATE openoutbox_events")
+        connection.execute(_FILL.encode(), {"count": cell.events})
+        connection.execute("VACUUM ANALYZE openoutbox_events")
+        connection.execute("CHECKPOINT")
+    gc.collect()
+    storage = PostgresOutbox(PostgresOptions(url=url, relay_id="bench"))
+    options = EngineOptions(batch_size=cell.batch, max_in_flight=8 * cell.batch)
+    relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), options, recorder)
+    began, cpu_began = time.perf_counter(), time.process_time()
+    running = asyncio.create_task(relay.run())
+    while relay.decider.acknowledged < cell.events or relay.inflight.events:  # noqa: ASYNC110 - counters, no event
+        await asyncio.sleep(0.005)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
+    relay.stop()
+    await running
+    return Run(cell.events / seconds, cpu / cell.events * 1e6)
+
+
+async def with_log(url: str, cell: Cell, open_store: Callable[[], Awaitable[DeliveryLog]]) -> Run:
+    """As ``drain`` with a recorder."""
+    recorder = Recorder(open_store, RecorderOptions(close_timeout=0.2))
+    recorder.start()
+    run = await drain(url, cell, recorder)
+    dropped = recorder.dropped
+    await recorder.close()
+    return replace(run, dropped=dropped)
+
+
+async def hanging() -> DeliveryLog:
+    """A log that never answers."""
+    return HangingStore()
+
+
+async def measure(cell: Cell, rounds: int, seconds: float) -> None:
+    """Print each round, and then the medians of the ratios within the rounds."""
+    ends = time.monotonic() + seconds
+    with PostgresServer(durable=True) as outbox, PostgresServer(durable=True) as log:
+        migrate(outbox.url, TableName())
+        store = await open_delivery_log(log.url)
+        await store.migrate()
+        await store.close()
+        await drain(outbox.url, cell, None)  # warm
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
+        for number in range(rounds):
+            if number and time.monotonic() > ends:
+                print(f"stopped after {number} rounds: {seconds:.0f} s are over")
+                break
+            for name in cell.logs if number % 2 else cell.logs[::-1]:
+                opener = hanging if name == "hanging" else partial(open_delivery_log, log.url)
+                found[name].append(await pair(outbox.url, cell, name, opener, log_first=bool(number % 2)))
+    for name, ratios in found.items():
+        rates, costs = zip(*ratios, strict=True)
+        print(
+            f"{name}: median of {len(ratios)} pairs, null publisher, batches of {cell.batch}: throughput "
+            f"{statistics.median(rates):.3f} of that with the log off, CPU an event {statistics.median(costs):.3f}"
+        )
+
+
+async def pair(
+    url: str, cell: Cell, name: str, opener: Callable[[], Awaitable[DeliveryLog]], *, log_first: bool
+) -> tuple[float, float]:
+    """One run with the log and one without, next to each other; the ratios of their throughput and their CPU."""
+    if log_first:
+        logged, off = await with_log(url, cell, opener), await drain(url, cell, None)
+    else:
+        off, logged = await drain(url, cell, None), await with_log(url, cell, opener)
+    print(
+        f"{name:8} {logged.rate:7.0f}/s {logged.cpu:6.1f} us   off {off.rate:7.0f}/s {off.cpu:6.1f} us"
+        f"   ratio {logged.rate / off.rate:.3f}   dropped {logged.dropped} of {cell.events}",
+        flush=True,
+    )
+    return logged.rate / off.rate, logged.cpu / off.cpu
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--batch", type=int, default=1000, help="events of one claim")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=420.0, help="no round begins after that")
+    parser.add_argument("--logs", nargs="+", choices=["hanging", "healthy"], default=["hanging", "healthy"])
+    given = parser.parse_args()
+    asyncio.run(measure(Cell(given.events, given.batch, tuple(given.logs)), given.rounds, given.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,0 @@
-"""Where Spark looks for ``format("openoutbox_events")`` by itself."""
-
-from relay.spark.eventsource import EventStoreDataSource as DefaultSource
-
-__all__ = ["DefaultSource"]

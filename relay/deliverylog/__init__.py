@@ -1,0 +1,54 @@
+"""The delivery log: a searchable record of every event and of every attempt to deliver it.
+
+``open_delivery_log`` opens one of three drivers behind one interface; importing this imports no database library.
+"""
+
+from relay.deliverylog.errors import (
+    DeliveryLogBusy,
+    DeliveryLogError,
+    DeliveryLogUnavailable,
+    InvalidCursor,
+    InvalidEntry,
+    InvalidQuery,
+    InvalidTimeRange,
+    ResourceLimit,
+    VersionMismatch,
+)
+from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
+from relay.deliverylog.open import DeliveryLogOptions, open_delivery_log
+from relay.deliverylog.query import (
+    Granularity,
+    ListAttempts,
+    ListEvents,
+    MetricsQuery,
+    MetricsResult,
+    Page,
+    TimeWindow,
+)
+from relay.deliverylog.store import DeliveryLog
+
+__all__ = [
+    "AttemptRecord",
+    "DeliveryLog",
+    "DeliveryLogBusy",
+    "DeliveryLogError",
+    "DeliveryLogOptions",
+    "DeliveryLogUnavailable",
+    "Granularity",
+    "InvalidCursor",
+    "InvalidEntry",
+    "InvalidQuery",
+    "InvalidTimeRange",
+    "ListAttempts",
+    "ListEvents",
+    "LogEntry",
+    "LoggedAttempt",
+    "LoggedEvent",
+    "MetricsQuery",
+    "MetricsResult",
+    "Page",
+    "ResourceLimit",
+    "TimeWindow",
+    "VersionMismatch",
+    "open_delivery_log",
+]

@@ -1,0 +1,144 @@
+"""The ClickHouse client, off the event loop: one thread for the embedded engine, several for a server.
+
+The embedded engine (chdb) is one per process and one process per folder; both limits get a clear error here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar, cast
+
+from relay.core.errors import ConfigError
+from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
+
+Result = TypeVar("Result")
+
+_SERVER_OPTIONS = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
+_UNKNOWN_TABLE = "UNKNOWN_TABLE"
+
+
+class _Rows(Protocol):
+    result_rows: Sequence[Sequence[Any]]
+
+
+class _Driver(Protocol):
+    """The part of clickhouse-connect's client that is used here."""
+
+    def query(self, query: str, *, parameters: dict[str, Any], column_formats: dict[str, str]) -> _Rows: ...
+
+    def command(self, cmd: str, *, parameters: dict[str, Any]) -> object: ...
+
+    def insert(
+        self,
+        table: str,
+        data: Sequence[Sequence[Any]],
+        *,
+        column_names: Sequence[str],
+        column_oriented: bool,
+        settings: dict[str, Any],
+    ) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class ClickHouseClient:
+    """Runs statements in threads of its own and speaks the log's errors."""
+
+    def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, *, embedded: bool) -> None:
+        self._driver = driver
+        self._threads = threads
+        self.embedded = embedded
+
+    @classmethod
+    async def open(cls, url: str, connections: int) -> ClickHouseClient:
+        """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when nothing answers."""
+        try:
+            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
+        except ImportError as error:
+            raise ConfigError(
+                "a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]"
+            ) from error
+        embedded = url.startswith("chdb:")
+        threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
+
+        def connect() -> _Driver:
+            options: dict[str, Any] = (
+                {}
+                if embedded
+                else {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
+            )
+            return cast("_Driver", clickhouse_connect.get_client(dsn=url, **options))
+
+        try:
+            driver = await asyncio.get_running_loop().run_in_executor(threads, connect)
+        except Exception as error:
+            threads.shutdown(wait=False)
+            raise _unavailable(error, embedded=embedded) from error
+        return cls(driver, threads, embedded=embedded)
+
+    async def close(self) -> None:
+        """Let the threads end and close the client."""
+        try:
+            await self._run(self._driver.close)
+        finally:
+            self._threads.shutdown(wait=False)
+
+    async def rows(self, text: str, parameters: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
+        """The rows of a query; the column ``data`` as bytes."""
+        result = await self._run(
+            lambda: self._driver.query(text, parameters=parameters or {}, column_formats={"data": "bytes"})
+        )
+        return result.result_rows
+
+    async def command(self, text: str) -> None:
+        """Run a statement that returns nothing."""
+        await self._run(lambda: self._driver.command(text, parameters={}))
+
+    async def insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+        """Insert columns of values; visible to the next read when this returns."""
+        await self._run(
+            lambda: self._driver.insert(
+                table,
+                columns,
+                column_names=names,
+                column_oriented=True,
+                # One batch may touch more days than the default of 100 partitions, after an outage or in a copy.
+                settings={"max_partitions_per_insert_block": 0, "async_insert": 0},
+            )
+        )
+
+    async def _run(self, call: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except Exception as error:
+            raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError  # noqa: PLC0415 - optional
+
+    text = str(error)
+    if isinstance(error, OperationalError):
+        return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer")
+    if isinstance(error, DatabaseError) and _UNKNOWN_TABLE in text:
+        return DeliveryLogError("the delivery log's tables are missing; run relay-cli log migrate")
+    if isinstance(error, DatabaseError):
+        return DeliveryLogError(f"the delivery log's ClickHouse refused: {text.splitlines()[0][:300]}")
+    return error
+
+
+def _unavailable(error: Exception, *, embedded: bool) -> Exception:
+    if isinstance(error, ImportError):
+        return ConfigError("an embedded ClickHouse log needs chdb; install openoutbox-relay[clickhouse]")
+    if not embedded:
+        return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
+    if "already initialized" in str(error):
+        return DeliveryLogUnavailable(
+            "this process already has an embedded ClickHouse in another folder, and can have only one"
+        )
+    return DeliveryLogUnavailable(
+        "the folder of the embedded ClickHouse cannot be opened: another process is using it, or it is not writable; "
+        "stop that process, or use a ClickHouse server (clickhouse://…)"
+    )

@@ -1,0 +1,98 @@
+"""From a settled attempt to a log entry (DELIVERY_LOG_* and PUBLISHER_* name the tenant header and the destination).
+
+All times are the outbox database's: the event's ``created_at`` is its claim's time less its age, the attempt's time
+is the claim's plus what went by until the outcome.
+
+An attempt is *manual* when an operator's replay brought it about: the first one after a replay, not the retries that
+may follow it. A copy that Spark's replay inserted says so itself, by its header ``replay_id``. ``relay-cli replay``
+sets ``attempts`` back to 0 and leaves no other trace in the row, so the record of replays (the extension
+``replay-audit``) is asked for it; without that record such an attempt counts as not manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from relay.client.identity import uuid7
+from relay.core.event import EventId
+from relay.core.headers import REPLAY_HEADER, wire_headers
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
+from relay.core.ports import SettledAttempt
+from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
+from relay.deliverylog.times import floored, to_ms
+
+_NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the log calls this relay's tenant header and destination."""
+
+    tenant_header: str = "tenant_id"
+    destination_id: str = "stdout"
+    """PUBLISHER_NAME, by default the publisher's type."""
+    destination_type: str = "stdout"
+    """PUBLISHER_TYPE."""
+
+
+def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[EventId, datetime] = _NONE) -> LogEntry:
+    """The entry of one attempt. The id of the attempt is made here, from its time.
+
+    ``first_replays`` is what the record of replays knows: when events were first replayed in place.
+    """
+    event, claimed_at = settled.event, settled.claimed_at
+    metadata = dict(wire_headers(event.headers))
+    tenant_id = metadata.get(naming.tenant_header, "")
+    time = floored(claimed_at + timedelta(seconds=settled.seconds))
+    succeeded = isinstance(settled.outcome, Acknowledged)
+    code, response = _answer(settled.outcome)
+    logged = LoggedEvent(
+        id=event.event_id,
+        tenant_id=tenant_id,
+        matched_destination_ids=[naming.destination_id],
+        time=floored(claimed_at - timedelta(seconds=event.age)),
+        topic=event.event_type,
+        eligible_for_retry=not isinstance(settled.outcome, Permanent),
+        data=event.payload,
+        metadata=metadata,
+    )
+    attempt = LoggedAttempt(
+        id=str(uuid7(to_ms(time))),
+        event_id=event.event_id,
+        tenant_id=tenant_id,
+        destination_id=naming.destination_id,
+        destination_type=naming.destination_type,
+        topic=event.event_type,
+        status=SUCCESS if succeeded else FAILED,
+        time=time,
+        attempt_number=event.attempts + 1,
+        manual=_is_manual(settled, metadata, first_replays),
+        code=code,
+        response_data=response,
+    )
+    return LogEntry(logged, attempt)
+
+
+def _is_manual(settled: SettledAttempt, metadata: Mapping[str, str], first_replays: Mapping[EventId, datetime]) -> bool:
+    """Whether an attempt is the first one after a replay.
+
+    A claim later than the first replay with no failed attempt follows one replay or another: what was delivered before
+    it is not claimed again without.
+    """
+    if settled.event.attempts > 0:
+        return False
+    replayed_at = first_replays.get(settled.event.event_id)
+    return REPLAY_HEADER in metadata or (replayed_at is not None and replayed_at <= settled.claimed_at)
+
+
+def _answer(outcome: Outcome) -> tuple[str | None, dict[str, Any] | None]:
+    """The broker's error name, and where it put the message or why it did not."""
+    if isinstance(outcome, Acknowledged):
+        return None, dict(outcome.receipt) if outcome.receipt else None
+    if isinstance(outcome, Unreachable):
+        return "UNREACHABLE", {"reason": outcome.reason}
+    return outcome.code, {"reason": outcome.reason} if outcome.reason else None

@@ -1,0 +1,190 @@
+"""The delivery log in this process's memory: for tests, and the plainest statement of what the others promise."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from relay.deliverylog.entries import Prepared, Rejected, last_events
+from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
+from relay.deliverylog.paging import Scan
+from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.times import to_ms
+
+_Key = tuple[str, int, str]
+
+
+class MemoryDeliveryLog(DeliveryLog):
+    """Keeps everything until the process ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rejected: list[Rejected] = []
+        self._events: dict[_Key, LoggedEvent] = {}
+        self._attempts: dict[_Key, AttemptRecord] = {}
+
+    async def migrate(self) -> None:
+        """Nothing to create."""
+
+    async def ping(self) -> None:
+        """Memory always answers."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def apply_retention(self, days: int | None) -> None:
+        """Forget events and attempts by their own time."""
+        if not days:
+            return
+        oldest = datetime.now(UTC) - timedelta(days=days)
+        self._events = {key: event for key, event in self._events.items() if event.time >= oldest}
+        self._attempts = {key: record for key, record in self._attempts.items() if record.attempt.time >= oldest}
+
+    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
+        for one in last_events(batch):
+            event = one.event
+            self._events.setdefault((event.tenant_id, to_ms(event.time), event.id), event)
+        for one in batch:
+            response = None if one.response is None else json.loads(one.response)
+            attempt = replace(one.attempt, response_data=response)
+            key = (attempt.tenant_id, to_ms(attempt.time), attempt.id)
+            known = self._attempts.get(key)
+            self._attempts[key] = AttemptRecord(attempt, one.event) if known is None else _updated(known, attempt)
+        return []
+
+    async def _set_aside(self, rejected: list[Rejected]) -> None:
+        self.rejected.extend(rejected)
+
+    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+        passing = [event for event in self._events.values() if _passes(scan, _event_fields(event))]
+        return _in_order(scan, passing, lambda event: (to_ms(event.time), event.id, event.tenant_id))
+
+    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+        passing = [record for record in self._attempts.values() if _passes(scan, _attempt_fields(record.attempt))]
+        return _in_order(scan, passing, _by_event_time if scan.sort_by == "event_time" else _by_time)
+
+    async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
+        attempted = {
+            (record.attempt.tenant_id, record.attempt.event_id)
+            for record in self._attempts.values()
+            if record.attempt.destination_id == destination_id
+        }
+        found = [
+            event
+            for event in self._events.values()
+            if event.id == event_id
+            and tenant_id in (None, event.tenant_id)
+            and (destination_id is None or (event.tenant_id, event.id) in attempted)
+        ]
+        newest = max(found, key=lambda event: event.time, default=None)
+        if newest is None or destination_id is None:
+            return newest
+        return replace(newest, destination_id=destination_id)
+
+    async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
+        found = [
+            record
+            for record in self._attempts.values()
+            if record.attempt.id == attempt_id and tenant_id in (None, record.attempt.tenant_id)
+        ]
+        return max(found, key=lambda record: record.attempt.time, default=None)
+
+    async def _combinations(self, kind: str, count: Count, most: int) -> int:
+        return min(most, len({tally.dimensions for tally in await self._count(kind, count)}))
+
+    async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
+        source = self._event_rows(count) if kind == EVENTS else self._attempt_rows()
+        tallies: defaultdict[tuple[int | None, tuple[Any, ...]], Counts] = defaultdict(Counts)
+        for time, fields, counts in source:
+            if not count.start <= time < count.end or not _matches(count.filters, fields):
+                continue
+            slot = count.slots.slot(to_ms(time)) if count.slots else None
+            key = (slot, tuple(fields[name] for name in count.dimensions))
+            tallies[key] = Counts(*map(sum, zip(tallies[key], counts, strict=True)))
+        return [MeasureTally(slot, dimensions, counts) for (slot, dimensions), counts in tallies.items()]
+
+    def _event_rows(self, count: Count) -> Iterator[tuple[datetime, dict[str, Any], Counts]]:
+        by_destination = "destination_id" in count.dimensions or "destination_id" in count.filters
+        for event in self._events.values():
+            fields = {"tenant_id": event.tenant_id, "topic": event.topic}
+            for matched in dict.fromkeys(event.matched_destination_ids) if by_destination else (None,):
+                yield event.time, {**fields, "destination_id": matched}, Counts(1)
+
+    def _attempt_rows(self) -> Iterator[tuple[datetime, dict[str, Any], Counts]]:
+        for record in self._attempts.values():
+            yield record.attempt.time, _attempt_fields(record.attempt), _counts(record.attempt)
+
+
+def _updated(known: AttemptRecord, attempt: LoggedAttempt) -> AttemptRecord:
+    changed = replace(known.attempt, status=attempt.status, code=attempt.code, response_data=attempt.response_data)
+    return replace(known, attempt=changed)
+
+
+def _event_fields(event: LoggedEvent) -> dict[str, Any]:
+    return {
+        "tenant_id": (event.tenant_id,),
+        "event_id": (event.id,),
+        "destination_id": event.matched_destination_ids,
+        "topic": (event.topic,),
+        "time": event.time,
+    }
+
+
+def _attempt_fields(attempt: LoggedAttempt) -> dict[str, Any]:
+    return {name: getattr(attempt, name) for name in LoggedAttempt.__slots__}
+
+
+def _passes(scan: Scan, fields: dict[str, Any]) -> bool:
+    time, window = fields["time"], scan.window
+    return (
+        _matches(scan.filters, fields)
+        and ("gte" not in window or time >= window["gte"])
+        and ("lte" not in window or time <= window["lte"])
+        and ("gt" not in window or time > window["gt"])
+        and ("lt" not in window or time < window["lt"])
+    )
+
+
+def _matches(filters: Mapping[str, tuple[Any, ...]], fields: dict[str, Any]) -> bool:
+    for name, values in filters.items():
+        have = fields[name] if isinstance(fields[name], (tuple, list)) else (fields[name],)
+        if not set(have) & set(values):
+            return False
+    return True
+
+
+def _by_time(record: AttemptRecord) -> tuple[Any, ...]:
+    return to_ms(record.attempt.time), record.attempt.id, record.attempt.tenant_id
+
+
+def _by_event_time(record: AttemptRecord) -> tuple[Any, ...]:
+    return to_ms(record.event.time), record.event.id, *_by_time(record)
+
+
+def _in_order(scan: Scan, items: list[Any], key: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
+    items.sort(key=key, reverse=scan.descending)
+    at = scan.position
+    if at is not None:
+        edge: tuple[Any, ...] = (at.event_ms, at.event_id) if scan.sort_by == "event_time" else ()
+        edge = (*edge, at.ms, at.id, *(() if at.tenant_id is None else (at.tenant_id,)))
+        cut = len(edge)
+        items = [item for item in items if (key(item)[:cut] < edge if scan.descending else key(item)[:cut] > edge)]
+    return items[: scan.fetch]
+
+
+def _counts(attempt: LoggedAttempt) -> Counts:
+    number = attempt.attempt_number
+    return Counts(
+        total=1,
+        successful=attempt.status == SUCCESS,
+        failed=attempt.status == FAILED,
+        first=number == 1 and not attempt.manual,
+        retry=number > 1,
+        manual=attempt.manual,
+        number_sum=number,
+    )

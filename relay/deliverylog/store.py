@@ -1,0 +1,145 @@
+"""The delivery log's one interface. What the drivers share is done here; a driver adds reading, writing, counting.
+
+For anybody: the recorder writes, the command line and the HTTP API read. Methods may run at the same time as one
+another. Whatever ``insert_many`` returned from is visible to the next read. Every method raises
+``DeliveryLogUnavailable`` when the log's database cannot be used, and nothing of a batch that failed is half visible
+for good: handing it in again completes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from relay.deliverylog import measures
+from relay.deliverylog.buckets import ROW_LIMIT
+from relay.deliverylog.entries import Prepared, Rejected, prepare
+from relay.deliverylog.measures import Count, Measure, MeasureTally
+from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
+from relay.deliverylog.paging import Scan, attempt_position, event_position, page, scan_attempts, scan_events, storable
+from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, MetricsResult, Page
+
+_log = logging.getLogger("relay.deliverylog")
+
+EVENTS = "events"
+ATTEMPTS = "attempts"
+
+
+class DeliveryLog(ABC):
+    """A searchable record of events and of the attempts to deliver them."""
+
+    def __init__(self) -> None:
+        self.quarantined = 0
+        """Entries this store object has set aside because they could not be written."""
+
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:
+        """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
+
+        What cannot be stored is quarantined, counted and logged, and the rest is written.
+        """
+        batch, rejected = prepare(entries)
+        if batch:
+            rejected.extend(await self._write(batch))
+        if rejected:
+            self.quarantined += len(rejected)
+            for one in rejected:
+                _log.warning("log entry quarantined: %s (attempt %r)", one.reason, one.entry.attempt.id)
+            await self._set_aside(rejected)
+
+    async def list_events(self, query: ListEvents) -> Page[LoggedEvent]:
+        """One page of events. Raises as ``relay.deliverylog.paging`` says for a query that cannot be answered."""
+        scan = scan_events(query)
+        return page(scan, await self._scan_events(scan), event_position)
+
+    async def list_attempts(self, query: ListAttempts) -> Page[AttemptRecord]:
+        """One page of attempts, each with its event."""
+        scan = scan_attempts(query)
+        return page(scan, await self._scan_attempts(scan), attempt_position)
+
+    async def retrieve_event(
+        self, event_id: str, *, tenant_id: str | None = None, destination_id: str | None = None
+    ) -> LoggedEvent | None:
+        """One event, the newest of that id; with a destination only if an attempt to it exists, and carrying it."""
+        if not all(storable(text) for text in (event_id, tenant_id or "", destination_id or "")):
+            return None
+        return await self._find_event(event_id, tenant_id, destination_id)
+
+    async def retrieve_attempt(self, attempt_id: str, *, tenant_id: str | None = None) -> AttemptRecord | None:
+        """One attempt, the newest of that id."""
+        if not storable(attempt_id) or not storable(tenant_id or ""):
+            return None
+        return await self._find_attempt(attempt_id, tenant_id)
+
+    async def event_metrics(self, query: MetricsQuery) -> MetricsResult:
+        """Count events. Raises InvalidTimeRange, InvalidQuery or ResourceLimit."""
+        return await self._metrics(EVENTS, query, measures.EVENT_MEASURES, measures.EVENT_DIMENSIONS)
+
+    async def attempt_metrics(self, query: MetricsQuery) -> MetricsResult:
+        """Count attempts. Raises InvalidTimeRange, InvalidQuery or ResourceLimit."""
+        return await self._metrics(ATTEMPTS, query, measures.ATTEMPT_MEASURES, measures.ATTEMPT_DIMENSIONS)
+
+    async def _metrics(
+        self, kind: str, query: MetricsQuery, known: Mapping[str, Measure], dimensions: Sequence[str]
+    ) -> MetricsResult:
+        began = time.perf_counter_ns()
+        count = measures.plan_count(query, known, dimensions)
+        if count.dimensions:
+            seen = await self._combinations(kind, count, count.most_combinations + 1)
+            if seen > count.most_combinations:
+                raise measures.too_many_combinations(count)
+        rows = measures.rows(count, await self._count(kind, count), known)
+        elapsed = (time.perf_counter_ns() - began) // 1_000_000
+        return MetricsResult(rows=rows, query_time_ms=elapsed, row_count=len(rows), row_limit=ROW_LIMIT)
+
+    async def prepare_ahead(self) -> None:  # noqa: B027 - drivers without partitions have nothing to do
+        """Make room for the time to come (PostgreSQL: the next months' partitions). Repeatable."""
+
+    @abstractmethod
+    async def migrate(self) -> None:
+        """Create what is missing. Repeatable, and safe from several processes at once."""
+
+    @abstractmethod
+    async def ping(self) -> None:
+        """Raise DeliveryLogUnavailable unless the store answers."""
+
+    @abstractmethod
+    async def apply_retention(self, days: int | None) -> None:
+        """Forget what is older than ``days``; None or 0 keeps everything from now on."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of every connection; never raises."""
+
+    @abstractmethod
+    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
+        """Write entries without duplicates, in their order; return those the database refused, one by one."""
+
+    @abstractmethod
+    async def _set_aside(self, rejected: list[Rejected]) -> None:
+        """Keep what could not be written where a person can look at it."""
+
+    @abstractmethod
+    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+        """Up to ``scan.fetch`` events in reading order."""
+
+    @abstractmethod
+    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+        """Up to ``scan.fetch`` attempts in reading order."""
+
+    @abstractmethod
+    async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
+        """As ``retrieve_event``."""
+
+    @abstractmethod
+    async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
+        """As ``retrieve_attempt``."""
+
+    @abstractmethod
+    async def _combinations(self, kind: str, count: Count, most: int) -> int:
+        """How many combinations of dimension values pass, counted no further than ``most``."""
+
+    @abstractmethod
+    async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
+        """The counts of every slot and combination that is not empty."""

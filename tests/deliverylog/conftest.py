@@ -1,0 +1,121 @@
+"""Every driver of the delivery log, empty and migrated: ``store`` runs a test once for each of them.
+
+PostgreSQL gets a database of its own, copied from one that was migrated before. The embedded ClickHouse allows one
+folder a process, so each worker has one, and each test a prefix of its own in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from relay.deliverylog import DeliveryLog, open_delivery_log
+from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
+from tests.support.fixtures.postgres import Database, create_database, drop_database
+
+Reopen = Callable[[], Awaitable[DeliveryLog]]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def log_template(postgres: str) -> Iterator[Database]:
+    """A database that holds an empty, migrated log, to be copied."""
+    database = create_database(postgres)
+
+    async def migrate() -> None:
+        store = await open_delivery_log(database.url, months_ahead=0)
+        await store.migrate()
+        await store.close()
+
+    with ThreadPoolExecutor(1) as aside:  # a test's event loop may be running in this thread
+        aside.submit(asyncio.run, migrate()).result()
+    yield database
+    drop_database(database)
+
+
+@pytest.fixture
+def log_database(log_template: Database) -> Iterator[Database]:
+    """A database of this test's own with an empty, migrated log in the default schema."""
+    database = create_database(log_template.admin_url, template=log_template.name)
+    yield database
+    drop_database(database)
+
+
+@pytest.fixture(scope="session")
+def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one folder of this process's embedded ClickHouse."""
+    pytest.importorskip("chdb")
+    return tmp_path_factory.mktemp("clickhouse")
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that no other test uses."""
+    return f"t{next(_numbers)}_"
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("clickhouse", marks=[pytest.mark.clickhouse, pytest.mark.xdist_group("clickhouse")]),
+    ]
+)
+def driver(request: pytest.FixtureRequest) -> str:
+    """The driver's name."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[Reopen]:
+    """Opens this test's log, each time as another client would; all are closed in the end."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(url: str, prefix: str = "") -> DeliveryLog:
+            store = await open_delivery_log(url, prefix=prefix, months_ahead=0)
+            stack.push_async_callback(store.close)
+            return store
+
+        if driver == "memory":
+            only = await opened("memory://")
+
+            async def reopen() -> DeliveryLog:
+                return only
+
+        elif driver == "postgres":
+            database: Database = request.getfixturevalue("log_database")
+
+            async def reopen() -> DeliveryLog:
+                return await opened(database.url)
+
+        else:
+            folder: Path = request.getfixturevalue("chdb_folder")
+            name: str = request.getfixturevalue("prefix")
+
+            async def reopen() -> DeliveryLog:
+                return await opened(f"chdb:///{folder}", name)
+
+            await (await reopen()).migrate()
+        yield reopen
+        if driver == "clickhouse":
+            await drop_tables(await reopen(), name)
+
+
+async def drop_tables(store: DeliveryLog, prefix: str) -> None:
+    """Take a ClickHouse log's tables away, so that their merges do not go on behind other tests."""
+    assert isinstance(store, ClickHouseDeliveryLog)
+    for kind in ("attempts_feed", "events_feed", "attempts", "events", "quarantine", ""):
+        await store._client.command(f"DROP TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
+
+
+@pytest.fixture
+async def store(reopen: Reopen) -> DeliveryLog:
+    """An empty log."""
+    return await reopen()
