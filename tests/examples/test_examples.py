@@ -86,6 +86,7 @@ async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStrea
     assert "CheckViolation" in refused.stderr
     with Daemon(outbox.relay_url, broker), running(NATS_CONSUMER, **own) as consumed:
         counted(outbox, consumed, {"ada": 35, "bob": 20})
+        wait_until(lambda: outbox.rows("max(delivered_at) < now() - interval '0.2 s'") == [(True,)], what="the window")
         replay(outbox, tmp_path, **broker)
         wait_until(lambda: consumed().count("seen before") == 3, what="the repeats")
         assert revenue(outbox) == {"ada": 35, "bob": 20}

@@ -83,18 +83,17 @@ class LoggedOutbox:
     server: PostgresServer
 
     def most_connections(self) -> int:
-        """The most connections that Spark held at a time, by the server's log."""
+        """The most connections that tasks held at a time, by the server's log.
+
+        A task's connection asks for a slot. The driver has one of its own, which may end while a task's begins.
+        """
+        lines = (self.server.folder / "log").read_text(errors="replace").splitlines()
+        tasks = {line.partition(" ")[0] for line in lines if "-- One of a job's connections" in line}
         held = most = 0
-        ours = set()
-        for line in (self.server.folder / "log").read_text(errors="replace").splitlines():
-            pid = line.partition(" ")[0]
-            if "connection authorized" in line and "application_name=openoutbox-spark" in line:
-                ours.add(pid)
-                held += 1
+        for line in lines:
+            if line.partition(" ")[0] in tasks:
+                held += ("connection authorized" in line) - bool(re.search(r" LOG: +disconnection", line))
                 most = max(most, held)
-            elif re.search(r" LOG: +disconnection", line) and pid in ours:
-                ours.discard(pid)
-                held -= 1
         return most
 
 
@@ -106,6 +105,7 @@ def full_server() -> Iterator[LoggedOutbox]:
         "superuser_reserved_connections": "3",
         "log_connections": "on",
         "log_disconnections": "on",
+        "log_statement": "all",
         "log_line_prefix": "%p ",
     }
     with PostgresServer(settings=settings) as server:
