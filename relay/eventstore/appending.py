@@ -43,7 +43,7 @@ class Append:
 
     @property
     def values(self) -> dict[str, object]:
-        """The parameters of ``queries/append.sql``."""
+        """The parameters of ``append`` in ``sql/eventstore/append.sql``."""
         return {
             "tenant": self.tenant_id,
             "stream": self.stream_id,

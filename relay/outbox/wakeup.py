@@ -24,7 +24,7 @@ from relay.postgres.url import connection_parameters
 logger = logging.getLogger(__name__)
 
 _CHANNEL = "openoutbox_channel"
-"""The name that stands in ``listen.sql``."""
+"""The name that stands in ``sql/outbox/wake.sql``."""
 _SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connection is asked
 _READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
 
