@@ -46,8 +46,8 @@ _BROKER_FLOOR = "broker's floor"
 
 
 def _floor(servers: Servers, url: str, batch: int) -> Cell:
-    claim = statement("outbox/queries/claim.sql", TableName())
-    settle = statement("outbox/queries/settle_delivered.sql", TableName())
+    claim = statement("outbox/claim:claim", TableName())
+    settle = statement("outbox/settle:delivered", TableName())
     values = {"limit": batch, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "floor"}
     count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:

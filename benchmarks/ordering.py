@@ -125,7 +125,7 @@ MECHANISMS: dict[str, Callable[[int, int], Claim]] = {
 
 
 async def _work(url: str, number: int, claim: Claim, until: float) -> None:
-    settle = statement("outbox/queries/settle_delivered.sql", TableName())
+    settle = statement("outbox/settle:delivered", TableName())
     async with await psycopg.AsyncConnection.connect(url, autocommit=True, prepare_threshold=None) as connection:
         while time.monotonic() < until:
             rows = await claim(connection)

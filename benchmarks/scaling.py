@@ -49,8 +49,8 @@ class Together:
 
 
 def _claim_time(servers: Servers, delivered: int, pending: int) -> ClaimTime:
-    claim = statement("outbox/queries/claim.sql", TableName())
-    settle = statement("outbox/queries/settle_delivered.sql", TableName())
+    claim = statement("outbox/claim:claim", TableName())
+    settle = statement("outbox/settle:delivered", TableName())
     values = {"limit": _BATCH, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "benchmark"}
     claims, settles = [], []
     url = servers.fresh_table()

@@ -14,7 +14,8 @@ from psycopg import sql
 from benchmarks.destinations import BROKERS, Destinations
 from benchmarks.process import cpu_seconds
 from relay.localservers.postgres import PostgresServer
-from relay.postgres.sql import load_sql
+from relay.outbox.migrate import migrate
+from relay.postgres.sql import TableName
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
 
@@ -59,8 +60,7 @@ class Servers:
         with psycopg.connect(self._postgres.url, autocommit=True) as admin:
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         url = self._postgres.database_url(name)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(load_sql("outbox/schema.sql").encode())
+        migrate(url, TableName())
         return url
 
     def drop_table(self, url: str) -> None:

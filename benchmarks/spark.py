@@ -41,7 +41,8 @@ from pyspark.sql import functions as f
 from benchmarks.measured import Machine
 from benchmarks.sparkreads import measure_reads, read_table
 from relay.localservers.postgres import PostgresServer
-from relay.postgres.sql import load_sql
+from relay.outbox.migrate import migrate
+from relay.postgres.sql import TableName, load_sql
 from relay.spark.columns import read_columns
 from relay.spark.encode import HEADER, TRAILER
 from relay.spark.frames import Framer
@@ -242,8 +243,7 @@ def main() -> None:
     reads: dict[str, list[float]] = {}
     try:
         with PostgresServer(durable=True, settings=settings) as server:
-            with psycopg.connect(server.url, autocommit=True) as connection:
-                connection.execute(load_sql("outbox/schema.sql").encode())
+            migrate(server.url, TableName())
             if given.only != "reads":
                 writes = measure(session, server.url, folder, given.rows, given.rounds)
             if given.only != "writes":

@@ -116,9 +116,9 @@ class Loop:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._cursor = connection.cursor(binary=True)
-        self._claim = statement("outbox/queries/claim.sql", TableName())
-        self._guard = statement("outbox/queries/claim_guard.sql")
-        self._settle = statement("outbox/queries/settle_delivered.sql", TableName())
+        self._claim = statement("outbox/claim:claim", TableName())
+        self._guard = statement("outbox/claim:guard")
+        self._settle = statement("outbox/settle:delivered", TableName())
 
     def claim(self, count: int) -> tuple[float, int]:
         """Claim and settle; milliseconds of the claim, and how many it found."""

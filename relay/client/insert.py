@@ -25,7 +25,7 @@ def insert_statement(table: TableName = TableName()) -> LiteralString:  # noqa: 
 
     Its row count is the number of events that were new; those whose ``event_id`` was there already are left alone.
     """
-    return statement("outbox/queries/insert.sql", table)
+    return statement("outbox/insert:insert", table)
 
 
 def insert_rows(events: Iterable[NewEvent]) -> InsertRows:

@@ -43,7 +43,7 @@ class OutboxEvent(NamedTuple):
 
     A named tuple because a row becomes one without a single attribute assignment; at tens of thousands of
     events a second that is a measurable part of the cost. The field order is the column order of
-    ``sql/outbox/queries/claim.sql``.
+    ``sql/outbox/claim.sql``.
     """
 
     event_id: EventId

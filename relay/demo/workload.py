@@ -29,13 +29,13 @@ class PaymentRefused(Exception):
 def create_orders(storage_url: str) -> None:
     """Create the business table."""
     with connect(connection_parameters(storage_url, _NAME)) as connection:
-        connection.execute(statement("demo/create_orders.sql"))
+        connection.execute(statement("demo/orders:create"))
 
 
 def count_by_status(storage_url: str) -> dict[str, int]:
     """How many events of the outbox are in which state."""
     with connect(connection_parameters(storage_url, _NAME)) as connection:
-        return dict(connection.execute(statement("demo/count_by_status.sql")).fetchall())
+        return dict(connection.execute(statement("demo/orders:count_by_status")).fetchall())
 
 
 def place_orders(storage_url: str, ledger: Ledger, per_second: float, stop: threading.Event) -> None:
@@ -54,7 +54,7 @@ def _place(connection: SyncConnection, ledger: Ledger, number: int) -> None:
     ids = [str(event.event_id) for event in events]
     try:
         connection.execute(
-            statement("demo/insert_order.sql"),
+            statement("demo/orders:insert"),
             {"order_id": number, "customer": f"customer-{number % 100}", "amount": random.randrange(100, 99_999) / 100},
         )
         enqueue(connection, events)

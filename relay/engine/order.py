@@ -5,7 +5,7 @@ once the one before is acknowledged. Any other verdict ends the queue of that ke
 it is released, and a later claim decides again. That includes a dead event that the next ones may pass: until its
 verdict is written, its lease can expire and another relay can still deliver it.
 
-The claim (``sql/outbox/queries/claim_ordered.sql``) takes care of the order between claims, ``Batch`` uses the queues,
+The claim (``ordered`` of ``sql/outbox/claim.sql``) takes care of the order between claims, ``Batch`` uses the queues,
 and ``Claimer.follow_loop`` offers what comes next.
 """
 

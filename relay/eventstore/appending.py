@@ -43,7 +43,7 @@ class Append:
 
     @property
     def values(self) -> dict[str, object]:
-        """The parameters of ``queries/append.sql``."""
+        """The parameters of ``append`` in ``sql/eventstore/append.sql``."""
         return {
             "tenant": self.tenant_id,
             "stream": self.stream_id,
@@ -59,7 +59,7 @@ async def append(database: Database, statements: EventStoreStatements, order: Ap
     async with database.connection(order.doing) as connection:
         try:
             if order.announcement is None:
-                return _appended(await execute(connection, statements.text("queries/append.sql"), order.values))
+                return _appended(await execute(connection, statements.text("eventstore/append:append"), order.values))
             async with connection.transaction():
                 return await _append_and_announce(connection, statements, order)
         except psycopg.Error as error:
@@ -70,7 +70,9 @@ async def append_within(connection: Connection, statements: EventStoreStatements
     """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
     try:
         if not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
-            await execute(connection, statements.text("queries/begin.sql"))  # else the savepoint would be all there is
+            await execute(
+                connection, statements.text("eventstore/append:begin")
+            )  # else the savepoint would be all there is
         async with connection.transaction():
             return await _append_and_announce(connection, statements, order)
     except psycopg.Error as error:
@@ -78,7 +80,7 @@ async def append_within(connection: Connection, statements: EventStoreStatements
 
 
 async def _append_and_announce(connection: Connection, statements: EventStoreStatements, order: Append) -> Appended:
-    statement = statements.text("queries/append.sql")
+    statement = statements.text("eventstore/append:append")
     if order.announcement is None:
         return _appended(await execute(connection, statement, order.values))
     if order.expected != Expected.ANY:
@@ -116,7 +118,7 @@ async def _meaning(
     taken = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
     if taken or error.sqlstate == CONFLICT_STATE:
         values = {"tenant": order.tenant_id, "stream": order.stream_id}
-        actual = (await execute(connection, statements.text("queries/version.sql"), values))[0][0]
+        actual = (await execute(connection, statements.text("eventstore/append:version"), values))[0][0]
         if not taken or order.expected not in (Expected.ANY, actual):
             return VersionConflict(order.expected, actual)
         if not (error.diag.constraint_name or "").endswith("_pkey"):  # by an event that this transaction cannot see

@@ -39,7 +39,7 @@ async def export(database: Database, statements: EventStoreStatements, tenant_id
                 with unfinished.open("w", encoding="utf-8") as file:
                     file.write(json.dumps({"format": _FORMAT, "tenant_id": str(tenant_id)}) + "\n")
                     async with AsyncServerCursor(connection, "export") as cursor:
-                        await cursor.execute(statements.text("queries/export.sql"), {"tenant": tenant_id})
+                        await cursor.execute(statements.text("eventstore/archive:export"), {"tenant": tenant_id})
                         while rows := await cursor.fetchmany(_LINES_AT_ONCE):
                             lines = [f"{row[0]}\n" for row in rows]
                             await asyncio.to_thread(file.writelines, lines)
@@ -63,7 +63,7 @@ async def restore(
     tenant = of_file if tenant_id is None else tenant_id
     await provision(database, statements, tenant)
     async with database.connection(f"import tenant {tenant}") as connection:
-        if (await execute(connection, statements.text("queries/has_events.sql"), {"tenant": tenant}))[0][0]:
+        if (await execute(connection, statements.text("eventstore/archive:has_events"), {"tenant": tenant}))[0][0]:
             raise TenantBusy(f"tenant {tenant} has events already; drop it first, or import under another id")
         with path.open(encoding="utf-8") as file:
             next(file)
@@ -76,7 +76,7 @@ async def restore(
 async def _add(database: Database, statements: EventStoreStatements, tenant_id: UUID, lines: Sequence[str]) -> None:
     """One short transaction, so that other tenants' appends go on between."""
     values = {"tenant": tenant_id, "lines": lines}
-    await database.run(f"import tenant {tenant_id}", statements.text("queries/import.sql"), values)
+    await database.run(f"import tenant {tenant_id}", statements.text("eventstore/archive:import"), values)
 
 
 def _inspect(path: Path) -> tuple[UUID, int]:

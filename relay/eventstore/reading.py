@@ -61,8 +61,8 @@ async def read_stream(
         "to_version": LARGEST_VERSION if versions[1] is None else versions[1],
         "limit": limit,
     }
-    path = "queries/read_stream_backward.sql" if backward else "queries/read_stream.sql"
-    rows = await database.run(f"read stream {stream[1]}", statements.text(path), values)
+    sql = statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
+    rows = await database.run(f"read stream {stream[1]}", sql, values)
     return [StoredEvent(*row) for row in rows]
 
 
@@ -71,7 +71,7 @@ async def read_page(
 ) -> EventPage:
     """The next events of all tenants, in the order of their positions."""
     async with database.connection("read events") as connection:
-        horizon, newest, read_at = (await execute(connection, statements.text("queries/horizon.sql")))[0]
+        horizon, newest, read_at = (await execute(connection, statements.text("eventstore/queries/horizon.sql")))[0]
         types = None if wanted.types is None else list(wanted.types)
         values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
         if wanted.tenants is not None and len(wanted.tenants) <= _TENANTS_BY_THEMSELVES:
@@ -79,7 +79,7 @@ async def read_page(
             events = [StoredEvent(*row) for row in found]
         else:
             values["tenants"] = None if wanted.tenants is None else list(wanted.tenants)
-            found = await execute(connection, statements.text("queries/feed_page.sql"), values)
+            found = await execute(connection, statements.text("eventstore/queries/feed_page.sql"), values)
             events = await _fetch(connection, statements, found, values)
         position = int(found[-1][0]) if len(found) == limit else max(after, horizon)
         return EventPage(events, position, newest, horizon < newest, read_at)
@@ -89,7 +89,7 @@ async def _from_partitions(
     connection: Pool, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
 ) -> list[Row]:
     """Pages of a few tenants, merged. All see everything up to the horizon, which was taken before."""
-    statement = statements.text("queries/tenant_page.sql")
+    statement = statements.text("eventstore/read:tenant_page")
     rows: list[Row] = []
     for tenant_id in tenants:
         rows += await execute(connection, statement, values | {"tenant": tenant_id})
@@ -102,7 +102,7 @@ async def _fetch(
     """The events of a page, in its order. One whose tenant was dropped since is left out."""
     if not page:
         return []
-    statement = statements.text("queries/fetch.sql")
+    statement = statements.text("eventstore/queries/fetch.sql")
     tenants = list(dict.fromkeys(row[1] for row in page))
     rows: list[Row] = []
     for start in range(0, len(tenants), PARTITIONS_AT_ONCE):

@@ -20,7 +20,7 @@ async def migrate(database: Database, statements: EventStoreStatements, position
     if positions not in ("gapless", "settled"):
         raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
     async with database.connection("make the event store") as connection, connection.transaction():
-        await execute(connection, statements.text("queries/lock_schema.sql"))
+        await execute(connection, statements.text("eventstore/migrate:lock"))
         found = await _settings(connection, statements)
         if found == (positions, notify):
             return
@@ -31,9 +31,9 @@ async def migrate(database: Database, statements: EventStoreStatements, position
                 f"positions: this store was made with {found[0]!r} and cannot become {positions!r}; export the "
                 f"tenants, make a store in another schema with {positions!r} and import them there"
             )
-        await execute(connection, statements.text("notify/on.sql" if notify else "notify/off.sql"))
+        await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
         saved = {"positions": positions, "notify": notify}
-        await execute(connection, statements.text("queries/save_settings.sql"), saved)
+        await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
 
 
 async def isolate(database: Database, statements: EventStoreStatements, role: str) -> None:
@@ -42,22 +42,25 @@ async def isolate(database: Database, statements: EventStoreStatements, role: st
         found = await _settings(connection, statements)
         if found is None:
             raise ConfigError("the event store has not been made yet; call migrate first")
-        for statement in statements.folder("isolation", role=role):
+        for statement in statements.definitions("eventstore/isolation", found[0], role=role):
             await execute(connection, statement)
-        await execute(connection, statements.for_role(f"isolation/grant_{found[0]}.sql", role))
 
 
 async def _create(connection: Connection, statements: EventStoreStatements, positions: str) -> None:
-    exists = await execute(connection, statements.text("queries/schema_exists.sql"), {"schema": statements.schema})
+    exists = await execute(
+        connection, statements.text("eventstore/migrate:schema_exists"), {"schema": statements.schema}
+    )
     if not exists[0][0]:
-        await execute(connection, statements.text("queries/create_schema.sql"))
-    for statement in statements.folder("schema") + statements.folder(positions):
+        await execute(connection, statements.text("eventstore/migrate:create_schema"))
+    kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
+    for statement in statements.definitions("eventstore/schema") + statements.definitions(kind):
         await execute(connection, statement)
+    await execute(connection, statements.definition("eventstore/append:append_function", positions))
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
-    made = await execute(connection, statements.text("queries/is_made.sql"))
+    made = await execute(connection, statements.text("eventstore/migrate:is_made"))
     if not made[0][0]:
         return None
-    rows = await execute(connection, statements.text("queries/settings.sql"))
+    rows = await execute(connection, statements.text("eventstore/migrate:settings"))
     return (rows[0][0], rows[0][1]) if rows else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, sql_root, statement, without_parameters
+from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, statement, statement_names, without_parameters
 
 __all__ = ["DEFAULT_SCHEMA", "EventStoreStatements"]
 
@@ -25,9 +25,9 @@ class EventStoreStatements:
     def __init__(self, schema: str = DEFAULT_SCHEMA) -> None:
         self.schema = checked_schema(schema)
 
-    def text(self, path: str) -> LiteralString:
-        """One file's statement, for example ``queries/append.sql``."""
-        return self._named(path, {})
+    def text(self, path: str, *tags: str) -> LiteralString:
+        """One statement, for example ``eventstore/append:append``, in the variant of ``tags``."""
+        return self._named(path, {}, *tags)
 
     def for_tenant(self, path: str, tenant_id: UUID, bucket: str = "00") -> LiteralString:
         """A statement that names one tenant's partition and the bucket it hangs in."""
@@ -38,14 +38,13 @@ class EventStoreStatements:
         }
         return self._named(path, names)
 
-    def for_role(self, path: str, role: str) -> LiteralString:
-        """A statement that grants something to a role; it is sent without parameters."""
-        return without_parameters(self._named(path, {_ROLE: role}))
+    def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
+        """A statement that makes something or grants it to a role; it is sent without parameters."""
+        return without_parameters(self._named(path, {_ROLE: role}, *tags))
 
-    def folder(self, name: str, role: str = _ROLE) -> list[LiteralString]:
-        """The numbered statements of one folder, in their order."""
-        files = sorted((sql_root() / "eventstore" / name).glob("[0-9]*.sql"))
-        return [self.for_role(f"{name}/{file.name}", role) for file in files]
+    def definitions(self, file: str, *tags: str, role: str = _ROLE) -> list[LiteralString]:
+        """All statements of a file in their order, for example of ``eventstore/schema``."""
+        return [self.definition(f"{file}:{name}", *tags, role=role) for name in statement_names(file)]
 
-    def _named(self, path: str, names: dict[str, Name]) -> LiteralString:
-        return statement(f"eventstore/{path}", names={DEFAULT_SCHEMA: self.schema, **names})
+    def _named(self, path: str, names: dict[str, Name], *tags: str) -> LiteralString:
+        return statement(path, names={DEFAULT_SCHEMA: self.schema, **names}, tags=tags)

@@ -45,7 +45,7 @@ class EventStore:
         statements = EventStoreStatements(schema)
         on_connect = None
         if tenant is not None:
-            on_connect = statements.text("queries/be_tenant.sql"), {"tenant": str(checked_id("tenant", tenant))}
+            on_connect = statements.text("eventstore/read:be_tenant"), {"tenant": str(checked_id("tenant", tenant))}
         database = Database(url, max_connections=max_connections, on_connect=on_connect)
         await database.open()
         return cls(database, statements)
@@ -186,7 +186,7 @@ class EventStore:
 
     async def list_subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions by name, and how far they have got."""
-        rows = await self._database.run("list subscriptions", self._statements.text("subscriptions/list.sql"))
+        rows = await self._database.run("list subscriptions", self._statements.text("eventstore/subscriptions:list"))
         return [SubscriptionState(*row) for row in rows]
 
     async def reset_subscription(self, name: str, position: int = 0) -> None:
@@ -195,12 +195,12 @@ class EventStore:
         Its active instance, if any, cannot acknowledge the batch in hand any more and begins there too.
         """
         values = {"name": name, "position": position}
-        await self._database.run("reset subscription", self._statements.text("subscriptions/reset.sql"), values)
+        await self._database.run("reset subscription", self._statements.text("eventstore/subscriptions:reset"), values)
 
     async def delete_subscription(self, name: str) -> None:
         """Forget a subscription; nothing happens when there is none of that name."""
         await self._database.run(
-            "delete subscription", self._statements.text("subscriptions/delete.sql"), {"name": name}
+            "delete subscription", self._statements.text("eventstore/subscriptions:delete"), {"name": name}
         )
 
     async def export_tenant(self, tenant_id: Id, path: str | Path) -> int:

@@ -139,7 +139,7 @@ class Subscription:
     async def store(self, connection: Connection, position: int) -> None:
         """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
         values = self._values({"position": position, "synchronous_commit": None})
-        if not await execute(connection, self._statements.text("subscriptions/acknowledge.sql"), values):
+        if not await execute(connection, self._statements.text("eventstore/subscriptions:acknowledge"), values):
             raise SubscriptionLost(self._lost)
 
     @property
@@ -195,7 +195,8 @@ class Subscription:
     async def _make_known(self) -> None:
         start = self._options.start
         if start == "end":
-            start = (await self._database.run("find the end", self._statements.text("queries/horizon.sql")))[0][0]
+            horizon = self._statements.text("eventstore/queries/horizon.sql")
+            start = (await self._database.run("find the end", horizon))[0][0]
         position = 0 if start == "beginning" else start
         await self._run("ensure", {"position": position})
 
@@ -244,5 +245,5 @@ class Subscription:
         return {"name": self._name, "holder": self._holder, "lease": self._options.lease, **more}
 
     async def _run(self, step: str, more: dict[str, object]) -> list[Row]:
-        statement = self._statements.text(f"subscriptions/{step}.sql")
+        statement = self._statements.text(f"eventstore/subscriptions:{step}")
         return await self._database.run(f"{step} subscription {self._name}", statement, self._values(more))

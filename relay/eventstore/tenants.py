@@ -29,20 +29,20 @@ async def provision(database: Database, statements: EventStoreStatements, tenant
     """Give a tenant its partition; nothing happens when it has one. Raises TenantBusy for one that is half dropped."""
     async with database.connection(f"provision tenant {tenant_id}") as connection, connection.transaction():
         values = {"tenant": tenant_id}
-        await execute(connection, statements.text("tenants/lock.sql"), values)
+        await execute(connection, statements.text("eventstore/tenants:lock"), values)
         found = await _partition(connection, statements, tenant_id)
         if found is not None:
             if found.bucket is None or found.detaching:
                 raise TenantBusy(f"tenant {tenant_id} is half dropped; call drop_tenant again before provisioning it")
             return
-        bucket = (await execute(connection, statements.text("tenants/bucket.sql"), values))[0][0]
-        await execute(connection, statements.for_tenant("tenants/create.sql", tenant_id))
-        await execute(connection, statements.for_tenant("tenants/attach.sql", tenant_id, bucket))
+        bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
+        await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant_id))
+        await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant_id, bucket))
 
 
 async def listed(database: Database, statements: EventStoreStatements) -> list[UUID]:
     """All tenants that can be appended to, in the order of their ids."""
-    return [row[0] for row in await database.run("list tenants", statements.text("tenants/list.sql"))]
+    return [row[0] for row in await database.run("list tenants", statements.text("eventstore/tenants:list"))]
 
 
 async def drop(database: Database, statements: EventStoreStatements, tenant_id: UUID, confirm: UUID | str) -> None:
@@ -59,26 +59,26 @@ async def drop(database: Database, statements: EventStoreStatements, tenant_id: 
             raise UnknownTenant(tenant_id)
         await _detach(connection, statements, tenant_id, found)
         await _forget(connection, statements, tenant_id)
-        await execute(connection, statements.for_tenant("tenants/drop.sql", tenant_id))
+        await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant_id))
 
 
 async def _detach(connection: Connection, statements: EventStoreStatements, tenant_id: UUID, found: _Partition) -> None:
     if found.bucket is None:
         return
-    step = "tenants/finalize.sql" if found.detaching else "tenants/detach.sql"
+    step = "eventstore/tenants:finalize" if found.detaching else "eventstore/tenants:detach"
     await execute(connection, statements.for_tenant(step, tenant_id, found.bucket))
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
     """Take the tenant out of the feed, in short transactions."""
-    statement = statements.for_tenant("tenants/forget.sql", tenant_id)
+    statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:
         after = (await execute(connection, statement, {"after": after}))[0][0]
 
 
 async def _partition(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> _Partition | None:
-    rows = await execute(connection, statements.for_tenant("tenants/state.sql", tenant_id))
+    rows = await execute(connection, statements.for_tenant("eventstore/tenants:state", tenant_id))
     if not rows:
         return None
     bucket, detaching = rows[0]
@@ -88,9 +88,9 @@ async def _partition(connection: Connection, statements: EventStoreStatements, t
 @contextlib.asynccontextmanager
 async def _locked(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> AsyncIterator[None]:
     values = {"tenant": tenant_id}
-    await execute(connection, statements.text("tenants/lock_session.sql"), values)
+    await execute(connection, statements.text("eventstore/tenants:lock_session"), values)
     try:
         yield
     finally:
         with contextlib.suppress(psycopg.OperationalError):  # a lost connection has given the lock up
-            await execute(connection, statements.text("tenants/unlock_session.sql"), values)
+            await execute(connection, statements.text("eventstore/tenants:unlock_session"), values)

@@ -66,7 +66,7 @@ class Wakeup:
             try:
                 connection = await self._database.dedicated()
                 async with connection:
-                    await execute(connection, self._statements.text("notify/listen.sql"))
+                    await execute(connection, self._statements.text("eventstore/notify:listen"))
                     self._wake()
                     async for _ in connection.notifies():
                         self._wake()

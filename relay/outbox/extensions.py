@@ -1,6 +1,6 @@
 """The optional parts of the schema under ``sql/outbox/extensions``: made on request, never needed.
 
-Each is a file, or a folder of files that are applied in the order of their names.
+Each is a file: one script, or named statements that are applied in their order, each in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from relay.outbox.options import MIGRATE
 from relay.outbox.schema import default_index_names
 from relay.postgres.connect import connect
 from relay.postgres.errors import translating
-from relay.postgres.sql import Name, TableName, sql_root, statement, without_parameters
+from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
 from relay.postgres.url import connection_parameters
 
 _FOLDER = "outbox/extensions"
@@ -30,8 +30,7 @@ WAKE_SUFFIX = "_wake"
 
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""
-    found = (path for path in (sql_root() / _FOLDER).iterdir() if path.is_dir() or path.suffix == ".sql")
-    return sorted(path.stem.replace("_", "-") for path in found)
+    return sorted(path.stem.replace("_", "-") for path in (sql_root() / _FOLDER).glob("*.sql"))
 
 
 def replays_of(table: TableName) -> TableName:
@@ -44,13 +43,12 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     if name not in extension_names():
         raise ConfigError(f"there is no extension {name!r}; there is {', '.join(extension_names())}")
     place = f"{_FOLDER}/{name.replace('-', '_')}"
-    folder = sql_root() / place
-    paths = [f"{place}/{file.name}" for file in sorted(folder.glob("*.sql"))] if folder.is_dir() else [f"{place}.sql"]
     names: dict[str, Name] = {REPLAYS: replays_of(table), **default_index_names(table, ORDER_INDEXES)}
     if name == "wake-up":
-        wake = TableName.parse(f"{table}{WAKE_SUFFIX}")
-        names |= {"openoutbox_wake_slot": wake, "openoutbox_wake_function": wake}
-    return [without_parameters(statement(path, table, names)) for path in paths]
+        names[f"{DEFAULT_TABLE}{WAKE_SUFFIX}"] = TableName.parse(f"{table}{WAKE_SUFFIX}")
+    if not (parts := statement_names(place)):
+        return [without_parameters(statement(f"{place}.sql", table, names))]
+    return [without_parameters(statement(f"{place}:{part}", table, names)).rstrip() + ";" for part in parts]
 
 
 def add_extension(url: str, table: TableName, name: str) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
 from psycopg import IsolationLevel
 
@@ -104,7 +104,7 @@ def _lock(guard: SyncConnection, wait: float) -> None:
     until = time.monotonic() + wait
     guard.autocommit = False
     while True:
-        row = guard.execute(statement("outbox/queries/schema_lock.sql")).fetchone()
+        row = guard.execute(statement("outbox/migrate:lock")).fetchone()
         if row is not None and row[0]:
             return
         guard.rollback()
@@ -116,18 +116,18 @@ def _lock(guard: SyncConnection, wait: float) -> None:
 def _plan(connection: SyncConnection, table: TableName) -> Plan:
     schema = quote_identifier(table.schema) if table.schema else None
     named = {"table": table.quoted, "schema": schema}
-    oid, kind, namespace, _ = _rows(connection, "schema_relation", named)[0]
+    oid, kind, namespace, _ = _rows(connection, "outbox/migrate:relation", named)[0]
     if namespace is None:
         raise SchemaError(_no_schema(table))
     if oid is not None:
         refuse_kind(kind, table)
     names = index_names(table)
     looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
-    indexes = [FoundIndex(*row) for row in _rows(connection, "schema_indexes", looked_for)]
+    indexes = [FoundIndex(*row) for row in _rows(connection, "outbox/migrate:indexes", looked_for)]
     told = index_differences(indexes, names)
     if oid is not None:
-        columns = [FoundColumn(*row) for row in _rows(connection, "schema_columns", {"oid": oid})]
-        constraints = [FoundConstraint(*row) for row in _rows(connection, "schema_constraints", {"oid": oid})]
+        columns = [FoundColumn(*row) for row in _rows(connection, "outbox/migrate:columns", {"oid": oid})]
+        constraints = [FoundConstraint(*row) for row in _rows(connection, "outbox/migrate:constraints", {"oid": oid})]
         told = column_differences(columns) + constraint_differences(constraints) + told
     if told:
         raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *told]))
@@ -141,6 +141,5 @@ def _no_schema(table: TableName) -> str:
     return f"schema {table.schema} does not exist; create it first: CREATE SCHEMA {quote_identifier(table.schema)}"
 
 
-def _rows(connection: SyncConnection, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    sql: LiteralString = statement(f"outbox/queries/{name}.sql")
-    return connection.execute(sql, parameters).fetchall()
+def _rows(connection: SyncConnection, path: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return connection.execute(statement(path), parameters).fetchall()

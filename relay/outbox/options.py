@@ -41,7 +41,7 @@ class PostgresOptions:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """The reaper's backoff (every other delay comes with its verdict), and which attempt is the last."""
     key_order: KeyOrder | None = None
-    """Claim in order per key; the table needs the column of ``sql/outbox/extensions/key_order`` for it."""
+    """Claim in order per key; the table needs the column of ``sql/outbox/extensions/key_order.sql`` for it."""
     statement_timeout: float = 15.0
     """After that long without an answer a statement is cancelled and its connection cut, which may take two seconds
     more."""

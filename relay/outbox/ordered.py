@@ -34,8 +34,8 @@ class OrderedClaim:
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
         self._guard = statement("session/jit_off.sql")
-        self._oldest = _bare("outbox/queries/claim_ordered.sql", options.table)
-        self._by_key = _bare("outbox/queries/claim_ordered_by_key.sql", options.table)
+        self._oldest = _bare(options.table, "oldest")
+        self._by_key = _bare(options.table, "by_key")
         self._fixed = {
             "relay_id": options.relay_id,
             "block": options.key_order is KeyOrder.BLOCK,
@@ -86,9 +86,11 @@ class OrderedClaim:
             return await cursor.fetchall()
 
 
-def _bare(path: str, table: TableName) -> LiteralString:
+def _bare(table: TableName, tag: str) -> LiteralString:
     """The statement without comments and indentation: psycopg remembers what it has parsed up to 4,096 characters."""
-    lines: list[LiteralString] = [line.strip() for line in statement(path, table).splitlines()]
+    lines: list[LiteralString] = [
+        line.strip() for line in statement("outbox/claim:ordered", table, tags=[tag]).splitlines()
+    ]
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 

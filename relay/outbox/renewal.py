@@ -29,9 +29,9 @@ class Renewer:
     def __init__(self, connection: DeadlineConnection, options: PostgresOptions) -> None:
         self._connection = connection
         self._options = options
-        self._guard = statement("outbox/queries/renew_guard.sql")
-        self._renew = statement("outbox/queries/renew.sql", options.table)
-        self._readback = statement("outbox/queries/renew_readback.sql", options.table)
+        self._guard = statement("outbox/lease:renew_guard")
+        self._renew = statement("outbox/lease:renew", options.table)
+        self._readback = statement("outbox/lease:read_back", options.table)
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Renew what is still held under ``fence``; with nothing held the fence stays as it was."""

@@ -33,7 +33,7 @@ class OutboxReplays:
     def __init__(self, url: str, relay_id: str, table: TableName, clock: Callable[[], float] = time.monotonic) -> None:
         parameters = connection_parameters(url, application_name(relay_id))
         self._connection = DeadlineConnection(parameters, _DEADLINE, Generation())
-        self._sql = statement("outbox/queries/first_replays.sql", table, {REPLAYS: replays_of(table)})
+        self._sql = statement("outbox/replay:first_replays", table, {REPLAYS: replays_of(table)})
         self._table = table
         self._clock = clock
         self._ask_from = clock()

@@ -123,8 +123,8 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
 
 
 def _statement(path: str, table: TableName, *, live: bool) -> LiteralString:
-    text = without_parameters(statement(path, table, default_index_names(table, INDEXES)))
-    return text.replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ") if live else text
+    names = default_index_names(table, INDEXES)
+    return without_parameters(statement(path, table, names, tags=["live"] if live else []))
 
 
 def default_index_names(table: TableName, roles: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ _ANY_DEFAULT: Final = frozenset({"event_id"})  # a database that makes the id it
 
 
 class FoundColumn(NamedTuple):
-    """A row of ``schema_columns.sql``."""
+    """A row of ``columns`` in ``sql/outbox/migrate.sql``."""
 
     name: str
     type: str
@@ -26,7 +26,7 @@ class FoundColumn(NamedTuple):
 
 
 class FoundConstraint(NamedTuple):
-    """A row of ``schema_constraints.sql``."""
+    """A row of ``constraints`` in ``sql/outbox/migrate.sql``."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class FoundConstraint(NamedTuple):
 
 
 class FoundIndex(NamedTuple):
-    """A row of ``schema_indexes.sql``."""
+    """A row of ``indexes`` in ``sql/outbox/migrate.sql``."""
 
     name: str
     ours: bool

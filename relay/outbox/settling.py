@@ -20,7 +20,7 @@ class SettleStatements:
     def __init__(self, table: TableName, relay_id: str) -> None:
         self._relay_id = relay_id
         self._sql: dict[str, LiteralString] = {
-            kind: statement(f"outbox/queries/settle_{kind}.sql", table) for kind in Settled._fields
+            kind: statement(f"outbox/settle:{kind}", table) for kind in Settled._fields
         }
 
     async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:

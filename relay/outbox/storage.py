@@ -52,21 +52,21 @@ class PostgresOutbox:
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
-        self._claim = self._sql("claim")
+        self._claim = self._sql("outbox/claim:claim")
         self._ordered = OrderedClaim(options) if options.key_order else None
-        self._reap = self._sql("reap")
-        self._backlog = self._sql("backlog")
-        self._oldest_due_age = self._sql("oldest_due_age")
-        self._claim_guard = self._sql("claim_guard")
+        self._reap = self._sql("outbox/lease:reap")
+        self._backlog = self._sql("outbox/backlog:backlog")
+        self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
+        self._claim_guard = self._sql("outbox/claim:guard")
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
-        self._ping = self._sql("ping")
+        self._ping = self._sql("outbox/queries/ping.sql")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
 
-    def _sql(self, name: str) -> LiteralString:
-        return statement(f"outbox/queries/{name}.sql", self._options.table)
+    def _sql(self, path: str) -> LiteralString:
+        return statement(path, self._options.table)
 
     async def open(self) -> None:
         """Connect and look at the table; SchemaError says what is wrong with it and what to do."""

@@ -31,7 +31,7 @@ COLUMNS: Final = (
     "updated_at",
 )
 ORDER_COLUMN: Final = "insertion_order"
-"""What ``sql/outbox/extensions/key_order`` adds, and ORDERING=key needs."""
+"""What ``sql/outbox/extensions/key_order.sql`` adds, and ORDERING=key needs."""
 WRITTEN: Final = (
     "status",
     "attempts",
@@ -50,7 +50,7 @@ _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized
 
 async def check_table(connection: Connection, table: TableName, *, key_order: bool = False) -> None:
     """Raise SchemaError, saying what to do, unless the relay can work on ``table``, in order per key where asked."""
-    cursor = await connection.execute(statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
+    cursor = await connection.execute(statement("outbox/table:describe"), {"table": table.quoted})
     row = await cursor.fetchone()
     if row is None:
         raise SchemaError(

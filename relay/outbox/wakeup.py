@@ -24,7 +24,7 @@ from relay.postgres.url import connection_parameters
 logger = logging.getLogger(__name__)
 
 _CHANNEL = "openoutbox_channel"
-"""The name that stands in ``listen.sql``."""
+"""The name that stands in ``sql/outbox/wake.sql``."""
 _SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connection is asked
 _READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
 
@@ -53,7 +53,7 @@ class OutboxWakeUps:
             raise classify(error, "listening for wake-ups") from error
 
     async def _subscribe(self, connection: Connection) -> None:
-        cursor = await connection.execute(statement("outbox/queries/wake_channel.sql"), {"table": self._table.quoted})
+        cursor = await connection.execute(statement("outbox/wake:channel"), {"table": self._table.quoted})
         channel, has_trigger = await cursor.fetchone() or (None, False)
         if channel is None:
             raise StorageError(f"listening for wake-ups: there is no table {self._table}")
@@ -65,7 +65,7 @@ class OutboxWakeUps:
                 self._table,
                 extra={"action": "no_wake_up"},
             )
-        await connection.execute(without_parameters(statement("outbox/queries/listen.sql", names={_CHANNEL: channel})))
+        await connection.execute(without_parameters(statement("outbox/wake:listen", names={_CHANNEL: channel})))
 
 
 async def _readable(fileno: int, seconds: float) -> bool:

@@ -63,14 +63,16 @@ async def check_scale(store: EventStore, database: Database, count: int) -> dict
     statements = EventStoreStatements()
     one = random.Random(1).choice(tenants)
     stream = {"tenant": one, "stream": uuid.UUID(int=7), "from_version": 1, "to_version": 10, "limit": 10}
-    touched, stream_planning = await _explained(database, statements.text("queries/read_stream.sql"), stream)
+    touched, stream_planning = await _explained(
+        database, statements.text("eventstore/read:read_stream", "forward"), stream
+    )
     assert touched == {f"event_{one.hex}"}
     page = {"tenant": one, "after": 0, "horizon": 10, "types": None, "limit": 10}
-    touched, page_planning = await _explained(database, statements.text("queries/tenant_page.sql"), page)
+    touched, page_planning = await _explained(database, statements.text("eventstore/read:tenant_page"), page)
     assert touched == {f"event_{one.hex}"}
     some = tenants[:5]
     fetch = {"tenants": some, "after": 0, "last": 10, "types": None}
-    touched, fetch_planning = await _explained(database, statements.text("queries/fetch.sql"), fetch)
+    touched, fetch_planning = await _explained(database, statements.text("eventstore/queries/fetch.sql"), fetch)
     assert touched == {f"event_{tenant.hex}" for tenant in some}
     assert await _locked_by_append(store, database, one) == {f"event_{one.hex}"}
     figures = await _reading(store, tenants)
@@ -132,7 +134,11 @@ async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: Eve
     database.run(fill.format("event_feed", TENANT, ""))
     database.run(fill.format(f"event_{TENANT.hex}", TENANT, ", '{}'"))
     values = {"after": 0, "horizon": 20000, "limit": 100, "types": None, "tenants": None, "tenant": TENANT}
-    for path in ("queries/feed_page.sql", "queries/tenant_page.sql", "queries/nth_position.sql"):
+    for path in (
+        "eventstore/queries/feed_page.sql",
+        "eventstore/read:tenant_page",
+        "eventstore/queries/nth_position.sql",
+    ):
         with database.connect() as connection:
             rows = connection.execute(f"EXPLAIN {statements.text(path)}".encode(), values, prepare=False).fetchall()
         plan = "\n".join(row[0] for row in rows)

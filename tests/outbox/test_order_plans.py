@@ -75,9 +75,9 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
         connection.execute("VACUUM ANALYZE openoutbox_events")
 
 
-def run(connection: Connection, name: str, **parameters: Any) -> list[dict[str, Any]]:
+def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
-    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(f"outbox/queries/{name}.sql", TableName())
+    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement("outbox/claim:ordered", TableName(), tags=[tag])
     fixed = {"max_bytes": 1 << 26, "max_attempts": 25, "relay_id": "relay", "from": FIRST_HASH, "run": RUN}
     with connection.transaction(force_rollback=True):
         row = connection.execute(sql.encode(), {**fixed, **parameters}).fetchone()
@@ -101,7 +101,7 @@ def rows_read(found: list[dict[str, Any]]) -> int:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_oldest_due_rows(connection: Connection, batch: int, block: bool) -> None:
     window = 3 * batch
-    found = run(connection, "claim_ordered", limit=batch, window=window, block=block)
+    found = run(connection, "oldest", limit=batch, window=window, block=block)
     assert indexes(found) <= {QUEUE, WAITING} | ({DEAD} if block else set())
     # One row for each one looked at, one probe each; then locked, updated, and the run behind the one key.
     assert rows_read(found) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
@@ -110,12 +110,12 @@ def test_the_oldest_due_rows(connection: Connection, batch: int, block: bool) ->
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_from_key_to_key(connection: Connection, batch: int, block: bool) -> None:
-    found = run(connection, "claim_ordered_by_key", limit=batch, keys=KEYS, block=block)
+    found = run(connection, "by_key", limit=batch, keys=KEYS, block=block)
     assert indexes(found) <= {WAITING, KEYLESS} | ({DEAD} if block else set())
     assert rows_read(found) <= (3 if block else 2) * min(batch, KEYS) + 4 * (RUN + 2 * batch)
 
 
 def test_a_long_backlog_of_one_key_is_one_probe(connection: Connection) -> None:
-    found = run(connection, "claim_ordered_by_key", limit=100, keys=KEYS, block=False)
+    found = run(connection, "by_key", limit=100, keys=KEYS, block=False)
     [claimed] = [node for node in found if node.get("Operation") == "Update"]
     assert claimed["Actual Rows"] == 100

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from relay.core.ports import Settled
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
@@ -80,21 +81,21 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def explain(
     connection: psycopg.Connection[tuple[Any, ...]],
-    name: str,
+    path: str,
     *,
     whole_table_is_pending: bool = False,
     **parameters: Any,
 ) -> list[dict[str, Any]]:
-    """The nodes of the plan of one statement of ``sql/outbox/queries``.
+    """The nodes of the plan of one statement, for example ``outbox/claim:claim``.
 
     Only a count of PENDING may read the table itself, when nothing but PENDING is believed to be in it.
     """
-    sql = "EXPLAIN (FORMAT JSON) " + statement(f"outbox/queries/{name}.sql", TableName())
+    sql = "EXPLAIN (FORMAT JSON) " + statement(path, TableName())
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
     found = list(nodes(row[0][0]["Plan"]))
     scans = [node for node in found if node["Node Type"] == "Seq Scan"]
-    assert not scans or whole_table_is_pending, f"{name} scans the whole table"
+    assert not scans or whole_table_is_pending, f"{path} scans the whole table"
     return found
 
 
@@ -110,8 +111,10 @@ def indexes(found: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
     with connection.transaction():
-        connection.execute(statement("outbox/queries/claim_guard.sql"))
-        found = explain(connection, "claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay")
+        connection.execute(statement("outbox/claim:guard"))
+        found = explain(
+            connection, "outbox/claim:claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay"
+        )
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
     walks_in_order(found)
@@ -119,27 +122,28 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
-    "name", ["settle_delivered", "settle_released", "settle_retried", "settle_buried", "renew", "renew_readback"]
+    "path",
+    [*(f"outbox/settle:{kind}" for kind in Settled._fields), "outbox/lease:renew", "outbox/lease:read_back"],
 )
-def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], name: str, batch: int) -> None:
+def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int) -> None:
     ids = connection.execute(
         "SELECT event_id::text FROM openoutbox_events WHERE status = 'DELIVERING' LIMIT %s", [batch]
     ).fetchall()
     parameters: dict[str, Any] = {**FENCED, "ids": "{" + ",".join(one for (one,) in ids) + "}"}
-    if name in {"settle_retried", "settle_buried"}:
+    if path in {"outbox/settle:retried", "outbox/settle:buried"}:
         parameters["errors"] = ["error"] * batch
-    if name == "settle_retried":
+    if path == "outbox/settle:retried":
         parameters["delays"] = [1.0] * batch
-    if name == "renew_readback":
+    if path == "outbox/lease:read_back":
         parameters["renewed"] = FENCE.replace(year=2032)
-    found = explain(connection, name, **parameters)
+    found = explain(connection, path, **parameters)
     assert indexes(found) <= {"idx_openoutbox_stuck_leases", "openoutbox_events_pkey"}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
     retry: dict[str, Any] = {"base_delay": 1.0, "max_delay": 60.0, "jitter": 0.1, "max_attempts": 25}
-    found = explain(connection, "reap", limit=batch, lease=180.0, **retry)
+    found = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, **retry)
     walks_in_order(found)
     assert indexes(found) == {"idx_openoutbox_stuck_leases"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
@@ -147,8 +151,8 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
 
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
-        connection.execute(statement("outbox/queries/claim_guard.sql"))
-        found = explain(connection, "oldest_due_age")
+        connection.execute(statement("outbox/claim:guard"))
+        found = explain(connection, "outbox/backlog:oldest_due_age")
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert "Limit" in {node["Node Type"] for node in found}
 
@@ -156,7 +160,7 @@ def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -
 def test_the_backlog_is_counted_on_indexes_alone(
     connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
 ) -> None:
-    found = explain(connection, "backlog", whole_table_is_pending=True)
+    found = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True)
     assert "idx_openoutbox_prune_dead" in indexes(found)
     if request.node.callspec.params["connection"] == "nothing was PENDING":
         return  # counting reads all that waits; a MIN that does so, too, looks as cheap as a probe then
@@ -171,4 +175,4 @@ def test_the_backlog_is_counted_on_indexes_alone(
 
 def test_ids_that_are_not_there_cost_no_scan(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     ids = "{" + ",".join(str(uuid.uuid4()) for _ in range(5000)) + "}"
-    explain(connection, "settle_delivered", ids=ids, relay_id="twin", fence=FENCE.replace(year=2029))
+    explain(connection, "outbox/settle:delivered", ids=ids, relay_id="twin", fence=FENCE.replace(year=2029))

@@ -24,7 +24,7 @@ TENANT = UUID("847ed188-9e8b-4d23-8eb4-9126ebd77a4d")
 
 
 def test_a_statement_keeps_one_line_of_its_files_comment() -> None:
-    whole, sent = load_sql("outbox/queries/claim.sql"), statement("outbox/queries/claim.sql", TableName())
+    whole, sent = load_sql("outbox/claim:claim"), statement("outbox/claim:claim", TableName())
     first, rest = sent.split("\n", 1)
     assert whole.startswith(first)
     assert first.startswith("-- ")
@@ -49,7 +49,7 @@ def test_a_name_may_be_a_table_a_list_of_columns_or_an_id() -> None:
     assert 'SELECT "a", "b"""' in columns
     assert '"s"."t"' in columns
     names = {"00000000-0000-0000-0000-000000000000": TENANT}
-    assert f"('{TENANT}')" in statement("eventstore/tenants/attach.sql", names=names)
+    assert f"('{TENANT}')" in statement("eventstore/tenants:attach", names=names)
 
 
 def test_tags_choose_lines() -> None:

@@ -31,7 +31,7 @@ class RowFilter:
 
 
 class ListedEvent(NamedTuple):
-    """One line of a list; the fields of ``list_newest.sql``."""
+    """One line of a list; the columns of ``list`` in ``sql/outbox/admin.sql``."""
 
     event_id: UUID
     event_type: str
@@ -87,19 +87,19 @@ def list_events(url: str, table: TableName, wanted: RowFilter) -> list[ListedEve
             "newer": None if wanted.newer_than is None else now - timedelta(seconds=wanted.newer_than),
             "limit": wanted.limit,
         }
-        name = "list_oldest" if wanted.oldest_first else "list_newest"
-        return [ListedEvent(*row) for row in rows(connection, name, table, parameters)]
+        tag = "oldest" if wanted.oldest_first else "newest"
+        return [ListedEvent(*row) for row in rows(connection, "outbox/admin:list", table, parameters, tag)]
 
 
 def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
     """One event, or None when there is none of that id."""
     with operating(url, table, _DOING) as connection:
-        found = rows(connection, "show_event", table, {"event_id": event_id})
+        found = rows(connection, "outbox/admin:show", table, {"event_id": event_id})
         return ShownEvent(*found[0]) if found else None
 
 
 def read_figures(connection: Connection, table: TableName) -> Figures:
     """The figures of now, over a connection of ``operating``, so that they can be read again and again."""
-    [backlog] = rows(connection, "backlog", table, {})
-    [(in_flight,)] = rows(connection, "delivering_count", table, {})
+    [backlog] = rows(connection, "outbox/backlog:backlog", table, {})
+    [(in_flight,)] = rows(connection, "outbox/backlog:delivering_count", table, {})
     return Figures(Backlog(*backlog), in_flight)

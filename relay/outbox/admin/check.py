@@ -37,7 +37,7 @@ def check_storage(url: str, table: TableName, in_order: bool = False) -> tuple[l
         with operating(url, table, _DOING) as connection:
             findings += [_writable(connection), _clock(connection), *_rights(connection, table)]
             findings += _order(connection, table) if in_order else ()
-            types = [name for (name,) in rows(connection, "pending_types", table, {"sample": SAMPLE})]
+            types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], None
     return findings, types
@@ -67,13 +67,13 @@ def _schema(url: str, table: TableName) -> Iterator[Finding]:
 def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
     """The column and the indexes of ORDERING=key."""
     advice = f"run: {creation(table)} --with key-order"
-    sql = statement("outbox/queries/describe_table.sql")
+    sql = statement("outbox/table:describe")
     [(_, _, columns, _)] = fetch(connection, sql, {"table": table.quoted})
     if ORDER_COLUMN not in columns:
         yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
         return
     names = [index_name(table, role) for role in ORDER_INDEXES]
-    found = fetch(connection, statement("outbox/queries/order_indexes.sql"), {"table": table.quoted, "names": names})
+    found = fetch(connection, statement("outbox/table:order_indexes"), {"table": table.quoted, "names": names})
     valid = dict(found)
     for name in names:
         if name not in valid:
@@ -112,7 +112,7 @@ def _clock(connection: Connection) -> Finding:
 
 
 def _rights(connection: Connection, table: TableName) -> Iterator[Finding]:
-    sql = statement("outbox/queries/describe_table.sql")
+    sql = statement("outbox/table:describe")
     [(_, may_select, _, writable)] = fetch(connection, sql, {"table": table.quoted})
     user = connection.info.user
     denied = [name for name in WRITTEN if name not in (writable or ())]

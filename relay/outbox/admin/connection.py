@@ -38,10 +38,10 @@ def operating(url: str, table: TableName, doing: str) -> Iterator[Connection]:
 
 
 def rows(
-    connection: Connection, name: str, table: TableName, parameters: Mapping[str, object]
+    connection: Connection, path: str, table: TableName, parameters: Mapping[str, object], *tags: str
 ) -> list[tuple[Any, ...]]:
-    """The rows that ``sql/outbox/queries/<name>.sql`` returns."""
-    return fetch(connection, statement(f"outbox/queries/{name}.sql", table), parameters)
+    """The rows that a statement returns, for example ``outbox/admin:show``, in the variant of ``tags``."""
+    return fetch(connection, statement(path, table, tags=tags), parameters)
 
 
 def fetch(connection: Connection, sql: LiteralString, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
@@ -56,20 +56,20 @@ def short_transaction(connection: Connection) -> Iterator[None]:
     """One transaction that waits ``LOCK_TIMEOUT`` for a lock at most, then fails with StorageBusy."""
     with connection.transaction():
         milliseconds = f"{LOCK_TIMEOUT * 1000:.0f}"
-        connection.execute(statement("outbox/queries/lock_guard.sql"), {"timeout": milliseconds})
+        connection.execute(statement("outbox/admin:lock_guard"), {"timeout": milliseconds})
         yield
 
 
 def database_time(connection: Connection) -> datetime:
     """The database's clock, by which every age is counted."""
-    [(now,)] = fetch(connection, statement("outbox/queries/clock.sql"), {})
+    [(now,)] = fetch(connection, statement("outbox/admin:clock"), {})
     if not isinstance(now, datetime):
         raise TypeError(f"the database clock returned a non-finite timestamp: {now}")
     return now
 
 
 def _check_table(connection: Connection, table: TableName) -> None:
-    found = fetch(connection, statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
+    found = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
     if not found:
         raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
     kind, _, columns, _ = found[0]

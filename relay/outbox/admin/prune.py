@@ -86,7 +86,8 @@ def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
         counts = {"delivered": 0, "dead": 0}
         for kind in KINDS:
             if (before := _before(found, kind)) is not None:
-                [(count,)] = rows(connection, f"prunable_{kind}", table, {"before": before, "most": COUNT_MOST + 1})
+                bounds = {"before": before, "most": COUNT_MOST + 1}
+                [(count,)] = rows(connection, "outbox/prune:prunable", table, bounds, kind)
                 counts[kind] = min(count, COUNT_MOST)
                 found = replace(found, exact=found.exact and count <= COUNT_MOST)
         return replace(found, delivered=counts["delivered"], dead=counts["dead"])
@@ -114,7 +115,7 @@ def _prune_kind(
         began = time.monotonic()
         with short_transaction(connection):
             parameters = {"limit": size, "before": before, "after": after}
-            [(count, last)] = rows(connection, f"prune_{kind}", table, parameters)
+            [(count, last)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
         seconds = time.monotonic() - began
         if count:
             after = last
@@ -131,8 +132,8 @@ def _prune_kind(
 def _events_wait(connection: Connection, table: TableName) -> bool:
     """Whether an event is due, so that a relay wants what the database can do."""
     with connection.transaction():
-        connection.execute(statement("outbox/queries/claim_guard.sql"))
-        [(age,)] = rows(connection, "oldest_due_age", table, {})
+        connection.execute(statement("outbox/claim:guard"))
+        [(age,)] = rows(connection, "outbox/backlog:oldest_due_age", table, {})
     return bool(age > 0)
 
 

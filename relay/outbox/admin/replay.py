@@ -102,7 +102,8 @@ def preview(url: str, table: TableName, selection: Selection, options: ReplayOpt
         room = options.limit if options.limit is not None else COUNT_MOST
         for kind in selection.kinds:
             most = min(room, COUNT_MOST)
-            [(count, _)] = rows(connection, f"replayable_{kind}", table, {**asked, "most": most + 1})
+            bounded = {**asked, "most": most + 1}
+            [(count, _)] = rows(connection, "outbox/replay:replayable", table, bounded, kind)
             room -= min(count, most)
             found = _added(replace(found, exact=found.exact and count <= COUNT_MOST), kind, min(count, most))
         return found
@@ -182,7 +183,7 @@ def _at(bound: Bound | None, now: datetime) -> datetime | None:
 
 def _batch(connection: Connection, table: TableName, kind: Kind, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Event id, status, attempts, error and time of each event taken back, oldest first."""
-    return rows(connection, f"replay_{kind}", table, parameters)
+    return rows(connection, "outbox/replay:replay", table, parameters, kind)
 
 
 def _record(
@@ -200,13 +201,13 @@ def _record(
         "errors": errors,
         "sinces": [str(since) for since in sinces],
     }
-    sql = statement("outbox/queries/replay_record.sql", table, {REPLAYS: replays_of(table)})
+    sql = statement("outbox/replay:record", table, {REPLAYS: replays_of(table)})
     connection.execute(sql, parameters)
 
 
 def _recorded(connection: Connection, table: TableName) -> bool:
     """Whether the record is there. Raises ConfigError when this user may not write to it."""
-    sql = statement("outbox/queries/extension_tables.sql")
+    sql = statement("outbox/replay:may_record")
     [(allowed,)] = fetch(connection, sql, {"table": replays_of(table).quoted})
     if allowed is False:
         raise ConfigError(f"no right to record replays; run: GRANT INSERT ON {replays_of(table).quoted} TO this user")
@@ -222,7 +223,7 @@ def _refuse_duplicates(
     now = database_time(connection)
     begins = now - window
     recent = {**asked, "since": begins if asked["since"] is None else max(begins, asked["since"]), "most": COUNT_MOST}
-    [(count, newest)] = rows(connection, "replayable_delivered", table, recent)
+    [(count, newest)] = rows(connection, "outbox/replay:replayable", table, recent, "delivered")
     if count:
         until = (newest if isinstance(newest, datetime) else now) + window + timedelta(seconds=1)
         raise ReplayRefused(

@@ -5,14 +5,14 @@
 -- last 5 ms that had one: sequences are outside of transactions, so nobody waits for anybody.
 -- An insert never fails for it: without its sequence (the table was renamed) the trigger does nothing.
 -- Safe to run again. Locks: SHARE ROW EXCLUSIVE on the table, for an instant.
-CREATE SEQUENCE IF NOT EXISTS openoutbox_wake_slot MINVALUE 0 START 0;
+CREATE SEQUENCE IF NOT EXISTS openoutbox_events_wake MINVALUE 0 START 0;
 
 -- It runs with its owner's rights, so that writers need none on the sequence; all names in it are qualified.
-CREATE OR REPLACE FUNCTION openoutbox_wake_function() RETURNS TRIGGER
+CREATE OR REPLACE FUNCTION openoutbox_events_wake() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot CONSTANT BIGINT := FLOOR(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 200);
-    sequence CONSTANT REGCLASS := TO_REGCLASS(FORMAT('%%I.%%I', TG_TABLE_SCHEMA, TG_TABLE_NAME || '_wake'));
+    sequence CONSTANT REGCLASS := TO_REGCLASS(FORMAT('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME || '_wake'));
 BEGIN
     IF sequence IS NOT NULL AND COALESCE(PG_SEQUENCE_LAST_VALUE(sequence), 0) < slot THEN
         PERFORM SETVAL(sequence, slot);
@@ -23,4 +23,4 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER openoutbox_wake_trigger
-AFTER INSERT ON openoutbox_events FOR EACH STATEMENT EXECUTE FUNCTION openoutbox_wake_function();
+AFTER INSERT ON openoutbox_events FOR EACH STATEMENT EXECUTE FUNCTION openoutbox_events_wake();

@@ -33,9 +33,9 @@ def filled(postgres: str) -> Any:
     drop_database(database)
 
 
-def explain(outbox: Outbox, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+def explain(outbox: Outbox, path: str, tags: list[str], parameters: dict[str, Any]) -> list[dict[str, Any]]:
     """Every node of the plan that was run, in a transaction that is rolled back."""
-    sql = statement(f"outbox/queries/{name}.sql")
+    sql = statement(path, tags=tags)
     with outbox.database.connect() as connection, connection.transaction(force_rollback=True):
         explained = connection.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, parameters).fetchone()
     assert explained is not None
@@ -49,27 +49,27 @@ def explain(outbox: Outbox, name: str, parameters: dict[str, Any]) -> list[dict[
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "index", "most"),
+    ("path", "tags", "given", "index", "most"),
     [
-        ("prune_delivered", {}, "idx_openoutbox_prune_delivered", 100),
-        ("prune_dead", {}, "idx_openoutbox_prune_dead", 100),
-        ("prunable_delivered", {}, "idx_openoutbox_prune_delivered", 1000),
-        ("prunable_dead", {}, "idx_openoutbox_prune_dead", 1000),
-        ("replay_delivered", {}, "idx_openoutbox_prune_delivered", 100),
-        ("replay_dead", {}, "idx_openoutbox_prune_dead", 100),
-        ("replay_dead", ONE, "openoutbox_events_pkey", 100),
-        ("replayable_delivered", {"since": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
-        ("replayable_dead", ONE, "openoutbox_events_pkey", 1000),
-        ("pending_types", {}, "idx_openoutbox_metrics_lag", 100),
-        ("show_event", {"event_id": ONE["ids"][0]}, "openoutbox_events_pkey", 1),
-        ("list_newest", {}, "idx_openoutbox_metrics_lag", 100),
-        ("list_oldest", {"statuses": ["DEAD"]}, "idx_openoutbox_prune_dead", 100),
+        ("outbox/prune:prune", ["delivered"], {}, "idx_openoutbox_prune_delivered", 100),
+        ("outbox/prune:prune", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
+        ("outbox/prune:prunable", ["delivered"], {}, "idx_openoutbox_prune_delivered", 1000),
+        ("outbox/prune:prunable", ["dead"], {}, "idx_openoutbox_prune_dead", 1000),
+        ("outbox/replay:replay", ["delivered"], {}, "idx_openoutbox_prune_delivered", 100),
+        ("outbox/replay:replay", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
+        ("outbox/replay:replay", ["dead"], ONE, "openoutbox_events_pkey", 100),
+        ("outbox/replay:replayable", ["delivered"], {"since": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
+        ("outbox/replay:replayable", ["dead"], ONE, "openoutbox_events_pkey", 1000),
+        ("outbox/backlog:pending_types", [], {}, "idx_openoutbox_metrics_lag", 100),
+        ("outbox/admin:show", [], {"event_id": ONE["ids"][0]}, "openoutbox_events_pkey", 1),
+        ("outbox/admin:list", ["newest"], {}, "idx_openoutbox_metrics_lag", 100),
+        ("outbox/admin:list", ["oldest"], {"statuses": ["DEAD"]}, "idx_openoutbox_prune_dead", 100),
     ],
 )
 def test_no_statement_reads_the_whole_table(
-    filled: Outbox, name: str, given: dict[str, Any], index: str, most: int
+    filled: Outbox, path: str, tags: list[str], given: dict[str, Any], index: str, most: int
 ) -> None:
-    nodes = explain(filled, name, {**PARAMETERS, **given})
+    nodes = explain(filled, path, tags, {**PARAMETERS, **given})
     assert index in {node.get("Index Name") for node in nodes}
     scans = [node for node in nodes if node["Node Type"] == "Seq Scan" and node.get("Relation Name") is not None]
     assert [node for node in scans if node["Actual Loops"]] == []

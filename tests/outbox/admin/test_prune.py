@@ -146,7 +146,7 @@ def test_a_table_that_is_none_of_ours_is_refused(database: Database) -> None:
 
 def _claim_until(outbox: Outbox, stop: threading.Event, claims: list[float]) -> None:
     """Claim and give back like a relay; note how long each claim took."""
-    claim = statement("outbox/queries/claim.sql", TABLE)
+    claim = statement("outbox/claim:claim", TABLE)
     with outbox.database.connect() as connection:
         while not stop.is_set():
             began = time.monotonic()

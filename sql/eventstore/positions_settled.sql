@@ -1,0 +1,72 @@
+-- Positions with gaps, drawn from a sequence: made after schema.sql, in this order.
+
+-- name: sequence
+-- Positions in the order in which they are asked for, with a gap for each that was not used. No cache: a session that
+-- keeps numbers back would break the horizon. Locks: the new sequence.
+CREATE SEQUENCE IF NOT EXISTS public.event_sequencenum_seq AS BIGINT CACHE 1 OWNED BY public.event.SequenceNum;
+
+-- name: register
+-- Tells readers, once in a transaction and before it draws its first position, that every position this transaction
+-- will draw is above the last one drawn so far. It tells them by a shared advisory lock, which nobody waits for and
+-- which is given up after the transaction has become visible: its first number is the store, its second the low 32
+-- bits of that position. The setting remembers that it was done, and is undone with the lock when a savepoint is.
+-- Why not by transaction ids: a snapshot's upper end is not the next id to be given out, so that ids cannot tell which
+-- of two transactions could still draw a lower position, and stored ids mean nothing after a dump is restored.
+CREATE OR REPLACE FUNCTION public.event_register() RETURNS VOID
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_store CONSTANT INT := pg_catalog.hashoid('public.event'::REGCLASS::OID);
+    v_drawn BIGINT;
+BEGIN
+    IF pg_catalog.current_setting('eventstore.registered', TRUE) IS DISTINCT FROM v_store::TEXT THEN
+        v_drawn := pg_catalog.pg_sequence_last_value('public.event_sequencenum_seq'::REGCLASS);
+        IF v_drawn IS NULL THEN -- none drawn yet
+            SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn
+            FROM public.event_sequencenum_seq;
+        END IF;
+        PERFORM
+            pg_catalog.pg_advisory_xact_lock_shared(v_store, v_drawn::BIT(32)::INT),
+            pg_catalog.set_config('eventstore.registered', v_store::TEXT, TRUE);
+    END IF;
+END
+$$;
+
+-- name: next_position
+-- The position of one event: registered first, drawn then.
+CREATE OR REPLACE FUNCTION public.event_next_position() RETURNS BIGINT
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM public.event_register();
+    RETURN pg_catalog.nextval('public.event_sequencenum_seq');
+END
+$$;
+
+-- name: position_default
+-- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
+ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
+
+-- name: horizon_function
+-- How far a reader may read: every position up to the horizon belongs to a transaction that has ended, and has become
+-- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then a
+-- transaction in flight. The order of the two looks is what makes it right: a position drawn before the first look
+-- belongs to a transaction that registered earlier still, and that the second look finds or that has ended.
+-- Not on a standby, which does not see the locks of the primary. Locks: nothing.
+CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_store CONSTANT INT := pg_catalog.hashoid('public.event'::REGCLASS::OID);
+BEGIN
+    IF pg_catalog.pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'positions cannot be told to be settled on a standby; read from the primary'
+        USING ERRCODE = 'feature_not_supported';
+    END IF;
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO Newest
+    FROM public.event_sequencenum_seq;
+    SELECT least(Newest, min(Newest - ((Newest - objid::BIGINT) & 4294967295))) INTO Horizon
+    FROM pg_catalog.pg_locks
+    WHERE
+        locktype = 'advisory' AND granted AND objsubid = 2
+        AND classid = ((v_store::BIGINT + 4294967296) & 4294967295)::TEXT::OID
+        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
+END
+$$;

@@ -1,0 +1,84 @@
+-- Tenants: a partition each, made and dropped without blocking readers or writers.
+
+-- name: lock
+-- Lets one session at a time change a tenant's partition, until its transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));
+
+-- name: bucket
+-- The number of the bucket that a tenant belongs to. Locks: nothing.
+SELECT TO_CHAR(bucket, 'FM00')
+FROM GENERATE_SERIES(0, 63) AS bucket
+WHERE SATISFIES_HASH_PARTITION('public.event_tenants'::REGCLASS, 64, bucket, %(tenant)s::UUID);
+
+-- name: create
+-- A tenant's partition, as yet a table of its own: CREATE TABLE ... PARTITION OF would lock readers out.
+-- Locks: the new table.
+CREATE TABLE public.event_00000000000000000000000000000000 (
+    LIKE public.event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION
+);
+
+-- name: attach
+-- Makes the table a partition; its indexes are made by this. Locks: the bucket against other changes of its
+-- partitions, and neither against readers nor writers.
+ALTER TABLE public.event_tenants_00 ATTACH PARTITION public.event_00000000000000000000000000000000
+FOR VALUES IN ('00000000-0000-0000-0000-000000000000');
+
+-- name: list
+-- All tenants with a partition, in the order of their ids. It reads the catalogue, not pg_partition_tree(), which
+-- locks every partition. Locks: nothing.
+SELECT SUBSTRING(partition.relname FROM 7)::UUID AS tenant
+FROM pg_catalog.pg_class AS partition
+INNER JOIN pg_catalog.pg_inherits AS link ON partition.oid = link.inhrelid
+WHERE
+    partition.relnamespace = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = 'public.event'::REGCLASS)
+    AND partition.relkind = 'r' AND NOT link.inhdetachpending
+    AND partition.relname ~ '^event_[0-9a-f]{32}$'
+ORDER BY partition.relname;
+
+-- name: state
+-- A tenant's partition, if there is one: the bucket it hangs in (NULL when it is detached), whether detaching it was
+-- interrupted. Indexes: those of the catalogue. Locks: nothing.
+SELECT
+    parent.relname AS bucket,
+    COALESCE(link.inhdetachpending, FALSE) AS detaching
+FROM pg_catalog.pg_class AS partition
+LEFT JOIN pg_catalog.pg_inherits AS link ON partition.oid = link.inhrelid
+LEFT JOIN pg_catalog.pg_class AS parent ON link.inhparent = parent.oid
+WHERE partition.oid = TO_REGCLASS('public.event_00000000000000000000000000000000');
+
+-- name: lock_session
+-- The same lock as lock, held until unlock_session: detaching cannot run inside a transaction.
+SELECT pg_advisory_lock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));
+
+-- name: detach
+-- Takes a partition out of the table without blocking readers or writers: it waits for the transactions that use the
+-- bucket now. Not inside a transaction. Locks: the bucket against other changes of its partitions.
+ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 CONCURRENTLY;
+
+-- name: finalize
+-- Completes a detach that was interrupted. Locks: as detach.
+ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 FINALIZE;
+
+-- name: forget
+-- Takes up to 5,000 events of a detached partition out of the feed, beginning after a position; returns the last of
+-- them, NULL when there is none. Indexes: the primary keys of both. Locks: the rows deleted.
+WITH batch AS (
+    SELECT SequenceNum
+    FROM public.event_00000000000000000000000000000000
+    WHERE TenantId = '00000000-0000-0000-0000-000000000000' AND SequenceNum > %(after)s
+    ORDER BY SequenceNum LIMIT 5000
+),
+
+gone AS (
+    DELETE FROM public.event_feed WHERE SequenceNum IN (SELECT SequenceNum FROM batch)
+)
+
+SELECT MAX(SequenceNum) FROM batch;
+
+-- name: drop
+-- Drops a detached partition for good. Locks: that table, which nobody uses any more.
+DROP TABLE public.event_00000000000000000000000000000000;
+
+-- name: unlock_session
+-- Gives the lock of lock_session up.
+SELECT pg_advisory_unlock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));

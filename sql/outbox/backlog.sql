@@ -1,0 +1,61 @@
+-- What waits: counts, ages and event types.
+
+-- name: backlog
+-- GetStats: what waits, how old it is, and how many are dead.
+-- Indexes: idx_openoutbox_metrics_count (index-only) counts, idx_openoutbox_metrics_lag and
+-- idx_openoutbox_processing_queue answer their MIN with one row, idx_openoutbox_prune_dead (index-only) counts DEAD.
+-- Locks: none. Ages are seconds, 0 when there is none; an infinite time has no age.
+SELECT
+    pending.fresh,
+    pending.retrying,
+    CASE WHEN ISFINITE(oldest.created) THEN GREATEST(DATE_PART('epoch', NOW() - oldest.created), 0) ELSE 0 END,
+    CASE WHEN ISFINITE(due.since) THEN GREATEST(DATE_PART('epoch', NOW() - due.since), 0) ELSE 0 END,
+    dead.rows
+FROM
+    (
+        SELECT
+            COUNT(*) FILTER (WHERE attempts = 0) AS fresh,
+            COUNT(*) FILTER (WHERE attempts <> 0) AS retrying
+        FROM openoutbox_events
+        WHERE status = 'PENDING'
+    ) AS pending,
+    (SELECT MIN(created_at) AS created FROM openoutbox_events WHERE status = 'PENDING') AS oldest,
+    (
+        SELECT MIN(available_at) AS since FROM openoutbox_events
+        WHERE status = 'PENDING' AND available_at <= NOW()
+    ) AS due,
+    (SELECT COUNT(*) AS rows FROM openoutbox_events WHERE status = 'DEAD') AS dead;
+
+-- name: oldest_due_age
+-- The lag: the age in seconds of the oldest row that is due, 0 when none is.
+-- Index: one probe of idx_openoutbox_processing_queue, however many rows are scheduled or backed off; with
+-- claim:guard in its transaction also where the planner believes that nothing waits, and would read all that does.
+-- Locks: none.
+SELECT CASE WHEN ISFINITE(due.since) THEN GREATEST(DATE_PART('epoch', NOW() - due.since), 0) ELSE 0 END
+FROM (
+    SELECT (
+        SELECT available_at
+        FROM openoutbox_events
+        WHERE status = 'PENDING' AND available_at <= NOW()
+        ORDER BY available_at
+        LIMIT (SELECT 1)
+    ) AS since
+) AS due;
+
+-- name: delivering_count
+-- How many events are leased just now, by all relays. Index: idx_openoutbox_stuck_leases, index-only. Locks: none.
+SELECT COUNT(*) FROM openoutbox_events
+WHERE status = 'DELIVERING';
+
+-- name: pending_types
+-- The event types among the first SAMPLE events that wait, oldest first, for the check whether each has a destination.
+-- Index: idx_openoutbox_metrics_lag, SAMPLE entries at most. Locks: none. Parameters: sample.
+SELECT DISTINCT event_type
+FROM (
+    SELECT event_type
+    FROM openoutbox_events
+    WHERE status = 'PENDING'
+    ORDER BY created_at
+    LIMIT %(sample)s::bigint
+) AS waiting
+ORDER BY event_type;

@@ -1,0 +1,29 @@
+-- What an application sends to enqueue events.
+
+-- name: insert
+-- Adds events to the outbox: any number of them in one statement, in the transaction of whoever sends it.
+-- Parameters are arrays of equal length, one element an event; rows are inserted in the order of the arrays.
+-- delays are seconds after the database's NOW(), the start of the transaction; available_ats are exact times; where
+-- both are NULL an event is due at once.
+-- An event_id that is there already is left as it is, so that sending the same events again changes nothing. ON
+-- CONFLICT names no column on purpose: naming one needs SELECT on it, and INSERT is all this statement needs.
+-- Index: the primary key. Locks: the new rows; it waits for a transaction in flight that inserts the same event_id.
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+SELECT
+    new.event_id,
+    new.event_type,
+    new.partition_key,
+    new.payload,
+    new.headers,
+    COALESCE(new.available_at, NOW() + MAKE_INTERVAL(secs => new.delay), NOW())
+FROM
+    UNNEST(
+        %(event_ids)s::UUID[],
+        %(event_types)s::TEXT[],
+        %(partition_keys)s::TEXT[],
+        %(payloads)s::BYTEA[],
+        %(headers)s::JSONB[],
+        %(delays)s::DOUBLE PRECISION[],
+        %(available_ats)s::TIMESTAMPTZ[]
+    ) AS new (event_id, event_type, partition_key, payload, headers, delay, available_at)
+ON CONFLICT DO NOTHING;

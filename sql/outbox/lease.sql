@@ -1,0 +1,85 @@
+-- Leases: renew them, read a lost renewal back, reap the expired ones.
+
+-- name: renew
+-- DELIVERING -> DELIVERING: a full lease from now. The new fence is later than the old one even if the database's
+-- clock was set back.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
+-- and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes.
+-- Parameters: ids, relay_id, fence. Result: the ids still held, and the new fence.
+UPDATE openoutbox_events SET
+    locked_at = GREATEST(NOW(), locked_at + INTERVAL '1 microsecond'),
+    updated_at = NOW()
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz
+RETURNING event_id::text, locked_at;
+
+-- name: renew_guard
+-- Bounds the time for which a renewal's transaction may sit between its UPDATE and its COMMIT, so that a relay that
+-- vanishes there does not hold its rows locked. Local to the transaction; touches no table.
+-- Parameters: timeout (text, milliseconds).
+SELECT SET_CONFIG('idle_in_transaction_session_timeout', %(timeout)s::text, TRUE);
+
+-- name: read_back
+-- After a renewal's COMMIT whose answer was lost: which of the two fences does each row bear?
+-- Index: the primary key, or idx_openoutbox_stuck_leases by locked_at.
+-- Locks: the rows, so that it waits for a COMMIT that is still under way instead of overtaking it.
+-- Parameters: ids, relay_id, fence (the old one), renewed (the new one). Result: id and fence of the rows held.
+SELECT event_id::text, locked_at
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at IN (%(fence)s::timestamptz, %(renewed)s::timestamptz)
+FOR UPDATE;
+
+-- name: reap
+-- DELIVERING -> PENDING or DEAD: take back expired leases, a bounded number, each as a failed attempt.
+-- Index: idx_openoutbox_stuck_leases, then a TID scan.
+-- Locks: the rows it writes, skipping those that somebody is settling just now.
+-- The delay is relay.core.backoff's formula (a test holds the two equal); attempts before this one are the number of
+-- doublings, bounded as there. RANDOM() is drawn for each row.
+-- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
+-- and statistics that underrate the backlog, it reads all that is due and sorts it.
+-- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts. Result: counts by what became.
+WITH expired AS (
+    SELECT ctid AS tid
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+    ORDER BY locked_at
+    LIMIT (SELECT %(limit)s::bigint)
+    FOR UPDATE SKIP LOCKED
+),
+
+reaped AS (
+    UPDATE openoutbox_events SET
+        status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
+        attempts = LEAST(attempts, 2147483646) + 1,
+        last_error
+        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'nobody') || ' expired; claimed or renewed at '
+        || TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        available_at = CASE
+            WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN available_at
+            ELSE NOW() + MAKE_INTERVAL(secs => LEAST(
+                LEAST(
+                    %(base_delay)s::float8 * POWER(2::float8, LEAST(GREATEST(attempts, 0), 62)),
+                    %(max_delay)s::float8
+                ) * (1 + %(jitter)s::float8 * RANDOM()),
+                3155760000
+            ))
+        END,
+        locked_by = NULL,
+        locked_at = NULL,
+        updated_at = NOW()
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM expired))
+    RETURNING status
+)
+
+SELECT
+    COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
+    COUNT(*) FILTER (WHERE status = 'DEAD') AS buried
+FROM reaped;

@@ -1,0 +1,66 @@
+-- What migrate asks before it changes anything. What it applies is in migrations/.
+
+-- name: lock
+-- One migrate at a time in a database, until the transaction ends. Does not wait: a transaction that waits for a lock
+-- holds a snapshot, which CREATE INDEX CONCURRENTLY of the one that holds it would wait for in turn.
+-- Parameters: none. Result: whether the lock is held now. The number is "outbox" in ASCII.
+SELECT PG_TRY_ADVISORY_XACT_LOCK(122550254464888);
+
+-- name: relation
+-- What migrate finds under a name: catalog only, locks nothing.
+-- Parameters: table (quoted, with its schema if given), schema (quoted) or NULL for the search path's first one.
+-- Result: the table's oid and relkind (NULL when there is none), and the oid and name of the schema for a new one
+-- (NULL when that schema does not exist).
+SELECT
+    relation.oid,
+    relation.relkind::text,
+    namespace.oid,
+    namespace.nspname::text
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(table)s::text)
+LEFT JOIN pg_catalog.pg_namespace AS namespace
+    ON namespace.oid = COALESCE(
+        relation.relnamespace, TO_REGNAMESPACE(COALESCE(%(schema)s::text, QUOTE_IDENT(CURRENT_SCHEMA())))
+    );
+
+-- name: columns
+-- The columns of a table as migrate compares them: catalog only, locks nothing. Parameters: oid.
+-- Result: name, type, NOT NULL, default (NULL when none), whether the database fills it (identity or generated).
+SELECT
+    attribute.attname::text,
+    FORMAT_TYPE(attribute.atttypid, attribute.atttypmod),
+    attribute.attnotnull,
+    PG_GET_EXPR(standard.adbin, standard.adrelid),
+    attribute.attidentity <> '' OR attribute.attgenerated <> ''
+FROM pg_catalog.pg_attribute AS attribute
+LEFT JOIN pg_catalog.pg_attrdef AS standard
+    ON attribute.attrelid = standard.adrelid AND attribute.attnum = standard.adnum
+WHERE attribute.attrelid = %(oid)s AND attribute.attnum > 0 AND NOT attribute.attisdropped
+ORDER BY attribute.attnum;
+
+-- name: constraints
+-- The primary key and the check constraints of a table: catalog only, locks nothing. Parameters: oid.
+-- Result: kind ('p' or 'c'), name, definition.
+SELECT
+    contype::text,
+    conname::text,
+    PG_GET_CONSTRAINTDEF(oid)
+FROM pg_catalog.pg_constraint
+WHERE conrelid = %(oid)s AND contype IN ('p', 'c')
+ORDER BY conname;
+
+-- name: indexes
+-- The indexes that matter to migrate: those of a table, and whatever bears one of the wanted names in its schema.
+-- Catalog only, locks nothing. Parameters: oid (NULL for a table that is yet to be made), schema (oid), names.
+-- Result: name, whether it is an index of this table, definition, valid.
+SELECT
+    relation.relname::text,
+    COALESCE(listed.indrelid = %(oid)s, FALSE),
+    COALESCE(PG_GET_INDEXDEF(relation.oid), ''),
+    COALESCE(listed.indisvalid, FALSE)
+FROM pg_catalog.pg_class AS relation
+LEFT JOIN pg_catalog.pg_index AS listed ON relation.oid = listed.indexrelid
+WHERE
+    listed.indrelid = %(oid)s
+    OR (relation.relnamespace = %(schema)s AND relation.relname = ANY(%(names)s))
+ORDER BY relation.relname;

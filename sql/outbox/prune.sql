@@ -1,0 +1,45 @@
+-- Pruning: how many rows are old enough, and deleting them in batches.
+
+-- name: prunable
+-- How many rows prune would delete for having been in their status since before BEFORE, counted up to MOST.
+-- Tags: dead or delivered. Index: idx_openoutbox_prune_dead or idx_openoutbox_prune_delivered, index-only where the table
+-- has been vacuumed. Locks: none. Parameters: before, most. Result: the count.
+SELECT COUNT(*)
+FROM (
+    SELECT 1
+    FROM openoutbox_events
+    WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz --? dead
+    -- WHERE status = 'DELIVERED' AND delivered_at < %(before)s::timestamptz --? delivered
+    LIMIT %(most)s::bigint
+) AS old;
+
+-- name: prune
+-- Deletes up to LIMIT rows that have been in their status since before BEFORE, oldest first, from AFTER on.
+-- Tags: dead or delivered.
+-- Index: idx_openoutbox_prune_dead or idx_openoutbox_prune_delivered, from the place where the batch before has ended, so
+-- that what that one left dead in the index is not walked again; then a TID scan.
+-- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
+-- Parameters: limit, before, after. Result: how many are deleted, and the last one's time (NULL when none was left).
+WITH old AS (
+    SELECT ctid AS tid
+    FROM openoutbox_events
+    WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz AND updated_at >= %(after)s::timestamptz --? dead
+    -- WHERE status = 'DELIVERED' AND delivered_at < %(before)s::timestamptz AND delivered_at >= %(after)s::timestamptz --? delivered
+    ORDER BY updated_at --? dead
+    -- ORDER BY delivered_at --? delivered
+    LIMIT %(limit)s::bigint
+    FOR UPDATE SKIP LOCKED
+),
+
+gone AS (
+    DELETE FROM openoutbox_events
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DEAD' --? dead
+    -- WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DELIVERED' --? delivered
+    RETURNING updated_at AS since --? dead
+    -- RETURNING delivered_at AS since --? delivered
+)
+
+SELECT
+    COUNT(*),
+    MAX(since)
+FROM gone;

@@ -1,2 +1,0 @@
--- The database's clock. Touches no table. Result: the time.
-SELECT NOW()

@@ -1,0 +1,25 @@
+-- What the catalog says about the outbox table; relays and checks ask it at the start.
+
+-- name: describe
+-- What a name is, for the check at the start. Parameters: table (quoted as in SQL). Catalog only; locks nothing.
+-- Result: kind (pg_class.relkind), whether this role may SELECT, its columns, and those that this role
+-- may UPDATE. No row when there is no such relation.
+SELECT
+    relation.relkind::text,
+    HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'),
+    ARRAY_AGG(attribute.attname::text ORDER BY attribute.attnum),
+    ARRAY_AGG(attribute.attname::text ORDER BY attribute.attnum)
+    FILTER (WHERE HAS_COLUMN_PRIVILEGE(relation.oid, attribute.attnum, 'UPDATE'))
+FROM pg_catalog.pg_class AS relation
+INNER JOIN pg_catalog.pg_attribute AS attribute
+    ON relation.oid = attribute.attrelid AND attribute.attnum > 0 AND NOT attribute.attisdropped
+WHERE relation.oid = TO_REGCLASS(%(table)s)
+GROUP BY relation.oid, relation.relkind;
+
+-- name: order_indexes
+-- Which of some indexes a table has, and whether they are valid. Catalog only, locks nothing.
+-- Parameters: table (quoted), names. Result: name, valid.
+SELECT relation.relname::text, listed.indisvalid
+FROM pg_catalog.pg_index AS listed
+INNER JOIN pg_catalog.pg_class AS relation ON listed.indexrelid = relation.oid
+WHERE listed.indrelid = TO_REGCLASS(%(table)s::text) AND relation.relname = ANY(%(names)s);

@@ -1,0 +1,15 @@
+-- Wake-ups, where the extension wake_up is there.
+
+-- name: channel
+-- Where the wake-ups of a table are announced, and whether it has a trigger that does it. Catalog only; locks nothing.
+-- Parameters: table (quoted as in SQL). Result: one row; the channel is NULL when there is no such table.
+SELECT
+    'openoutbox_' || TO_REGCLASS(%(table)s::text)::oid::text,
+    EXISTS (
+        SELECT FROM pg_catalog.pg_trigger
+        WHERE tgrelid = TO_REGCLASS(%(table)s::text) AND tgname = 'openoutbox_wake_trigger' AND tgenabled <> 'D'
+    );
+
+-- name: listen
+-- Have wake-ups sent to this connection; needs a session of its own. The channel's name is swapped like a table's.
+LISTEN openoutbox_channel;

@@ -1,0 +1,44 @@
+"""The files that make something run in psql as they stand, for the default names."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relay.localservers.postgres import DEFAULT_BUILD
+from relay.postgres.sql import sql_root
+from tests.support.fixtures.postgres import Database
+from tests.support.sql_files import sql_files
+
+OUTBOX = sql_files("outbox/migrations") + sql_files("outbox/extensions")
+
+
+def psql(database: Database, files: list[str]) -> None:
+    package = importlib.util.find_spec(DEFAULT_BUILD)
+    assert package is not None
+    assert package.origin is not None
+    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
+    options = [option for file in files for option in ("-f", str(sql_root() / file))]
+    subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", *options, database.url], check=True)
+
+
+def test_the_outbox_and_its_extensions_can_be_made_by_psql(database: Database) -> None:
+    psql(database, OUTBOX)
+    psql(database, sql_files("outbox/extensions"))  # each may be applied again
+    indexes = "SELECT count(*), bool_and(indisvalid) FROM pg_index WHERE indrelid = 'openoutbox_events'::regclass"
+    assert database.run(indexes) == [(1 + 6 + 3, True)]
+    database.run("INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')")
+    assert database.run("SELECT is_called FROM openoutbox_events_wake") == [(True,)]
+    assert database.run("SELECT insertion_order FROM openoutbox_events") == [(1,)]
+
+
+@pytest.mark.parametrize("positions", ["gapless", "settled"])
+def test_the_event_store_can_be_made_by_psql(database: Database, positions: str) -> None:
+    psql(database, ["eventstore/schema.sql", f"eventstore/positions_{positions}.sql"])
+    assert database.run("SELECT * FROM event_horizon()") == [(0, 0)]
+    default = "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'event'::regclass AND adnum = 1"
+    function = {"gapless": "event_take_positions(1)", "settled": "event_next_position()"}[positions]
+    assert database.run(default) == [(function,)]
