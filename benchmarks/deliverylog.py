@@ -38,9 +38,9 @@ from relay.deliverylog import (
     TimeWindow,
     open_delivery_log,
 )
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
-from relay.deliverylog.clickhouse_client import ClickHouseClient
-from relay.deliverylog.clickhouse_rows import COLUMNS, columns
+from relay.deliverylog.clickhouse.client import ClickHouseClient
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.rows import COLUMNS, columns
 from relay.deliverylog.cursor import Position, encode
 from relay.deliverylog.entries import Prepared
 from relay.deliverylog.times import from_ms, to_ms

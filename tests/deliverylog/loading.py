@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
-from relay.deliverylog.open import DEFAULT_SCHEMA
-from relay.deliverylog.postgres_partitions import month_after
-from relay.deliverylog.postgres_sql import PostgresStatements
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from relay.deliverylog.options import DEFAULT_SCHEMA
+from relay.deliverylog.postgres.partitions import month_after
+from relay.deliverylog.postgres.statements import PostgresStatements
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 MONTHS = 24

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from relay.deliverylog import ListAttempts, ListEvents, TimeWindow, open_delivery_log
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from relay.deliverylog.cursor import Position, encode
-from relay.deliverylog.open import DEFAULT_SCHEMA
+from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan, scan_attempts, scan_events
-from relay.deliverylog.postgres_sql import PostgresStatements, Statement
+from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.times import from_ms, to_ms
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 
-class Event(BaseModel):
+class ApiEvent(BaseModel):
     """An event that was handed to the relay."""
 
     id: str
@@ -21,7 +21,7 @@ class Event(BaseModel):
     metadata: dict[str, str]
 
 
-class Attempt(BaseModel):
+class ApiAttempt(BaseModel):
     """One attempt to deliver an event."""
 
     id: str
@@ -36,26 +36,26 @@ class Attempt(BaseModel):
     manual: bool
     code: str | None
     response_data: dict[str, Any] | None
-    event: Event
+    event: ApiEvent
 
 
-class EventPage(BaseModel):
+class ApiEventPage(BaseModel):
     """One page of events."""
 
-    items: list[Event]
+    items: list[ApiEvent]
     next: str | None = Field(description="Cursor of the next page; null: there is none.")
     prev: str | None = Field(description="Cursor of the page before; null: there is none.")
 
 
-class AttemptPage(BaseModel):
+class ApiAttemptPage(BaseModel):
     """One page of attempts."""
 
-    items: list[Attempt]
+    items: list[ApiAttempt]
     next: str | None = Field(description="Cursor of the next page; null: there is none.")
     prev: str | None = Field(description="Cursor of the page before; null: there is none.")
 
 
-class Metrics(BaseModel):
+class ApiMetrics(BaseModel):
     """Rows of dimensions and measures, with ``time`` where a granularity was asked for."""
 
     rows: list[dict[str, Any]]
@@ -65,7 +65,7 @@ class Metrics(BaseModel):
     truncated: bool
 
 
-class Problem(BaseModel):
+class ApiProblem(BaseModel):
     """Why a request was not answered."""
 
     error: str

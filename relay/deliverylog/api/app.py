@@ -18,8 +18,8 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from relay.deliverylog import text
+from relay.deliverylog.api.models import ApiAttempt, ApiAttemptPage, ApiEvent, ApiEventPage, ApiMetrics, ApiProblem
 from relay.deliverylog.errors import DeliveryLogError, ResourceLimit
-from relay.deliverylog.http_models import Attempt, AttemptPage, Event, EventPage, Metrics, Problem
 from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, Page, TimeWindow
 from relay.deliverylog.store import DeliveryLog
 
@@ -38,11 +38,11 @@ Filters = Annotated[list[str] | None, Query(alias="filter", description="name=va
 Width = Annotated[str | None, Query(description="For example 5m, 1h, 1d, 1w or 1M.")]
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The query cannot be answered."},
-    401: {"model": Problem, "description": "The bearer token is missing or wrong."},
-    503: {"model": Problem, "description": "The log's database cannot be used now."},
+    400: {"model": ApiProblem, "description": "The query cannot be answered."},
+    401: {"model": ApiProblem, "description": "The bearer token is missing or wrong."},
+    503: {"model": ApiProblem, "description": "The log's database cannot be used now."},
 }
-_ABSENT: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "There is no such row."}}
+_ABSENT: dict[int | str, dict[str, Any]] = {404: {"model": ApiProblem, "description": "There is no such row."}}
 
 
 def build_api(store: Callable[[], Awaitable[DeliveryLog]], token: str) -> FastAPI:
@@ -142,19 +142,19 @@ def metrics_query(
 
 
 def _add_listings(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None:
-    @app.get(f"{PREFIX}/events", response_model=EventPage)
+    @app.get(f"{PREFIX}/events", response_model=ApiEventPage)
     async def list_events(query: Annotated[ListEvents, Depends(events_query)]) -> dict[str, Any]:
         """Events, one page at a time."""
         return _page(await (await store()).list_events(query), text.event_json)
 
-    @app.get(f"{PREFIX}/attempts", response_model=AttemptPage)
+    @app.get(f"{PREFIX}/attempts", response_model=ApiAttemptPage)
     async def list_attempts(query: Annotated[ListAttempts, Depends(attempts_query)]) -> dict[str, Any]:
         """Attempts with their events, one page at a time."""
         return _page(await (await store()).list_attempts(query), text.attempt_json)
 
 
 def _add_rows(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None:
-    @app.get(f"{PREFIX}/events/{{event_id:path}}", response_model=Event, responses=_ABSENT)
+    @app.get(f"{PREFIX}/events/{{event_id:path}}", response_model=ApiEvent, responses=_ABSENT)
     async def retrieve_event(event_id: Id, tenant_id: One = None, destination_id: One = None) -> dict[str, Any]:
         """One event; with a destination only if an attempt to it was made."""
         found = await (await store()).retrieve_event(event_id, tenant_id=tenant_id, destination_id=destination_id)
@@ -162,7 +162,7 @@ def _add_rows(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None
             raise HTTPException(404, "there is no such event")
         return text.event_json(found)
 
-    @app.get(f"{PREFIX}/attempts/{{attempt_id:path}}", response_model=Attempt, responses=_ABSENT)
+    @app.get(f"{PREFIX}/attempts/{{attempt_id:path}}", response_model=ApiAttempt, responses=_ABSENT)
     async def retrieve_attempt(attempt_id: Id, tenant_id: One = None) -> dict[str, Any]:
         """One attempt with its event."""
         found = await (await store()).retrieve_attempt(attempt_id, tenant_id=tenant_id)
@@ -172,12 +172,12 @@ def _add_rows(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None
 
 
 def _add_metrics(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None:
-    @app.get(f"{PREFIX}/metrics/events", response_model=Metrics)
+    @app.get(f"{PREFIX}/metrics/events", response_model=ApiMetrics)
     async def event_metrics(query: Annotated[MetricsQuery, Depends(metrics_query)]) -> dict[str, Any]:
         """Events counted."""
         return text.metrics_json(await (await store()).event_metrics(query))
 
-    @app.get(f"{PREFIX}/metrics/attempts", response_model=Metrics)
+    @app.get(f"{PREFIX}/metrics/attempts", response_model=ApiMetrics)
     async def attempt_metrics(query: Annotated[MetricsQuery, Depends(metrics_query)]) -> dict[str, Any]:
         """Attempts counted."""
         return text.metrics_json(await (await store()).attempt_metrics(query))

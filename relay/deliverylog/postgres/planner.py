@@ -14,7 +14,7 @@ from datetime import datetime
 
 from relay.deliverylog.cursor import EVENTS
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.postgres_partitions import month_after, month_of
+from relay.deliverylog.postgres.partitions import month_after, month_of
 from relay.deliverylog.times import from_ms
 
 

@@ -14,16 +14,16 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
-from relay.deliverylog import postgres_rows as rows
 from relay.deliverylog.entries import Prepared, Rejected, as_text, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
-from relay.deliverylog.open import DeliveryLogOptions
+from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.postgres_near import looks_large, near
-from relay.deliverylog.postgres_partitions import Partitions, missing_ahead, month_after, month_of, oldest_kept
-from relay.deliverylog.postgres_sql import PostgresStatements, Statement
+from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, oldest_kept
+from relay.deliverylog.postgres.planner import looks_large, near
+from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.store import EVENTS, DeliveryLog
 from relay.deliverylog.times import time_near, to_ms
 from relay.postgres.connect import Connection, connect_async, make_pool

@@ -18,8 +18,8 @@ from relay.deliverylog import (
     TimeWindow,
     open_delivery_log,
 )
-from relay.deliverylog.postgres import PostgresDeliveryLog
-from relay.deliverylog.postgres_partitions import month_after, month_of
+from relay.deliverylog.postgres.driver import PostgresDeliveryLog
+from relay.deliverylog.postgres.partitions import month_after, month_of
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
@@ -268,6 +268,6 @@ async def test_the_newest_major_version_works_too(newest_database: Database) -> 
 
 
 async def test_a_database_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.deliverylog.postgres._LONGEST_WAIT", 0.2)
+    monkeypatch.setattr("relay.deliverylog.postgres.driver._LONGEST_WAIT", 0.2)
     with pytest.raises(DeliveryLogUnavailable):
         await open_delivery_log("postgres://nobody@127.0.0.1:1/none")

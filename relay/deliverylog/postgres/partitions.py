@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from relay.deliverylog.errors import DeliveryLogError
-from relay.deliverylog.postgres_sql import PostgresStatements
+from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.connect import Connection
 
 PARENTS = ("events", "event_destinations", "attempts")

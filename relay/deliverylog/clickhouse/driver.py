@@ -12,15 +12,15 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any
 
-from relay.deliverylog import clickhouse_rows as rows
-from relay.deliverylog.clickhouse_client import ClickHouseClient
-from relay.deliverylog.clickhouse_rows import Key
-from relay.deliverylog.clickhouse_sql import Branch, ClickHouseStatements, branches, ttl_days
+from relay.deliverylog.clickhouse import rows
+from relay.deliverylog.clickhouse.client import ClickHouseClient
+from relay.deliverylog.clickhouse.rows import Key
+from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import Prepared, Rejected, as_text
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
-from relay.deliverylog.open import DeliveryLogOptions
+from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.store import EVENTS, DeliveryLog
 

@@ -23,7 +23,7 @@ from relay.deliverylog import (
     TimeWindow,
     open_delivery_log,
 )
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.paths import ROOT

@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
-from relay.deliverylog.open import DEFAULT_SCHEMA
+from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.store import EVENTS
 from relay.deliverylog.times import from_ms

@@ -16,7 +16,7 @@ from schemathesis import Case
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable
-from relay.deliverylog.http import build_api
+from relay.deliverylog.api.app import build_api
 from relay.deliverylog.memory import MemoryDeliveryLog
 from tests.deliverylog.conftest import Reopen
 from tests.deliverylog.making import BASE, entry, event, ms

@@ -10,8 +10,8 @@ import pytest
 from relay.deliverylog import ListAttempts, TimeWindow
 from relay.deliverylog.cursor import Position, encode
 from relay.deliverylog.paging import scan_attempts
-from relay.deliverylog.postgres_near import looks_large, near
-from relay.deliverylog.postgres_partitions import month_after
+from relay.deliverylog.postgres.partitions import month_after
+from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.times import to_ms
 
 FIRST = datetime(2025, 1, 1, tzinfo=UTC)
