@@ -17,7 +17,7 @@ from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
-from relay.deliverylog.entries import Prepared, Rejected, as_text
+from relay.deliverylog.entries import LogRow, Rejected, as_text
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
@@ -82,7 +82,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
             ttls[table] = ttl_days(str(found[0][0])) if found else None
         return ttls
 
-    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
         await self._client.insert(self._sql.table("event_log"), rows.COLUMNS, rows.columns(batch))
         return []
 

@@ -1,4 +1,4 @@
-"""Between entries and ClickHouse's rows: the columns of a batch, and objects from fetched rows. Times are integers
+"""Between rows of the log and ClickHouse: the columns of a batch, and objects from fetched rows. Times are integers
 of milliseconds on the way: nothing can turn them into another zone or precision.
 """
 
@@ -9,32 +9,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from relay.deliverylog.cursor import Position
-from relay.deliverylog.entries import Prepared
+from relay.deliverylog.entries import LogRow
 from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import from_ms
 
-COLUMNS = (
-    "event_id",
-    "tenant_id",
-    "destination_id",
-    "topic",
-    "eligible_for_retry",
-    "event_time",
-    "metadata",
-    "data",
-    "delivery_id",
-    "delivery_event_id",
-    "status",
-    "delivery_time",
-    "code",
-    "response_data",
-    "attempt_number",
-    "manual",
-    "destination_type",
-    "event_topic",
-    "event_destination_id",
-    "matched_destination_ids",
-)
+_NAMES = {"attempt_id": "delivery_id", "time": "delivery_time"}  # of event_log, where they are not the row's
+COLUMNS = (*(_NAMES.get(field, field) for field in LogRow._fields), "delivery_event_id")
 
 
 class Key(NamedTuple):
@@ -56,9 +36,10 @@ class Key(NamedTuple):
         return self.tenant_id, self.destination_id, self.time_ms, self.event_id, self.id
 
 
-def columns(batch: Sequence[Prepared]) -> list[list[Any]]:
-    """The values of ``COLUMNS``, one list each."""
-    return [list(column) for column in zip(*map(_row, batch), strict=True)]
+def columns(batch: Sequence[LogRow]) -> list[Sequence[Any]]:
+    """The values of ``COLUMNS``, one sequence each."""
+    event_ids, *rest = zip(*batch, strict=True)
+    return [event_ids, *rest, event_ids]
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, Any]:
@@ -121,29 +102,3 @@ def attempt_place(key: Key, *, by_event: bool) -> Position:
 def event_place(key: Key) -> Position:
     """The place of a list entry in the order of a listing of events."""
     return Position(key.sort_ms, key.sort_id, key.tenant_id)
-
-
-def _row(one: Prepared) -> tuple[Any, ...]:
-    event, attempt = one.event, one.attempt
-    return (
-        event.id,
-        event.tenant_id,
-        attempt.destination_id,
-        attempt.topic,
-        event.eligible_for_retry,
-        event.time,
-        one.metadata,
-        event.data,
-        attempt.id,
-        attempt.event_id,
-        attempt.status,
-        attempt.time,
-        attempt.code,
-        one.response,
-        attempt.attempt_number,
-        attempt.manual,
-        attempt.destination_type,
-        event.topic,
-        event.destination_id,
-        event.matched_destination_ids,
-    )

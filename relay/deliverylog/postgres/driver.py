@@ -14,10 +14,10 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
-from relay.deliverylog.entries import Prepared, Rejected, as_text, last_events
+from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.measures import Count, Counts, MeasureTally
-from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
+from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.postgres import rows
@@ -113,14 +113,14 @@ class PostgresDeliveryLog(DeliveryLog):
         self._months.clear()
         return dropped
 
-    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
-        months = {month_of(time) for one in batch for time in (one.event.time, one.attempt.time)}
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
+        months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
         async with self._connection() as connection:
             homeless = await self._without_partition(connection, months)
             if not homeless:
                 return await self._insert(connection, batch)
-            placed = [one for one in batch if not homeless & _months(one)]
-            rejected = [_rejected(one, "its month has no partition") for one in batch if homeless & _months(one)]
+            placed = [row for row in batch if not homeless & _months(row)]
+            rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
             return rejected + (await self._insert(connection, placed) if placed else [])
 
     async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
@@ -140,7 +140,7 @@ class PostgresDeliveryLog(DeliveryLog):
         self._months |= missing
         return months - self._months
 
-    async def _insert(self, connection: Connection, batch: Sequence[Prepared]) -> list[Rejected]:
+    async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
         for attempt in range(1, _TRIES + 1):
             try:
                 await self._insert_together(connection, batch)
@@ -161,7 +161,7 @@ class PostgresDeliveryLog(DeliveryLog):
                 return []
         raise AssertionError("unreachable")
 
-    async def _halves(self, connection: Connection, batch: Sequence[Prepared], error: psycopg.Error) -> list[Rejected]:
+    async def _halves(self, connection: Connection, batch: Sequence[LogRow], error: psycopg.Error) -> list[Rejected]:
         if len(batch) == 1:
             return [_rejected(batch[0], str(error.diag.message_primary or error))]
         middle = len(batch) // 2
@@ -170,10 +170,10 @@ class PostgresDeliveryLog(DeliveryLog):
             *await self._insert(connection, batch[middle:]),
         ]
 
-    async def _insert_together(self, connection: Connection, batch: Sequence[Prepared]) -> None:
+    async def _insert_together(self, connection: Connection, batch: Sequence[LogRow]) -> None:
         async with connection.transaction():
-            await connection.execute(self._sql.text("insert_events"), rows.event_rows(last_events(batch)))
-            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_rows(batch))
+            await connection.execute(self._sql.text("insert_events"), rows.event_parameters(last_events(batch)))
+            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_parameters(batch))
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {
@@ -280,12 +280,12 @@ def translated(error: psycopg.Error) -> DeliveryLogError:
     return _KINDS.get(type(reason), DeliveryLogError)(str(reason))
 
 
-def _months(one: Prepared) -> set[datetime]:
-    return {month_of(one.event.time), month_of(one.attempt.time)}
+def _months(row: LogRow) -> set[datetime]:
+    return {month_of(row.event_time), month_of(row.time)}
 
 
-def _rejected(one: Prepared, reason: str) -> Rejected:
-    return Rejected(LogEntry(one.event, one.attempt), reason)
+def _rejected(row: LogRow, reason: str) -> Rejected:
+    return Rejected(entry_of(row), reason)
 
 
 def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:

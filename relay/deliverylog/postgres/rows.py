@@ -1,11 +1,11 @@
-"""Between entries and PostgreSQL's rows: the parameter of a batch, and objects from selected columns."""
+"""Between rows of the log and PostgreSQL: the parameter of a batch, and objects from selected columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from relay.deliverylog.entries import Prepared
+from relay.deliverylog.entries import LogRow
 from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.postgres.codec import encode_json
 
@@ -35,24 +35,17 @@ _ATTEMPT_COLUMNS = (
     "manual",
     "code",
     "response_data",
-    "event_time",
-    "eligible_for_retry",
-    "event_data",
-    "event_metadata",
-    "event_topic",
-    "event_destination_id",
-    "event_matched_destination_ids",
 )
 
 
-def event_rows(batch: Sequence[Prepared]) -> Parameters:
-    """The parameter of ``insert_events.sql``: the rows as one JSON text."""
-    return {"rows": encode_json([dict(zip(_EVENT_COLUMNS, _event_row(one), strict=True)) for one in batch])}
+def event_parameters(batch: Sequence[LogRow]) -> Parameters:
+    """The parameter that inserts a batch's events: their rows as one JSON document."""
+    return {"rows": encode_json(list(map(_event_object, batch)))}
 
 
-def attempt_rows(batch: Sequence[Prepared]) -> Parameters:
-    """The parameter of ``insert_attempts.sql``: the rows as one JSON text."""
-    return {"rows": encode_json([dict(zip(_ATTEMPT_COLUMNS, _attempt_row(one), strict=True)) for one in batch])}
+def attempt_parameters(batch: Sequence[LogRow]) -> Parameters:
+    """The parameter that inserts a batch's attempts: their rows as one JSON document."""
+    return {"rows": encode_json(list(map(_attempt_object, batch)))}
 
 
 def event(row: Sequence[Any]) -> LoggedEvent:
@@ -62,8 +55,8 @@ def event(row: Sequence[Any]) -> LoggedEvent:
 
 def attempt(row: Sequence[Any]) -> AttemptRecord:
     """An attempt and its event from the columns that ``list_attempts.sql`` selects."""
-    made = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS[:12], row[:12], strict=True)))
-    time, eligible, data, metadata, topic, destination_id, matched = row[12:]
+    made = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS, row[: len(_ATTEMPT_COLUMNS)], strict=True)))
+    time, eligible, data, metadata, topic, destination_id, matched = row[len(_ATTEMPT_COLUMNS) :]
     return AttemptRecord(
         made,
         LoggedEvent(
@@ -80,42 +73,41 @@ def attempt(row: Sequence[Any]) -> AttemptRecord:
     )
 
 
-def _event_row(one: Prepared) -> tuple[Any, ...]:
-    logged = one.event
-    return (
-        logged.id,
-        logged.tenant_id,
-        logged.destination_id,
-        logged.matched_destination_ids,
-        logged.time.isoformat(),
-        logged.topic,
-        logged.eligible_for_retry,
-        f"\\x{logged.data.hex()}",
-        one.metadata,
-    )
+def _event_object(row: LogRow) -> dict[str, Any]:
+    return {
+        "id": row.event_id,
+        "tenant_id": row.tenant_id,
+        "destination_id": row.event_destination_id,
+        "matched_destination_ids": row.matched_destination_ids,
+        "time": row.event_time.isoformat(),
+        "topic": row.event_topic,
+        "eligible_for_retry": row.eligible_for_retry,
+        "data": f"\\x{row.data.hex()}",
+        "metadata": row.metadata,
+    }
 
 
-def _attempt_row(one: Prepared) -> tuple[Any, ...]:
-    made, logged = one.attempt, one.event
-    only = [made.destination_id]
-    return (
-        made.id,
-        made.event_id,
-        made.tenant_id,
-        made.destination_id,
-        made.destination_type,
-        made.topic,
-        made.status,
-        made.time.isoformat(),
-        made.attempt_number,
-        made.manual,
-        made.code,
-        one.response,
-        logged.time.isoformat(),
-        logged.eligible_for_retry,
-        f"\\x{logged.data.hex()}",
-        one.metadata,
-        None if logged.topic == made.topic else logged.topic,
-        None if logged.destination_id == made.destination_id else logged.destination_id,
-        None if logged.matched_destination_ids == only else logged.matched_destination_ids,
-    )
+def _attempt_object(row: LogRow) -> dict[str, Any]:
+    """An attempt with its event. A column of the event is null where it equals the attempt's own."""
+    only = [row.destination_id]
+    return {
+        "id": row.attempt_id,
+        "event_id": row.event_id,
+        "tenant_id": row.tenant_id,
+        "destination_id": row.destination_id,
+        "destination_type": row.destination_type,
+        "topic": row.topic,
+        "status": row.status,
+        "time": row.time.isoformat(),
+        "attempt_number": row.attempt_number,
+        "manual": row.manual,
+        "code": row.code,
+        "response_data": row.response_data,
+        "event_time": row.event_time.isoformat(),
+        "eligible_for_retry": row.eligible_for_retry,
+        "event_data": f"\\x{row.data.hex()}",
+        "event_metadata": row.metadata,
+        "event_topic": None if row.event_topic == row.topic else row.event_topic,
+        "event_destination_id": None if row.event_destination_id == row.destination_id else row.event_destination_id,
+        "event_matched_destination_ids": None if row.matched_destination_ids == only else row.matched_destination_ids,
+    }
