@@ -72,8 +72,8 @@ class TableName:
         return f"{quote_identifier(self.schema)}.{quoted}" if self.schema else quoted
 
 
-Name: TypeAlias = TableName | str | tuple[str, ...] | UUID
-"""What may take the place of a default identifier: a name, a list of names (of columns), or an id."""
+Name: TypeAlias = TableName | str | tuple[str, ...] | UUID | int
+"""What may take the place of a default identifier: a name, a list of names (of columns), an id, or a number."""
 
 _NO_NAMES: Final[Mapping[str, Name]] = MappingProxyType({})
 
@@ -109,7 +109,7 @@ def sql_root() -> Path:
 def load_sql(path: str) -> str:
     """The text of a statement, ``outbox/claim:claim``, or of a whole file, ``outbox/migrations/0001_create_table.sql``.
 
-    Raises KeyError for a name that the file does not have.
+    Raises KeyError for a name that the file does not have, ValueError for a file that has a name twice.
     """
     file, colon, name = path.partition(":")
     return _statements(f"{file}.sql")[name] if colon else _read(path)
@@ -117,9 +117,17 @@ def load_sql(path: str) -> str:
 
 @cache
 def _statements(path: str) -> Mapping[str, str]:
-    """The statements of one file by their names, each with its comments."""
-    parts = _NAME.split(_read(path))
-    return dict(zip(parts[1::2], (text.strip() + "\n" for text in parts[2::2]), strict=True))
+    """The statements of one file by their names, each with its comments and without psql's semicolon at its end.
+
+    Raises ValueError for a name that the file has twice: one of the two would never be sent.
+    """
+    statements: dict[str, str] = {}
+    _, *parts = _NAME.split(_read(path))
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        if name in statements:
+            raise ValueError(f"sql/{path}: the name {name} stands there twice")
+        statements[name] = text.strip().removesuffix(";") + "\n"
+    return statements
 
 
 def statement_names(path: str) -> list[str]:
@@ -177,7 +185,7 @@ def _quoted(value: Name) -> str:
             return value.quoted
         case str():
             return quote_identifier(value)
-        case UUID():
+        case UUID() | int():
             return str(value)
         case columns:
             return ", ".join(map(quote_identifier, columns))

@@ -78,7 +78,7 @@ def load_postgres(url: str, rows: int) -> None:
             if text not in indexes:
                 connection.execute(text)
         months = [month_after(FIRST, count) for count in range(MONTHS)]
-        connection.execute(sql.text("partitions/ensure_months"), {"months": months})
+        connection.execute(sql.text("partitions:ensure_months"), {"months": months})
         for text in (_POSTGRES_EVENTS, _POSTGRES_LINKS, _POSTGRES_ATTEMPTS):
             connection.execute(text.encode(), values)
         for text in indexes:

@@ -50,7 +50,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def ping(self) -> None:
         """Raise unless ClickHouse answers and the table is there."""
-        await self._client.rows(self._sql.text("ping"))
+        await self._client.rows(self._sql.text("fetch:ping"))
 
     async def migrate(self) -> None:
         """Create what is missing; the retention that the options name is put in force."""
@@ -78,7 +78,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _ttls(self) -> dict[str, int | None]:
         ttls = {}
         for table in _TABLES:
-            found = await self._client.rows(self._sql.text("ttl_read"), {"name": self._sql.table(table)})
+            found = await self._client.rows(self._sql.text("retention:read"), {"name": self._sql.table(table)})
             ttls[table] = ttl_days(str(found[0][0])) if found else None
         return ttls
 
@@ -140,7 +140,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
         if not keys:
             return {}
-        found = await self._client.rows(self._sql.text("fetch"), rows.key_arrays(keys))
+        found = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
         return {rows.delivery_of(row): rows.record(row) for row in found}
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
@@ -156,7 +156,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _attempted(self, key: Key, destination_id: str) -> bool:
         parameters = {"event_id": key.event_id, "tenant_id": key.tenant_id, "destination_id": destination_id}
-        found = await self._client.rows(self._sql.text("has_attempt"), parameters)
+        found = await self._client.rows(self._sql.text("fetch:has_attempt"), parameters)
         return bool(found[0][0])
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:

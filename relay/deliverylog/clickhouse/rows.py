@@ -43,7 +43,7 @@ def columns(batch: Sequence[LogRow]) -> list[Sequence[Any]]:
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, Any]:
-    """The parameters of ``fetch.sql``."""
+    """The parameters of ``fetch:deliveries``."""
     return {
         "earliest": min(key.time_ms for key in keys),
         "latest": max(key.time_ms for key in keys),
@@ -61,7 +61,7 @@ def delivery_of(row: Sequence[Any]) -> tuple[str, str, int, str, str]:
 
 
 def record(row: Sequence[Any]) -> AttemptRecord:
-    """An attempt and its event from the columns that ``fetch.sql`` selects."""
+    """An attempt and its event from the columns that ``fetch:deliveries`` selects."""
     attempt = LoggedAttempt(
         id=row[0],
         event_id=row[1],

@@ -1,4 +1,4 @@
-"""The ClickHouse driver's statements: files under ``sql/deliverylog/clickhouse``, with their names and variants."""
+"""The ClickHouse driver's statements: ``sql/deliverylog/clickhouse``, with its names and variants chosen."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.store import EVENTS
 from relay.deliverylog.times import to_ms
-from relay.postgres.sql import sql_root, variant
+from relay.postgres.sql import Name, statement, statement_names
 
 _FOLDER = "deliverylog/clickhouse"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")
-_TABLE_TOKEN = re.compile(r"\bevent_log(\w*)\b")
+_LISTS = ("event_log_attempts", "event_log_events")
+_NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine")
+_DAYS = "30"  # in the files
 _TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
 
 # The filter whose list is read; the others throw away rows of it. The first that is given.
@@ -50,34 +51,32 @@ class ClickHouseStatements:
                 f"{prefix!r} is not a table prefix; use letters, digits and _, at most 40, a letter first"
             )
         self._prefix = prefix
+        self._names: dict[str, Name] = {name: self.table(name) for name in _NAMES}
 
     def table(self, name: str) -> str:
         """The real name of a table that the files call ``name``."""
         return f"{self._prefix}{name}"
 
     def text(self, name: str, *tags: str) -> str:
-        """One file's statement with the tables' real names, quoted."""
-        text = variant(f"{_FOLDER}/{name}.sql", frozenset(tags))
-        text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-        return _TABLE_TOKEN.sub(lambda match: f"`{self._prefix}event_log{match.group(1)}`", text)
+        """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
+        return statement(f"{_FOLDER}/{name}", names=self._names, tags=tags)
 
     def migrations(self) -> list[str]:
-        """The statements that make the tables, in order."""
-        files = sorted((sql_root() / _FOLDER / "migrations").glob("*.sql"))
-        return [self.text(f"migrations/{file.stem}") for file in files]
+        """The statements that create the tables, in order."""
+        return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
 
     def ttl(self, days: int) -> list[str]:
         """The statements that make ``days`` the retention of every table."""
-        lists = self.text("ttl_set_lists")
-        texts = [
-            self.text("ttl_set"),
-            *(lists.replace("event_log_lists", f"event_log_{kind}") for kind in ("attempts", "events")),
+        names = {**self._names, _DAYS: days}
+        lists = [{**names, "event_log_lists": self.table(table)} for table in _LISTS]
+        return [
+            statement(f"{_FOLDER}/retention:set", names=names),
+            *(statement(f"{_FOLDER}/retention:set_lists", names=own) for own in lists),
         ]
-        return [_TTL_DAYS.sub(f"toIntervalDay({int(days)})", text) for text in texts]
 
     def no_ttl(self, table: str) -> str:
         """The statement that ends the retention of a table that has one."""
-        return self.text("ttl_remove").replace(self.table("event_log"), self.table(table))
+        return statement(f"{_FOLDER}/retention:remove", names={"event_log": self.table(table)})
 
     def list_keys(self, scan: Scan, branch: Branch, most: int) -> Statement:
         """The statement that reads at most so many keys, copies included, from one branch of a listing."""
@@ -98,7 +97,7 @@ class ClickHouseStatements:
             tags.update(("after", *(() if at.tenant_id is None else ("twin",))))
             parameters.update(at=at.ms, at_id=at.id, at_tenant=at.tenant_id or "")
             parameters.update(at_event=at.event_ms, at_event_id=at.event_id)
-        name = "list_events" if scan.resource == "evt" else "list_attempts"
+        name = "list:events" if scan.resource == "evt" else "list:attempts"
         return self.text(name, *tags), parameters
 
     def count(self, kind: str, count: Count) -> Statement:
@@ -110,13 +109,13 @@ class ClickHouseStatements:
         elif count.slots is not None:
             tags.add("uniform")
             parameters.update(first=count.slots.begins[0], width=count.slots.width)
-        return self.text("count_events" if kind == EVENTS else "count_attempts", *tags), parameters
+        return self.text(f"metrics:count_{kind}", *tags), parameters
 
     def combine(self, kind: str, count: Count, most: int) -> Statement:
         """The statement that counts combinations of dimension values."""
         tags, parameters = _counted(count)
         parameters["most"] = most
-        return self.text("combine_events" if kind == EVENTS else "combine_attempts", *tags), parameters
+        return self.text(f"metrics:combine_{kind}", *tags), parameters
 
 
 def branches(scan: Scan, most: int) -> tuple[list[Branch], Scan]:

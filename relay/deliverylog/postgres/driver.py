@@ -76,12 +76,11 @@ class PostgresDeliveryLog(DeliveryLog):
     async def ping(self) -> None:
         """Raise unless the database answers and the tables are there."""
         async with self._connection() as connection:
-            await connection.execute(self._sql.text("ping"))
+            await connection.execute(self._sql.text("find:ping"))
 
     async def migrate(self) -> None:
         """Create what is missing, and the partitions of the months to come."""
         async with self._connection() as connection, connection.transaction():
-            await connection.execute(self._sql.text("migrate_lock"))
             for statement in self._sql.migrations():
                 await connection.execute(statement)
         await self.prepare_ahead()
@@ -172,8 +171,8 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def _insert_together(self, connection: Connection, batch: Sequence[LogRow]) -> None:
         async with connection.transaction():
-            await connection.execute(self._sql.text("insert_events"), rows.event_parameters(last_events(batch)))
-            await connection.execute(self._sql.text("insert_attempts"), rows.attempt_parameters(batch))
+            await connection.execute(self._sql.text("insert:events"), rows.event_parameters(last_events(batch)))
+            await connection.execute(self._sql.text("insert:attempts"), rows.attempt_parameters(batch))
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {
@@ -181,7 +180,7 @@ class PostgresDeliveryLog(DeliveryLog):
             "entry": [as_text(one.entry) for one in rejected],
         }
         async with self._connection() as connection:
-            await connection.execute(self._sql.text("insert_quarantine"), parameters)
+            await connection.execute(self._sql.text("insert:quarantine"), parameters)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)
@@ -216,12 +215,12 @@ class PostgresDeliveryLog(DeliveryLog):
         tags = ["tenant"] if tenant_id is not None else []
         tags += ["destination"] if destination_id is not None else []
         parameters = {"event_id": event_id, "tenant_id": tenant_id, "destination_id": destination_id}
-        return await self._find("find_event", tags, parameters, event_id, rows.event)
+        return await self._find("find:event", tags, parameters, event_id, rows.event)
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         tags = ["tenant"] if tenant_id is not None else []
         parameters = {"attempt_id": attempt_id, "tenant_id": tenant_id}
-        return await self._find("find_attempt", tags, parameters, attempt_id, rows.attempt)
+        return await self._find("find:attempt", tags, parameters, attempt_id, rows.attempt)
 
     async def _find(
         self,

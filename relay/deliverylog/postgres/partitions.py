@@ -51,7 +51,7 @@ class Partitions:
 
     async def all(self, connection: Connection) -> list[Partition]:
         """Every monthly table there is."""
-        rows = await (await connection.execute(self._sql.text("partitions/months"))).fetchall()
+        rows = await (await connection.execute(self._sql.text("partitions:months"))).fetchall()
         return [_partition(str(name), parent is not None, bool(pending)) for name, parent, pending in rows]
 
     async def months(self, connection: Connection) -> set[datetime]:
@@ -65,17 +65,17 @@ class Partitions:
         """Make the partitions of months. Raises psycopg's InsufficientPrivilege without the right to."""
         wanted = sorted(set(months))
         if wanted:
-            await connection.execute(self._sql.text("partitions/ensure_months"), {"months": wanted})
+            await connection.execute(self._sql.text("partitions:ensure_months"), {"months": wanted})
 
     async def drop_before(self, connection: Connection, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``, on an autocommit connection; returns the tables."""
-        await connection.execute(self._sql.text("partitions/lock_timeout"))
+        await connection.execute(self._sql.text("partitions:lock_timeout"))
         dropped = []
         for partition in await self.all(connection):
             if month_after(partition.month) > oldest:
                 continue
             await self._detach(connection, partition)
-            await connection.execute(self._sql.on_partition("partitions/drop", partition.parent, partition.name))
+            await connection.execute(self._sql.on_partition("partitions:drop", partition.parent, partition.name))
             dropped.append(partition.name)
         return dropped
 
@@ -84,7 +84,7 @@ class Partitions:
             return
         step = "detach_finalize" if partition.pending else "detach"
         try:
-            await connection.execute(self._sql.on_partition(f"partitions/{step}", partition.parent, partition.name))
+            await connection.execute(self._sql.on_partition(f"partitions:{step}", partition.parent, partition.name))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.ObjectNotInPrerequisiteState) as error:
             raise DeliveryLogError(
                 f"partition {partition.name} is still being read and was not dropped yet; run the retention again"

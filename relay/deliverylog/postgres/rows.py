@@ -49,12 +49,12 @@ def attempt_parameters(batch: Sequence[LogRow]) -> Parameters:
 
 
 def event(row: Sequence[Any]) -> LoggedEvent:
-    """An event from the columns that ``list_events.sql`` selects."""
+    """An event from the columns that ``list:events`` selects."""
     return LoggedEvent(**dict(zip(_EVENT_COLUMNS, row, strict=True)))
 
 
 def attempt(row: Sequence[Any]) -> AttemptRecord:
-    """An attempt and its event from the columns that ``list_attempts.sql`` selects."""
+    """An attempt and its event from the columns that ``list:attempts`` selects."""
     made = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS, row[: len(_ATTEMPT_COLUMNS)], strict=True)))
     time, eligible, data, metadata, topic, destination_id, matched = row[len(_ATTEMPT_COLUMNS) :]
     return AttemptRecord(

@@ -1,4 +1,4 @@
-"""The PostgreSQL driver's statements: files under ``sql/deliverylog/postgres`` with names and optional lines chosen."""
+"""The PostgreSQL driver's statements: ``sql/deliverylog/postgres``, with its names and variants chosen."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
 from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.store import EVENTS
 from relay.deliverylog.times import from_ms
-from relay.postgres.sql import LONGEST_IDENTIFIER, sql_root, statement
+from relay.postgres.sql import LONGEST_IDENTIFIER, statement, statement_names
 
 _FOLDER = "deliverylog/postgres"
 _SCHEMA = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
@@ -40,28 +39,27 @@ class PostgresStatements:
         """For the transaction of a listing of several values."""
 
     def text(self, name: str, *tags: str) -> LiteralString:
-        """One file's statement, in the variant that ``tags`` choose."""
-        return statement(f"{_FOLDER}/{name}.sql", names={DEFAULT_SCHEMA: self._schema}, tags=tags)
+        """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
+        return statement(f"{_FOLDER}/{name}", names={DEFAULT_SCHEMA: self._schema}, tags=tags)
 
     def on_partition(self, name: str, parent: str, partition: str) -> LiteralString:
         """A statement that is written for the table ``events`` and its partition ``events_2000_01``."""
         names = {DEFAULT_SCHEMA: self._schema, _PARENT: parent, _PARTITION: partition}
-        return statement(f"{_FOLDER}/{name}.sql", names=names)
+        return statement(f"{_FOLDER}/{name}", names=names)
 
     def migrations(self) -> list[LiteralString]:
-        """The statements that make the tables, in order."""
-        files = sorted((sql_root() / _FOLDER / "migrations").glob("*.sql"))
-        return [self.text(f"migrations/{file.stem}") for file in files]
+        """The statements that create the tables, in order: the first one takes a lock until the transaction ends."""
+        return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
 
     def list_events(self, scan: Scan) -> Statement:
         """The statement of one page of events."""
         if "destination_id" not in scan.filters:
-            return self._listing("list_events", scan, _EVENT_DRIVERS)
-        return self._listing("list_events_by_destination", scan, ("destination_id",))
+            return self._listing("list:events", scan, _EVENT_DRIVERS)
+        return self._listing("list:events_by_destination", scan, ("destination_id",))
 
     def list_attempts(self, scan: Scan) -> Statement:
         """The statement of one page of attempts."""
-        return self._listing("list_attempts", scan, _ATTEMPT_DRIVERS if scan.sort_by == "time" else _ORDER_DRIVERS)
+        return self._listing("list:attempts", scan, _ATTEMPT_DRIVERS if scan.sort_by == "time" else _ORDER_DRIVERS)
 
     def _listing(self, name: str, scan: Scan, drivers: tuple[str, ...]) -> Statement:
         driver = next((driver for driver in drivers if driver in scan.filters), None)
@@ -96,13 +94,13 @@ class PostgresStatements:
         elif count.slots is not None:
             tags.add("uniform")
             parameters.update(first=count.slots.first, width=f"{count.slots.width} milliseconds")
-        return self.text("count_events" if kind == EVENTS else "count_attempts", *tags), parameters
+        return self.text(f"metrics:count_{kind}", *tags), parameters
 
     def combine(self, kind: str, count: Count, most: int) -> Statement:
         """The statement that counts combinations of dimension values."""
         tags, parameters = _counted(count)
         parameters["most"] = most
-        return self.text("combine_events" if kind == EVENTS else "combine_attempts", *tags), parameters
+        return self.text(f"metrics:combine_{kind}", *tags), parameters
 
 
 def _counted(count: Count) -> tuple[set[str], dict[str, Any]]:
