@@ -38,11 +38,11 @@ from relay.deliverylog import (
     TimeWindow,
     open_delivery_log,
 )
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
-from relay.deliverylog.clickhouse_client import ClickHouseClient
-from relay.deliverylog.clickhouse_rows import COLUMNS, columns
+from relay.deliverylog.clickhouse.client import ClickHouseClient
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.rows import COLUMNS, columns
 from relay.deliverylog.cursor import Position, encode
-from relay.deliverylog.entries import Prepared
+from relay.deliverylog.entries import LogRow
 from relay.deliverylog.times import from_ms, to_ms
 from relay.localservers.postgres import PostgresServer
 from tests.deliverylog.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
@@ -368,8 +368,16 @@ async def on_clickhouse(rows: int, patience: Patience) -> None:
 
 async def _insert(client: ClickHouseClient, entries: list[LogEntry]) -> None:
     """The same rows by the client's own insert, without checks."""
-    made = columns([Prepared(one.event, one.attempt, '{"trace": "x"}', '{"partition": 1}') for one in entries])
-    await client.insert("event_log", COLUMNS, made)
+    rows = []
+    for one in entries:
+        e, a = one.event, one.attempt
+        rows.append(
+            LogRow(
+                e.id, e.tenant_id, a.destination_id, a.topic, True, e.time, '{"trace": "x"}', e.data, a.id, a.status,
+                a.time, None, '{"partition": 1}', 1, False, a.destination_type, e.topic, "", e.matched_destination_ids,
+            )
+        )  # fmt: skip
+    await client.insert("event_log", COLUMNS, columns(rows))
 
 
 def main() -> None:

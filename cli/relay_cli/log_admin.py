@@ -15,7 +15,7 @@ from relay_cli.log_options import opened, with_store
 
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog
-    from relay.deliverylog.postgres import PostgresDeliveryLog
+    from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 
 Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
 
@@ -128,7 +128,7 @@ async def _copy(source: DeliveryLog, target: DeliveryLog, start: str | None, sta
 
 
 def _postgres(store: DeliveryLog) -> PostgresDeliveryLog:
-    from relay.deliverylog.postgres import PostgresDeliveryLog
+    from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 
     if not isinstance(store, PostgresDeliveryLog):
         raise ConfigError("only a PostgreSQL log has monthly partitions; this command is not needed here")

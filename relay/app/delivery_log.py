@@ -161,7 +161,7 @@ class LogApi:
         if token is None:
             return {}
         try:
-            from relay.deliverylog.http import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
+            from relay.deliverylog.api.app import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
         except ImportError as error:
             raise ConfigError("API_TOKEN: the API needs FastAPI; install openoutbox-relay[api]") from error
         return {PREFIX: build_api(self._opened, token.get_secret_value())}

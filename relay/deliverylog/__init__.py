@@ -15,7 +15,8 @@ from relay.deliverylog.errors import (
     VersionMismatch,
 )
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
-from relay.deliverylog.open import DeliveryLogOptions, open_delivery_log
+from relay.deliverylog.open import open_delivery_log
+from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.query import (
     Granularity,
     ListAttempts,

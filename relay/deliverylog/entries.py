@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -23,13 +22,32 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _HIGHEST_NUMBER = 2**31 - 1
 
 
-class Prepared(NamedTuple):
-    """An entry that can be written: times in UTC and floored, maps as JSON text beside it."""
+class LogRow(NamedTuple):
+    """An entry in the form that every driver writes: checked, one value for each column.
 
-    event: LoggedEvent
-    attempt: LoggedAttempt
+    Times are in UTC and floored to milliseconds. The tenant and the event id are the event's. ``data`` is the event's
+    payload; ``metadata`` and ``response_data`` are JSON.
+    """
+
+    event_id: str
+    tenant_id: str
+    destination_id: str
+    topic: str
+    eligible_for_retry: bool
+    event_time: datetime
     metadata: str
-    response: str | None
+    data: bytes
+    attempt_id: str
+    status: str
+    time: datetime
+    code: str | None
+    response_data: str | None
+    attempt_number: int
+    manual: bool
+    destination_type: str
+    event_topic: str
+    event_destination_id: str
+    matched_destination_ids: list[str]
 
 
 class Rejected(NamedTuple):
@@ -39,26 +57,55 @@ class Rejected(NamedTuple):
     reason: str
 
 
-def prepare(entries: Sequence[LogEntry]) -> tuple[list[Prepared], list[Rejected]]:
-    """What can be written, the last copy of each attempt only, and what cannot."""
-    attempts: dict[tuple[str, object, str], Prepared] = {}
+def prepare(entries: Sequence[LogEntry]) -> tuple[list[LogRow], list[Rejected]]:
+    """Return the rows of the entries, only the last copy of each attempt, and the entries that no store can keep."""
+    rows: dict[tuple[str, datetime, str], LogRow] = {}
     rejected: list[Rejected] = []
     for entry in entries:
         try:
-            prepared = _prepared(entry)
+            row = _row(entry)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             rejected.append(Rejected(entry, str(error)))
             continue
-        attempt = prepared.attempt
-        key = (attempt.tenant_id, attempt.time, attempt.id)
-        attempts.pop(key, None)  # so that the last copy also stands last
-        attempts[key] = prepared
-    return list(attempts.values()), rejected
+        key = (row.tenant_id, row.time, row.attempt_id)
+        rows.pop(key, None)  # so that the last copy also stands last
+        rows[key] = row
+    return list(rows.values()), rejected
 
 
-def last_events(batch: Sequence[Prepared]) -> list[Prepared]:
-    """One entry for each event of a batch: that with its last copy."""
-    return list({(one.event.tenant_id, one.event.time, one.event.id): one for one in batch}.values())
+def last_events(batch: Sequence[LogRow]) -> list[LogRow]:
+    """Return one row for each event of a batch: that with its last copy."""
+    return list({(row.tenant_id, row.event_time, row.event_id): row for row in batch}.values())
+
+
+def entry_of(row: LogRow) -> LogEntry:
+    """Return the entry of a row, as a reader gets it back."""
+    event = LoggedEvent(
+        id=row.event_id,
+        tenant_id=row.tenant_id,
+        destination_id=row.event_destination_id,
+        matched_destination_ids=row.matched_destination_ids,
+        time=row.event_time,
+        topic=row.event_topic,
+        eligible_for_retry=row.eligible_for_retry,
+        data=row.data,
+        metadata=json.loads(row.metadata),
+    )
+    attempt = LoggedAttempt(
+        id=row.attempt_id,
+        event_id=row.event_id,
+        tenant_id=row.tenant_id,
+        destination_id=row.destination_id,
+        destination_type=row.destination_type,
+        topic=row.topic,
+        status=row.status,
+        time=row.time,
+        attempt_number=row.attempt_number,
+        manual=row.manual,
+        code=row.code,
+        response_data=None if row.response_data is None else json.loads(row.response_data),
+    )
+    return LogEntry(event, attempt)
 
 
 def as_text(entry: LogEntry) -> str:
@@ -74,8 +121,37 @@ def as_text(entry: LogEntry) -> str:
         return json.dumps(repr(entry)[:10_000])
 
 
-def _prepared(entry: LogEntry) -> Prepared:
+def _row(entry: LogEntry) -> LogRow:
     event, attempt = entry.event, entry.attempt
+    _check(event, attempt)
+    event_time, time = floored(event.time), floored(attempt.time)
+    if not EARLIEST <= min(event_time, time) <= max(event_time, time) <= LATEST:
+        raise ValueError(f"a time lies outside {EARLIEST:%Y}..{LATEST:%Y}")
+    return LogRow(
+        event.id,
+        event.tenant_id,
+        attempt.destination_id,
+        attempt.topic,
+        event.eligible_for_retry,
+        event_time,
+        _metadata(event.metadata) if event.metadata else "{}",
+        bytes(event.data),
+        attempt.id,
+        attempt.status,
+        time,
+        attempt.code,
+        None if attempt.response_data is None else _json(attempt.response_data),
+        attempt.attempt_number,
+        attempt.manual,
+        attempt.destination_type,
+        event.topic,
+        event.destination_id,
+        event.matched_destination_ids,
+    )
+
+
+def _check(event: LoggedEvent, attempt: LoggedAttempt) -> None:
+    """Raise ValueError or TypeError for texts, numbers and data that no store can keep."""
     for what, text in _keys(event, attempt):
         _check_text(what, text)
         if len(text) * 4 > LONGEST_KEY and len(text.encode()) > LONGEST_KEY:
@@ -86,25 +162,6 @@ def _prepared(entry: LogEntry) -> Prepared:
         raise ValueError(f"attempt_number is {attempt.attempt_number!r}")
     if not isinstance(event.data, (bytes, bytearray, memoryview)):
         raise TypeError("data is not bytes")
-    times = floored(event.time), floored(attempt.time)
-    if not EARLIEST <= min(times) <= max(times) <= LATEST:
-        raise ValueError(f"a time lies outside {EARLIEST:%Y}..{LATEST:%Y}")
-    metadata = _metadata(event.metadata) if event.metadata else "{}"
-    response = None if attempt.response_data is None else _json(attempt.response_data)
-    return Prepared(_event(event, times[0]), _attempt(attempt, event, times[1]), metadata, response)
-
-
-def _event(event: LoggedEvent, time: datetime) -> LoggedEvent:
-    """The event as it is kept; itself, in the common case that nothing changes."""
-    if event.time == time and type(event.data) is bytes:
-        return event
-    return replace(event, time=time, data=bytes(event.data))
-
-
-def _attempt(attempt: LoggedAttempt, event: LoggedEvent, time: datetime) -> LoggedAttempt:
-    if (attempt.time, attempt.tenant_id, attempt.event_id) == (time, event.tenant_id, event.id):
-        return attempt
-    return replace(attempt, time=time, tenant_id=event.tenant_id, event_id=event.id)
 
 
 def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> list[tuple[str, str]]:

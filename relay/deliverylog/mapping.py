@@ -23,7 +23,7 @@ from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
 from relay.core.ports import SettledAttempt
 from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
-from relay.deliverylog.times import floored, to_ms
+from relay.deliverylog.times import to_ms
 
 _NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})
 
@@ -47,14 +47,14 @@ def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[Ev
     event, claimed_at = settled.event, settled.claimed_at
     metadata = dict(wire_headers(event.headers))
     tenant_id = metadata.get(naming.tenant_header, "")
-    time = floored(claimed_at + timedelta(seconds=settled.seconds))
+    time = claimed_at + timedelta(seconds=settled.seconds)
     succeeded = isinstance(settled.outcome, Acknowledged)
     code, response = _answer(settled.outcome)
     logged = LoggedEvent(
         id=event.event_id,
         tenant_id=tenant_id,
         matched_destination_ids=[naming.destination_id],
-        time=floored(claimed_at - timedelta(seconds=event.age)),
+        time=claimed_at - timedelta(seconds=event.age),
         topic=event.event_type,
         eligible_for_retry=not isinstance(settled.outcome, Permanent),
         data=event.payload,

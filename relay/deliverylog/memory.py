@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.deliverylog.entries import Prepared, Rejected, last_events
+from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import Scan
@@ -45,16 +44,16 @@ class MemoryDeliveryLog(DeliveryLog):
         self._events = {key: event for key, event in self._events.items() if event.time >= oldest}
         self._attempts = {key: record for key, record in self._attempts.items() if record.attempt.time >= oldest}
 
-    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
-        for one in last_events(batch):
-            event = one.event
-            self._events.setdefault((event.tenant_id, to_ms(event.time), event.id), event)
-        for one in batch:
-            response = None if one.response is None else json.loads(one.response)
-            attempt = replace(one.attempt, response_data=response)
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
+        entries = [entry_of(row) for row in batch]
+        events = {(one.event.tenant_id, to_ms(one.event.time), one.event.id): one.event for one in entries}
+        for event_key, event in events.items():  # the last copy of a batch, and the first batch's of all
+            self._events.setdefault(event_key, event)
+        for entry in entries:
+            attempt = entry.attempt
             key = (attempt.tenant_id, to_ms(attempt.time), attempt.id)
             known = self._attempts.get(key)
-            self._attempts[key] = AttemptRecord(attempt, one.event) if known is None else _updated(known, attempt)
+            self._attempts[key] = AttemptRecord(attempt, entry.event) if known is None else _updated(known, attempt)
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:

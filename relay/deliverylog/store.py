@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from relay.deliverylog import measures
 from relay.deliverylog.buckets import ROW_LIMIT
-from relay.deliverylog.entries import Prepared, Rejected, prepare
+from relay.deliverylog.entries import LogRow, Rejected, prepare
 from relay.deliverylog.measures import Count, Measure, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
 from relay.deliverylog.paging import Scan, attempt_position, event_position, page, scan_attempts, scan_events, storable
@@ -113,8 +113,8 @@ class DeliveryLog(ABC):
         """Let go of every connection; never raises."""
 
     @abstractmethod
-    async def _write(self, batch: list[Prepared]) -> list[Rejected]:
-        """Write entries without duplicates, in their order; return those the database refused, one by one."""
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
+        """Write rows without duplicates, in their order; return those the database refused, one by one."""
 
     @abstractmethod
     async def _set_aside(self, rejected: list[Rejected]) -> None:

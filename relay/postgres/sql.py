@@ -72,8 +72,8 @@ class TableName:
         return f"{quote_identifier(self.schema)}.{quoted}" if self.schema else quoted
 
 
-Name: TypeAlias = TableName | str | tuple[str, ...] | UUID
-"""What may take the place of a default identifier: a name, a list of names (of columns), or an id."""
+Name: TypeAlias = TableName | str | tuple[str, ...] | UUID | int
+"""What may take the place of a default identifier: a name, a list of names (of columns), an id, or a number."""
 
 _NO_NAMES: Final[Mapping[str, Name]] = MappingProxyType({})
 
@@ -185,7 +185,7 @@ def _quoted(value: Name) -> str:
             return value.quoted
         case str():
             return quote_identifier(value)
-        case UUID():
+        case UUID() | int():
             return str(value)
         case columns:
             return ", ".join(map(quote_identifier, columns))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from relay.deliverylog import DeliveryLog, open_delivery_log
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 Reopen = Callable[[], Awaitable[DeliveryLog]]

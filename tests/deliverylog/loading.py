@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
-from relay.deliverylog.open import DEFAULT_SCHEMA
-from relay.deliverylog.postgres_partitions import month_after
-from relay.deliverylog.postgres_sql import PostgresStatements
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from relay.deliverylog.options import DEFAULT_SCHEMA
+from relay.deliverylog.postgres.partitions import month_after
+from relay.deliverylog.postgres.statements import PostgresStatements
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 MONTHS = 24
@@ -78,7 +78,7 @@ def load_postgres(url: str, rows: int) -> None:
             if text not in indexes:
                 connection.execute(text)
         months = [month_after(FIRST, count) for count in range(MONTHS)]
-        connection.execute(sql.text("partitions/ensure_months"), {"months": months})
+        connection.execute(sql.text("partitions:ensure_months"), {"months": months})
         for text in (_POSTGRES_EVENTS, _POSTGRES_LINKS, _POSTGRES_ATTEMPTS):
             connection.execute(text.encode(), values)
         for text in indexes:

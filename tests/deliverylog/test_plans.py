@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from relay.deliverylog import ListAttempts, ListEvents, TimeWindow, open_delivery_log
-from relay.deliverylog.clickhouse import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from relay.deliverylog.cursor import Position, encode
-from relay.deliverylog.open import DEFAULT_SCHEMA
+from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan, scan_attempts, scan_events
-from relay.deliverylog.postgres_sql import PostgresStatements, Statement
+from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.times import from_ms, to_ms
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
@@ -123,7 +123,7 @@ def test_a_month_without_a_value_is_not_read_for_it_on_postgres(full_postgres: s
     """The newest month has but one status and one type, which the planner knows: it must know which is asked for."""
     sql = PostgresStatements(DEFAULT_SCHEMA)
     with psycopg.connect(full_postgres) as connection:
-        connection.execute(sql.text("partitions/ensure_months"), {"months": [END]})
+        connection.execute(sql.text("partitions:ensure_months"), {"months": [END]})
         connection.execute(_ALL_DELIVERED.encode(), {"by": END - FIRST})
         connection.execute("ANALYZE openoutbox_log.attempts")
         for query in (
@@ -199,9 +199,9 @@ def test_one_id_is_looked_for_near_its_time_on_postgres(full_postgres: str) -> N
     sql = PostgresStatements(DEFAULT_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         values = {"attempt_id": "att_000000007", "from": FIRST, "to": FIRST.replace(day=2)}
-        near, rows, plan = buffers(connection, (sql.text("find_attempt", "window"), values))
+        near, rows, plan = buffers(connection, (sql.text("find:attempt", "window"), values))
         assert (rows, near <= 5) == (1, True), plan
-        everywhere, rows, plan = buffers(connection, (sql.text("find_attempt"), values))
+        everywhere, rows, plan = buffers(connection, (sql.text("find:attempt"), values))
         assert (rows, everywhere <= 24 * 4) == (1, True), plan
 
 

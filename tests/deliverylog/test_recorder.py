@@ -14,6 +14,7 @@ from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, T
 from relay.core.ports import AttemptRecorder, SettledAttempt
 from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
 from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts, LogEntry, open_delivery_log
+from relay.deliverylog.entries import prepare
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.deliverylog.memory import MemoryDeliveryLog
 from relay.deliverylog.recorder import Recorder, RecorderOptions
@@ -282,12 +283,15 @@ def test_the_mapping_of_a_delivery() -> None:
         settled(1, Acknowledged({"partition": 3, "offset": 9}), headers='{"x-tenant": "acme", "n": 1.50}'), NAMING
     )
     event, attempt = made.event, made.attempt
-    assert event.time == floored(CLAIMED - timedelta(seconds=1.5))
+    assert event.time == CLAIMED - timedelta(seconds=1.5)
     assert (event.id, event.topic, event.tenant_id, event.data) == ("e00001", "orders", "acme", b"payload")
     assert event.metadata == {"x-tenant": "acme", "n": "1.50"}
     assert (event.matched_destination_ids, event.destination_id) == (["main"], "")
     assert event.eligible_for_retry
-    assert attempt.time == datetime(2026, 3, 10, 12, 0, 0, 500_000, tzinfo=UTC)
+    assert attempt.time == CLAIMED + timedelta(seconds=0.25)
+    [row], _ = prepare([made])
+    assert row.event_time == floored(CLAIMED - timedelta(seconds=1.5))
+    assert row.time == datetime(2026, 3, 10, 12, 0, 0, 500_000, tzinfo=UTC)
     assert (attempt.destination_id, attempt.destination_type, attempt.tenant_id) == ("main", "kafka", "acme")
     assert (attempt.status, attempt.code, attempt.attempt_number, attempt.manual) == ("success", None, 3, False)
     assert attempt.response_data == {"partition": 3, "offset": 9}

@@ -18,7 +18,7 @@ TRAPS: dict[str, list[str]] = {
     ],
     "3. on ClickHouse a comparison of tuples alone prunes nothing, and literals of seconds move bounds": [
         "test_plans.test_a_deep_page_costs_a_page_on_clickhouse",
-        "test_clickhouse.test_bounds_below_a_second_are_exact",
+        "clickhouse.test_driver.test_bounds_below_a_second_are_exact",
     ],
     "4. = ANY loses the order of the index": [
         "test_plans.test_a_deep_page_costs_a_page_on_postgres",
@@ -29,8 +29,8 @@ TRAPS: dict[str, list[str]] = {
         "test_plans.test_a_deep_page_costs_a_page_on_postgres",
     ],
     "6. a DEFAULT partition is read by every query and forbids DETACH CONCURRENTLY": [
-        "test_postgres.test_months_are_made_ahead_and_there_is_no_default_partition",
-        "test_postgres.test_retention_does_not_make_writers_wait",
+        "postgres.test_driver.test_months_are_made_ahead_and_there_is_no_default_partition",
+        "postgres.test_driver.test_retention_does_not_make_writers_wait",
     ],
     "7. a lookup by id alone looks into every partition": [
         "test_plans.test_one_id_is_looked_for_near_its_time_on_postgres",
@@ -49,19 +49,19 @@ TRAPS: dict[str, list[str]] = {
         "test_times.test_every_instant_keeps_its_milliseconds",
         "test_times.test_a_time_without_a_zone_is_refused",
         "test_writing.test_what_can_only_be_a_mistake_is_refused_at_once",
-        "test_postgres.test_the_servers_zone_changes_nothing",
-        "test_clickhouse.test_the_zone_of_session_and_process_changes_nothing",
+        "postgres.test_driver.test_the_servers_zone_changes_nothing",
+        "clickhouse.test_driver.test_the_zone_of_session_and_process_changes_nothing",
     ],
     "11. ids in the server's collation": [
-        "test_postgres.test_ids_have_the_collation_of_bytes",
+        "postgres.test_driver.test_ids_have_the_collation_of_bytes",
         "test_listing.test_identical_times_are_ordered_by_the_bytes_of_the_id",
     ],
     "12. two batches in opposite order deadlock": [
-        "test_postgres.test_batches_in_opposite_order_do_not_deadlock",
+        "postgres.test_driver.test_batches_in_opposite_order_do_not_deadlock",
         "test_writing.test_ten_writers_at_once_lose_and_double_nothing",
     ],
     "13. REMOVE TTL where there is none is an error": [
-        "test_clickhouse.test_retention_is_the_servers_ttl_and_read_back_from_it",
+        "clickhouse.test_driver.test_retention_is_the_servers_ttl_and_read_back_from_it",
     ],
 }
 
@@ -69,5 +69,5 @@ TRAPS: dict[str, list[str]] = {
 @pytest.mark.parametrize("trap", TRAPS)
 def test_each_trap_has_its_tests(trap: str) -> None:
     for name in TRAPS[trap]:
-        module, _, function = name.partition(".")
+        module, _, function = name.rpartition(".")
         assert inspect.isfunction(getattr(importlib.import_module(f"tests.deliverylog.{module}"), function, None)), name

@@ -18,8 +18,8 @@ from relay.core.errors import (
     StorageUnavailable,
 )
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.open import DeliveryLogOptions
-from relay.deliverylog.postgres import PostgresDeliveryLog
+from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.eventstore.database import Database as EventStoreDatabase
 from relay.outbox.admin.connection import operating
 from relay.outbox.options import PostgresOptions

@@ -1,3 +1,8 @@
+-- name: ping
+-- Whether the server answers and the table is there.
+SELECT count() FROM event_log WHERE false;
+
+-- name: deliveries
 -- The newest copy of each of some deliveries, by the full sort key of event_log. The bounds on the time spare the
 -- other days.
 SELECT
@@ -39,4 +44,15 @@ WHERE
         )
     )
 ORDER BY version DESC
-LIMIT 1 BY tenant_id, destination_id, delivery_time, event_id, delivery_id
+LIMIT 1 BY tenant_id, destination_id, delivery_time, event_id, delivery_id;
+
+-- name: has_attempt
+-- Whether an attempt of this tenant's event to this destination was made; one range of the list by event.
+SELECT count() FROM (
+    SELECT 1
+    FROM event_log_attempts
+    WHERE
+        list = 'event_id' AND owner = '' AND value = {event_id:String}
+        AND tenant_id = {tenant_id:String} AND destination_id = {destination_id:String}
+    LIMIT 1
+);

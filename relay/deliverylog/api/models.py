@@ -1,0 +1,72 @@
+"""What the log's HTTP API answers, for its OpenAPI document. Imported with the API only."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class ApiEvent(BaseModel):
+    """An event that was handed to the relay."""
+
+    id: str
+    tenant_id: str
+    destination_id: str = Field(description="The explicit target named at publish; may be empty.")
+    matched_destination_ids: list[str]
+    time: str = Field(description="UTC, ISO 8601, to the millisecond.")
+    topic: str
+    eligible_for_retry: bool
+    data_base64: str = Field(description="The payload, byte for byte.")
+    metadata: dict[str, str]
+
+
+class ApiAttempt(BaseModel):
+    """One attempt to deliver an event."""
+
+    id: str
+    event_id: str
+    tenant_id: str
+    destination_id: str
+    destination_type: str
+    topic: str
+    status: Literal["success", "failed"]
+    time: str = Field(description="UTC, ISO 8601, to the millisecond.")
+    attempt_number: int = Field(description="Counted from 1; 0 means unknown.")
+    manual: bool
+    code: str | None
+    response_data: dict[str, Any] | None
+    event: ApiEvent
+
+
+class ApiEventPage(BaseModel):
+    """One page of events."""
+
+    items: list[ApiEvent]
+    next: str | None = Field(description="Cursor of the next page; null: there is none.")
+    prev: str | None = Field(description="Cursor of the page before; null: there is none.")
+
+
+class ApiAttemptPage(BaseModel):
+    """One page of attempts."""
+
+    items: list[ApiAttempt]
+    next: str | None = Field(description="Cursor of the next page; null: there is none.")
+    prev: str | None = Field(description="Cursor of the page before; null: there is none.")
+
+
+class ApiMetrics(BaseModel):
+    """Rows of dimensions and measures, with ``time`` where a granularity was asked for."""
+
+    rows: list[dict[str, Any]]
+    query_time_ms: int
+    row_count: int
+    row_limit: int
+    truncated: bool
+
+
+class ApiProblem(BaseModel):
+    """Why a request was not answered."""
+
+    error: str
+    message: str

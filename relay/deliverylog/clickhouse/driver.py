@@ -1,0 +1,206 @@
+"""The delivery log in ClickHouse, embedded (chdb) or a server: one denormalised table, and lists that order it.
+
+A page is one range of a list (narrow rows in the order of the page), whose deliveries are then fetched by their key.
+No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, and a delivery whose status changed
+since it was listed is recognised by its newest copy and passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from heapq import merge
+from typing import Any
+
+from relay.deliverylog.clickhouse import rows
+from relay.deliverylog.clickhouse.client import ClickHouseClient
+from relay.deliverylog.clickhouse.rows import Key
+from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
+from relay.deliverylog.cursor import Position
+from relay.deliverylog.entries import LogRow, Rejected, as_text
+from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.model import AttemptRecord, LoggedEvent
+from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.paging import Scan
+from relay.deliverylog.store import EVENTS, DeliveryLog
+
+_TABLES = ("event_log", "event_log_attempts", "event_log_events")
+_MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
+_MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
+
+
+class ClickHouseDeliveryLog(DeliveryLog):
+    """Made by ``open``; use ``open_delivery_log``."""
+
+    def __init__(self, client: ClickHouseClient, options: DeliveryLogOptions) -> None:
+        super().__init__()
+        self._client = client
+        self._options = options
+        self._sql = ClickHouseStatements(options.prefix)
+
+    @classmethod
+    async def open(cls, url: str, options: DeliveryLogOptions) -> ClickHouseDeliveryLog:
+        """Connect. Raises ConfigError or DeliveryLogUnavailable."""
+        ClickHouseStatements(options.prefix)  # a wrong prefix is found before anything is connected
+        return cls(await ClickHouseClient.open(url, options.connections), options)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._client.close()
+
+    async def ping(self) -> None:
+        """Raise unless ClickHouse answers and the table is there."""
+        await self._client.rows(self._sql.text("fetch:ping"))
+
+    async def migrate(self) -> None:
+        """Create what is missing; the retention that the options name is put in force."""
+        for statement in self._sql.migrations():
+            await self._client.command(statement)
+        if self._options.retention_days:
+            await self.apply_retention(self._options.retention_days)
+
+    async def retention(self) -> int | None:
+        """The days that the server keeps deliveries, read back from it; None: for ever."""
+        return (await self._ttls())["event_log"]
+
+    async def apply_retention(self, days: int | None) -> None:
+        """Make ``days`` the TTL of every table, where it is not already; None or 0 removes it."""
+        now = await self._ttls()
+        if days:
+            if set(now.values()) != {days}:
+                for statement in self._sql.ttl(days):
+                    await self._client.command(statement)
+            return
+        for table, ttl in now.items():
+            if ttl is not None:  # removing what is not there is an error
+                await self._client.command(self._sql.no_ttl(table))
+
+    async def _ttls(self) -> dict[str, int | None]:
+        ttls = {}
+        for table in _TABLES:
+            found = await self._client.rows(self._sql.text("retention:read"), {"name": self._sql.table(table)})
+            ttls[table] = ttl_days(str(found[0][0])) if found else None
+        return ttls
+
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
+        await self._client.insert(self._sql.table("event_log"), rows.COLUMNS, rows.columns(batch))
+        return []
+
+    async def _set_aside(self, rejected: list[Rejected]) -> None:
+        reasons = [one.reason.encode("utf-8", "replace").decode() for one in rejected]
+        entries = [as_text(one.entry) for one in rejected]
+        await self._client.insert(self._sql.table("event_log_quarantine"), ("reason", "entry"), (reasons, entries))
+
+    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+        parts, narrowed = branches(scan, _MOST_BRANCHES)
+        keys = await self._keys(narrowed, parts, rows.event_place)
+        found = await self._fetch(keys)
+        return [found[key.delivery].event for key in keys if key.delivery in found]
+
+    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+        """Read on until the page is full: a delivery may no longer have the status it was listed with."""
+        parts, narrowed = branches(scan, _MOST_BRANCHES)
+        by_event = scan.sort_by == "event_time"
+        passing: list[AttemptRecord] = []
+        while True:
+            keys = await self._keys(narrowed, parts, lambda key: rows.attempt_place(key, by_event=by_event))
+            found = await self._fetch(keys)
+            passing += [
+                found[key.delivery] for key in keys if key.delivery in found and _passes(scan, found[key.delivery])
+            ]
+            if len(passing) >= scan.fetch or len(keys) < narrowed.fetch:
+                return passing[: scan.fetch]
+            narrowed = replace(
+                narrowed,
+                position=rows.attempt_place(keys[-1], by_event=by_event),
+                limit=min(narrowed.limit * 2, _MOST_FETCHED),
+            )
+
+    async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[Key]:
+        """Up to ``scan.fetch`` keys of all branches, in reading order, each once."""
+        lists = [await self._range(scan, part, place) for part in parts]
+        if len(lists) == 1:
+            return lists[0]
+        merged = merge(*lists, key=lambda key: _order(place(key)), reverse=scan.descending)
+        return _distinct(merged, place)[: scan.fetch]
+
+    async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[Key]:
+        """The same of one branch: read once more, and further, where copies that are not merged yet took the room.
+
+        One place more is read than is asked for, so that all copies of the last one have been seen.
+        """
+        most = scan.fetch + 1
+        while True:
+            found = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
+            distinct = _distinct(found, place)
+            if len(distinct) > scan.fetch or len(found) < most:
+                return distinct[: scan.fetch]
+            most *= 2
+
+    async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
+        if not keys:
+            return {}
+        found = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
+        return {rows.delivery_of(row): rows.record(row) for row in found}
+
+    async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
+        """The newest of the id that has an attempt to the destination, if one is asked for."""
+        scan = _by_id("evt", tenant_id)
+        keys = await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place)
+        for key in keys:
+            if destination_id is not None and not await self._attempted(key, destination_id):
+                continue
+            for record in (await self._fetch([key])).values():
+                return record.event if destination_id is None else replace(record.event, destination_id=destination_id)
+        return None
+
+    async def _attempted(self, key: Key, destination_id: str) -> bool:
+        parameters = {"event_id": key.event_id, "tenant_id": key.tenant_id, "destination_id": destination_id}
+        found = await self._client.rows(self._sql.text("fetch:has_attempt"), parameters)
+        return bool(found[0][0])
+
+    async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
+        scan = replace(_by_id("att", tenant_id), limit=0)
+        keys = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
+        found = await self._fetch(keys)
+        return next(iter(found.values()), None)
+
+    async def _combinations(self, kind: str, count: Count, most: int) -> int:
+        found = await self._client.rows(*self._sql.combine(kind, count, most))
+        return int(found[0][0])
+
+    async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
+        found = await self._client.rows(*self._sql.count(kind, count))
+        width = 1 if kind == EVENTS else len(Counts._fields)
+        return [_tally(row, width, count) for row in found]
+
+
+def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:
+    """One key of each place, of the highest version."""
+    distinct: dict[Position, Key] = {}
+    for key in keys:
+        known = distinct.setdefault(place(key), key)
+        if key.version > known.version:
+            distinct[place(key)] = key
+    return list(distinct.values())
+
+
+def _order(at: Position) -> tuple[Any, ...]:
+    return at.event_ms, at.event_id, at.ms, at.id, at.tenant_id
+
+
+def _passes(scan: Scan, record: AttemptRecord) -> bool:
+    """Whether the newest copy still has the status asked for; nothing else of an attempt ever changes."""
+    return "status" not in scan.filters or record.attempt.status in scan.filters["status"]
+
+
+def _by_id(resource: str, tenant_id: str | None) -> Scan:
+    filters = {} if tenant_id is None else {"tenant_id": (tenant_id,)}
+    return Scan(resource, filters, {}, "desc", "time", 100, None, backward=False)
+
+
+def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
+    cut = len(row) - width
+    slot = int(row[0]) if count.slots else None
+    dimensions = tuple(row[1 if count.slots else 0 : cut])
+    return MeasureTally(slot, dimensions, Counts(*row[cut:]))

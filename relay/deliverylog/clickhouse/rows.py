@@ -1,0 +1,104 @@
+"""Between rows of the log and ClickHouse: the columns of a batch, and objects from fetched rows. Times are integers
+of milliseconds on the way: nothing can turn them into another zone or precision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from relay.deliverylog.cursor import Position
+from relay.deliverylog.entries import LogRow
+from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
+from relay.deliverylog.times import from_ms
+
+_NAMES = {"attempt_id": "delivery_id", "time": "delivery_time"}  # of event_log, where they are not the row's
+COLUMNS = (*(_NAMES.get(field, field) for field in LogRow._fields), "delivery_event_id")
+
+
+class Key(NamedTuple):
+    """Where a list entry's delivery is found in event_log, and its place in the list."""
+
+    time_ms: int
+    id: str
+    tenant_id: str
+    destination_id: str
+    event_id: str
+    sort_ms: int
+    sort_id: str
+    version: int = 0
+    """Of an event: the highest of its copies stands for it."""
+
+    @property
+    def delivery(self) -> tuple[str, str, int, str, str]:
+        """The sort key of event_log."""
+        return self.tenant_id, self.destination_id, self.time_ms, self.event_id, self.id
+
+
+def columns(batch: Sequence[LogRow]) -> list[Sequence[Any]]:
+    """The values of ``COLUMNS``, one sequence each."""
+    event_ids, *rest = zip(*batch, strict=True)
+    return [event_ids, *rest, event_ids]
+
+
+def key_arrays(keys: Sequence[Key]) -> dict[str, Any]:
+    """The parameters of ``fetch:deliveries``."""
+    return {
+        "earliest": min(key.time_ms for key in keys),
+        "latest": max(key.time_ms for key in keys),
+        "tenants": [key.tenant_id for key in keys],
+        "destinations": [key.destination_id for key in keys],
+        "times": [key.time_ms for key in keys],
+        "events": [key.event_id for key in keys],
+        "ids": [key.id for key in keys],
+    }
+
+
+def delivery_of(row: Sequence[Any]) -> tuple[str, str, int, str, str]:
+    """The sort key of a fetched row."""
+    return row[2], row[3], row[7], row[1], row[0]
+
+
+def record(row: Sequence[Any]) -> AttemptRecord:
+    """An attempt and its event from the columns that ``fetch:deliveries`` selects."""
+    attempt = LoggedAttempt(
+        id=row[0],
+        event_id=row[1],
+        tenant_id=row[2],
+        destination_id=row[3],
+        destination_type=row[4],
+        topic=row[5],
+        status=row[6],
+        time=from_ms(row[7]),
+        attempt_number=row[8],
+        manual=row[9],
+        code=row[10],
+        response_data=None if row[11] is None else json.loads(row[11]),
+    )
+    return AttemptRecord(
+        attempt,
+        LoggedEvent(
+            id=row[1],
+            tenant_id=row[2],
+            time=from_ms(row[12]),
+            eligible_for_retry=row[13],
+            data=row[14],
+            metadata=json.loads(row[15]),
+            topic=row[16],
+            destination_id=row[17],
+            matched_destination_ids=row[18],
+        ),
+    )
+
+
+def attempt_place(key: Key, *, by_event: bool) -> Position:
+    """The place of a list entry in the order of a listing of attempts."""
+    if by_event:
+        return Position(key.time_ms, key.id, key.tenant_id, key.sort_ms, key.sort_id)
+    return Position(key.time_ms, key.id, key.tenant_id)
+
+
+def event_place(key: Key) -> Position:
+    """The place of a list entry in the order of a listing of events."""
+    return Position(key.sort_ms, key.sort_id, key.tenant_id)

@@ -1,0 +1,157 @@
+"""The ClickHouse driver's statements: ``sql/deliverylog/clickhouse``, with its names and variants chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from relay.core.errors import ConfigError
+from relay.deliverylog.measures import Count
+from relay.deliverylog.paging import Scan
+from relay.deliverylog.times import to_ms
+from relay.postgres.sql import Name, statement, statement_names
+
+_FOLDER = "deliverylog/clickhouse"
+_PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")
+_LISTS = ("event_log_attempts", "event_log_events")
+_NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine")
+_DAYS = "30"  # in the files
+_TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
+
+# The filter whose list is read; the others throw away rows of it. The first that is given.
+_EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
+_ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "status", "destination_type")
+_ORDER_DRIVERS: tuple[str, ...] = ()
+_TENANT_LISTS = ("destination_id", "topic", "status")  # there is one for each tenant too
+
+Statement = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One range of one list: read alone it is in order, several of them are merged by whoever reads."""
+
+    list: str
+    owners: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one range and not a set of them."""
+        return len(self.owners) == len(self.values) == 1
+
+
+class ClickHouseStatements:
+    """Every statement under one prefix. Raises ConfigError for a prefix that no table's name can begin with."""
+
+    def __init__(self, prefix: str) -> None:
+        if not _PREFIX.fullmatch(prefix):
+            raise ConfigError(
+                f"{prefix!r} is not a table prefix; use letters, digits and _, at most 40, a letter first"
+            )
+        self._prefix = prefix
+        self._names: dict[str, Name] = {name: self.table(name) for name in _NAMES}
+
+    def table(self, name: str) -> str:
+        """The real name of a table that the files call ``name``."""
+        return f"{self._prefix}{name}"
+
+    def text(self, name: str, *tags: str) -> str:
+        """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
+        return statement(f"{_FOLDER}/{name}", names=self._names, tags=tags)
+
+    def migrations(self) -> list[str]:
+        """The statements that create the tables, in order."""
+        return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
+
+    def ttl(self, days: int) -> list[str]:
+        """The statements that make ``days`` the retention of every table."""
+        names = {**self._names, _DAYS: days}
+        lists = [{**names, "event_log_lists": self.table(table)} for table in _LISTS]
+        return [
+            statement(f"{_FOLDER}/retention:set", names=names),
+            *(statement(f"{_FOLDER}/retention:set_lists", names=own) for own in lists),
+        ]
+
+    def no_ttl(self, table: str) -> str:
+        """The statement that ends the retention of a table that has one."""
+        return statement(f"{_FOLDER}/retention:remove", names={"event_log": self.table(table)})
+
+    def list_keys(self, scan: Scan, branch: Branch, most: int) -> Statement:
+        """The statement that reads at most so many keys, copies included, from one branch of a listing."""
+        by_event = scan.sort_by == "event_time"
+        tags = {"desc" if scan.descending else "asc", "by_event" if by_event else "by_time", *scan.window}
+        parameters: dict[str, Any] = {"list": branch.list, "fetch": most}
+        parameters.update((name, to_ms(bound)) for name, bound in scan.window.items())
+        for name, values in scan.filters.items():
+            tags.add(f"filter_{name}")
+            parameters[name] = list(values)
+        if branch.single:
+            tags.add("one")
+            parameters.update(owner=branch.owners[0], value=branch.values[0])
+        else:
+            parameters.update(owners=list(branch.owners), values=list(branch.values))
+        if scan.position is not None:
+            at = scan.position
+            tags.update(("after", *(() if at.tenant_id is None else ("twin",))))
+            parameters.update(at=at.ms, at_id=at.id, at_tenant=at.tenant_id or "")
+            parameters.update(at_event=at.event_ms, at_event_id=at.event_id)
+        name = "list:events" if scan.resource == "evt" else "list:attempts"
+        return self.text(name, *tags), parameters
+
+    def count(self, kind: str, count: Count) -> Statement:
+        """The statement that counts by slots and dimensions."""
+        tags, parameters = _counted(count)
+        if count.slots is not None and count.slots.width is None:
+            tags.add("months")
+            parameters["begins"] = list(count.slots.begins)
+        elif count.slots is not None:
+            tags.add("uniform")
+            parameters.update(first=count.slots.begins[0], width=count.slots.width)
+        return self.text(f"metrics:count_{kind}", *tags), parameters
+
+    def combine(self, kind: str, count: Count, most: int) -> Statement:
+        """The statement that counts combinations of dimension values."""
+        tags, parameters = _counted(count)
+        parameters["most"] = most
+        return self.text(f"metrics:combine_{kind}", *tags), parameters
+
+
+def branches(scan: Scan, most: int) -> tuple[list[Branch], Scan]:
+    """The list ranges that make up a listing, and the scan with what these ranges do not already filter.
+
+    Up to ``most`` ranges are read one by one and merged; more are one branch, which the server sorts.
+    """
+    if scan.sort_by == "event_time":
+        drivers = _ORDER_DRIVERS
+    else:
+        drivers = _EVENT_DRIVERS if scan.resource == "evt" else _ATTEMPT_DRIVERS
+    driver = next((driver for driver in drivers if driver in scan.filters), None)
+    tenants = scan.filters.get("tenant_id")
+    rest = dict(scan.filters)
+    values: tuple[str, ...] = rest.pop(driver) if driver else ("",)
+    if scan.sort_by == "event_time":
+        name = "tenant_order" if tenants else "order"
+    else:
+        name = driver or ("tenant" if tenants else "all")
+    owners: tuple[str, ...] = ("",)
+    if tenants and (driver is None or driver in _TENANT_LISTS):
+        owners = rest.pop("tenant_id")
+        name = f"tenant_{driver}" if driver else name
+    narrowed = replace(scan, filters=rest)
+    if len(owners) * len(values) > most:
+        return [Branch(name, owners, values)], narrowed
+    return [Branch(name, (owner,), (value,)) for owner in owners for value in values], narrowed
+
+
+def ttl_days(engine: str) -> int | None:
+    """The retention that a table's engine clause states; None for none."""
+    match = _TTL_DAYS.search(engine)
+    return int(match.group(1)) if match else None
+
+
+def _counted(count: Count) -> tuple[set[str], dict[str, Any]]:
+    tags = {f"by_{dimension}" for dimension in count.dimensions} | {f"filter_{name}" for name in count.filters}
+    parameters: dict[str, Any] = {name: list(values) for name, values in count.filters.items()}
+    return tags, {"start": to_ms(count.start), "end": to_ms(count.end), **parameters}

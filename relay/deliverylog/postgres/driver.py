@@ -1,0 +1,293 @@
+"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, a batch in two statements.
+
+A batch is one transaction. When the database refuses a batch for what is in it, halves of it are tried until the
+one bad entry is found and set aside. A month without a partition gets one on demand, within the retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+
+from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
+from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
+from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.model import AttemptRecord, LoggedEvent
+from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.paging import Scan
+from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, oldest_kept
+from relay.deliverylog.postgres.planner import looks_large, near
+from relay.deliverylog.postgres.statements import PostgresStatements, Statement
+from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.times import time_near, to_ms
+from relay.postgres.connect import Connection, connect_async, make_pool
+from relay.postgres.errors import classify
+from relay.postgres.url import ConnectionParameters, connection_parameters
+
+Item = TypeVar("Item")
+
+_SOURCE = "DELIVERY_LOG_URL"
+_NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL gives another
+_LONGEST_WAIT = 10.0  # seconds for a connection, until the database counts as unavailable
+_MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
+_TRIES = 5  # of a batch that lost a race or met a month that was dropped
+_LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
+_NO_PARTITION = "23514"
+_NO_ANSWER = "the delivery log's database does not answer"
+_KINDS: Mapping[type[StorageError], type[DeliveryLogError]] = {
+    StorageUnavailable: DeliveryLogUnavailable,
+    StorageBusy: DeliveryLogBusy,
+}
+
+
+class PostgresDeliveryLog(DeliveryLog):
+    """Made by ``open``; use ``open_delivery_log``."""
+
+    def __init__(self, parameters: ConnectionParameters, options: DeliveryLogOptions) -> None:
+        super().__init__()
+        self._parameters = parameters
+        self._pool = make_pool(parameters, name="log", size=max(options.connections, 1), timeout=_LONGEST_WAIT)
+        self._options = options
+        self._sql = PostgresStatements(options.schema)
+        self.partitions = Partitions(self._sql)
+        self._months: set[datetime] = set()
+
+    @classmethod
+    async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
+        """Connect. Raises ConfigError for an invalid URL, DeliveryLogUnavailable when the database does not answer."""
+        store = cls(connection_parameters(url, _NAME, source=_SOURCE), options)
+        try:
+            await store._pool.open(wait=True, timeout=_LONGEST_WAIT)
+        except psycopg.Error as error:  # also the pool's timeout
+            await store._pool.close()
+            raise DeliveryLogUnavailable(_NO_ANSWER) from error
+        return store
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close(timeout=1)
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and the tables are there."""
+        async with self._connection() as connection:
+            await connection.execute(self._sql.text("find:ping"))
+
+    async def migrate(self) -> None:
+        """Create what is missing, and the partitions of the months to come."""
+        async with self._connection() as connection, connection.transaction():
+            for statement in self._sql.migrations():
+                await connection.execute(statement)
+        await self.prepare_ahead()
+
+    async def prepare_ahead(self) -> None:
+        """Make this month's and the next months' partitions."""
+        async with self._connection() as connection:
+            have = await self.partitions.months(connection)
+            missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
+            await self.partitions.ensure(connection, missing)
+            self._months = have.union(missing)
+
+    async def missing_months(self) -> list[datetime]:
+        """Which of this month and the months to be ready ahead have no partition."""
+        async with self._connection() as connection:
+            have = await self.partitions.months(connection)
+        return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
+
+    async def apply_retention(self, days: int | None) -> None:
+        """Drop every month that ended more than ``days`` days ago. Writers do not wait for it."""
+        if days:
+            await self.drop_months(oldest_kept(datetime.now(UTC), days))
+
+    async def drop_months(self, oldest: datetime) -> list[str]:
+        """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
+        with _translated():
+            async with await connect_async(self._parameters) as connection:
+                dropped = await self.partitions.drop_before(connection, oldest)
+        self._months.clear()
+        return dropped
+
+    async def _write(self, batch: list[LogRow]) -> list[Rejected]:
+        months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
+        async with self._connection() as connection:
+            homeless = await self._without_partition(connection, months)
+            if not homeless:
+                return await self._insert(connection, batch)
+            placed = [row for row in batch if not homeless & _months(row)]
+            rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
+            return rejected + (await self._insert(connection, placed) if placed else [])
+
+    async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
+        """Those of the months that have no partition and are not to have one, or may not be given one."""
+        if months <= self._months:
+            return set()
+        self._months = await self.partitions.months(connection)
+        missing = months - self._months
+        days = self._options.retention_days
+        if days:
+            oldest = oldest_kept(datetime.now(UTC), days)
+            missing = {month for month in missing if month_after(month) > oldest}
+        try:
+            await self.partitions.ensure(connection, missing)
+        except psycopg.errors.InsufficientPrivilege:
+            return months - self._months
+        self._months |= missing
+        return months - self._months
+
+    async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                await self._insert_together(connection, batch)
+            except psycopg.Error as error:
+                state = error.sqlstate or ""
+                if state == _NO_PARTITION and attempt < _TRIES:
+                    self._months.clear()  # a month was dropped since we looked
+                    homeless = await self._without_partition(connection, set().union(*map(_months, batch)))
+                    if homeless:
+                        return await self._halves(connection, batch, error)
+                elif state.startswith(_LOST_RACE) and attempt < _TRIES:
+                    continue
+                elif isinstance(classify(error), RowRefused):
+                    return await self._halves(connection, batch, error)
+                else:
+                    raise
+            else:
+                return []
+        raise AssertionError("unreachable")
+
+    async def _halves(self, connection: Connection, batch: Sequence[LogRow], error: psycopg.Error) -> list[Rejected]:
+        if len(batch) == 1:
+            return [_rejected(batch[0], str(error.diag.message_primary or error))]
+        middle = len(batch) // 2
+        return [
+            *await self._insert(connection, batch[:middle]),
+            *await self._insert(connection, batch[middle:]),
+        ]
+
+    async def _insert_together(self, connection: Connection, batch: Sequence[LogRow]) -> None:
+        async with connection.transaction():
+            await connection.execute(self._sql.text("insert:events"), rows.event_parameters(last_events(batch)))
+            await connection.execute(self._sql.text("insert:attempts"), rows.attempt_parameters(batch))
+
+    async def _set_aside(self, rejected: list[Rejected]) -> None:
+        parameters = {
+            "reason": [one.reason.replace("\x00", "") for one in rejected],
+            "entry": [as_text(one.entry) for one in rejected],
+        }
+        async with self._connection() as connection:
+            await connection.execute(self._sql.text("insert:quarantine"), parameters)
+
+    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+        return await self._listed(self._sql.list_events, scan, rows.event)
+
+    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+        return await self._listed(self._sql.list_attempts, scan, rows.attempt)
+
+    async def _listed(
+        self, statement: Callable[[Scan], Statement], scan: Scan, made: Callable[[Sequence[Any]], Item]
+    ) -> list[Item]:
+        """Read the months where the page begins first, and all only where these do not fill it."""
+        if not self._months:
+            async with self._connection() as connection:
+                self._months = await self.partitions.months(connection)
+        narrowed = near(scan, self._months, datetime.now(UTC))
+        if narrowed is not None:
+            found = await self._fetch_page(statement(narrowed), scan, made)
+            if len(found) == scan.fetch:
+                return found
+        return await self._fetch_page(statement(scan), scan, made)
+
+    async def _fetch_page(self, statement: Statement, scan: Scan, made: Callable[[Sequence[Any]], Item]) -> list[Item]:
+        if not looks_large(scan):
+            return await self._fetch(*statement, made)
+        async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
+            await connection.execute(self._sql.jit_off)
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(*statement)
+            return [made(row) for row in await cursor.fetchall()]
+
+    async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
+        tags = ["tenant"] if tenant_id is not None else []
+        tags += ["destination"] if destination_id is not None else []
+        parameters = {"event_id": event_id, "tenant_id": tenant_id, "destination_id": destination_id}
+        return await self._find("find:event", tags, parameters, event_id, rows.event)
+
+    async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
+        tags = ["tenant"] if tenant_id is not None else []
+        parameters = {"attempt_id": attempt_id, "tenant_id": tenant_id}
+        return await self._find("find:attempt", tags, parameters, attempt_id, rows.attempt)
+
+    async def _find(
+        self,
+        name: str,
+        tags: list[str],
+        parameters: Mapping[str, Any],
+        row_id: str,
+        made: Callable[[Sequence[Any]], Item],
+    ) -> Item | None:
+        """Look around the time a time-ordered id holds first, then everywhere, the newest partition first."""
+        window = time_near(row_id)
+        if window is not None:
+            near = {**parameters, "from": window[0], "to": window[1]}
+            found = await self._fetch(self._sql.text(name, "window", *tags), near, made)
+            if found:
+                return found[0]
+        found = await self._fetch(self._sql.text(name, *tags), parameters, made)
+        return found[0] if found else None
+
+    async def _combinations(self, kind: str, count: Count, most: int) -> int:
+        found = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
+        return found[0]
+
+    async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
+        width = 1 if kind == EVENTS else len(Counts._fields)
+        return await self._fetch(*self._sql.count(kind, count), lambda row: _tally(row, width, count))
+
+    async def _fetch(
+        self, statement: LiteralString, parameters: Mapping[str, Any], made: Callable[[Sequence[Any]], Item]
+    ) -> list[Item]:
+        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
+            await cursor.execute(statement, parameters)
+            return [made(row) for row in await cursor.fetchall()]
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        with _translated():
+            async with self._pool.connection() as connection:
+                yield connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Let the driver's errors leave as the log's own."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> DeliveryLogError:
+    """The log's error for a driver's."""
+    reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
+    if error.sqlstate is None and isinstance(reason, StorageUnavailable):
+        return DeliveryLogUnavailable(_NO_ANSWER)  # its message may name hosts, which the log's API shows to anybody
+    return _KINDS.get(type(reason), DeliveryLogError)(str(reason))
+
+
+def _months(row: LogRow) -> set[datetime]:
+    return {month_of(row.event_time), month_of(row.time)}
+
+
+def _rejected(row: LogRow, reason: str) -> Rejected:
+    return Rejected(entry_of(row), reason)
+
+
+def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
+    cut = len(row) - width
+    slot = to_ms(row[0].astimezone(UTC)) if count.slots else None
+    return MeasureTally(slot, tuple(row[1 if count.slots else 0 : cut]), Counts(*row[cut:]))

@@ -1,0 +1,17 @@
+-- name: read
+-- The engine clause of the table as the server has it; its TTL is the retention in force.
+SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = {name:String};
+
+-- name: set
+-- Forget deliveries older than the given days. Existing rows are dealt with before this returns.
+ALTER TABLE event_log MODIFY TTL toDateTime(delivery_time) + toIntervalDay(30)
+SETTINGS mutations_sync = 1;
+
+-- name: set_lists
+-- Forget the list entries of deliveries older than the given days.
+ALTER TABLE event_log_lists MODIFY TTL toDateTime(time) + toIntervalDay(30)
+SETTINGS mutations_sync = 1;
+
+-- name: remove
+-- Keep everything. An error on a table that has no TTL: read it first.
+ALTER TABLE event_log REMOVE TTL;

@@ -1,4 +1,0 @@
--- Serves: a tenant's attempts in the order of their events.
--- Locks: writes to the table while it is being built; nothing where it exists.
-CREATE INDEX IF NOT EXISTS idx_attempts_tenant_event_order
-ON openoutbox_log.attempts (tenant_id, event_time DESC, event_id DESC, time DESC, id DESC)

@@ -1,0 +1,152 @@
+"""What only the ClickHouse driver has: copies that are not merged, its TTL, one process a folder, prefixes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.deliverylog import (
+    DeliveryLogError,
+    DeliveryLogUnavailable,
+    Granularity,
+    ListAttempts,
+    ListEvents,
+    MetricsQuery,
+    TimeWindow,
+    open_delivery_log,
+)
+from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from tests.deliverylog.conftest import drop_tables
+from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.xdist_group("clickhouse")
+
+
+@pytest.fixture
+async def clickhouse(chdb_folder: Path, prefix: str) -> AsyncIterator[ClickHouseDeliveryLog]:
+    store = await open_delivery_log(f"chdb:///{chdb_folder}", prefix=prefix)
+    assert isinstance(store, ClickHouseDeliveryLog)
+    await store.migrate()
+    yield store
+    await drop_tables(store, prefix)
+    await store.close()
+
+
+async def test_copies_that_are_not_merged_appear_once(clickhouse: ClickHouseDeliveryLog, prefix: str) -> None:
+    for table in ("event_log", "event_log_attempts", "event_log_events"):
+        await clickhouse._client.command(f"SYSTEM STOP MERGES {prefix}{table}")
+    its = [event(f"e{n}", BASE + ms(n)) for n in range(10)]
+    for round_ in range(4):
+        await clickhouse.insert_many([entry(f"a{n}", BASE + ms(n), one, code=str(round_)) for n, one in enumerate(its)])
+    raw = await clickhouse._client.rows(f"SELECT count() FROM {prefix}event_log")
+    assert raw[0][0] == 40
+    for limit in (1, 3, 10):
+        page = await clickhouse.list_attempts(ListAttempts(limit=limit))
+        assert len(page.items) == limit
+        found = await all_items(clickhouse, ListAttempts(limit=limit, order="asc"))
+        assert [(record.attempt.id, record.attempt.code) for record in found] == [(f"a{n}", "3") for n in range(10)]
+        assert [one.id for one in await all_items(clickhouse, ListEvents(limit=limit, order="asc"))] == [
+            f"e{n}" for n in range(10)
+        ]
+    counted = await clickhouse.attempt_metrics(
+        MetricsQuery(start=BASE, end=BASE + ms(100), measures=["count"], dimensions=["code"])
+    )
+    assert counted.rows == [{"code": "3", "count": 10}]
+    counted = await clickhouse.event_metrics(MetricsQuery(start=BASE, end=BASE + ms(100), measures=["count"]))
+    assert counted.rows == [{"count": 10}]
+
+
+async def test_retention_is_the_servers_ttl_and_read_back_from_it(clickhouse: ClickHouseDeliveryLog) -> None:
+    assert await clickhouse.retention() is None
+    await clickhouse.apply_retention(None)  # removing what is not there is no error
+    await clickhouse.apply_retention(7)
+    assert await clickhouse.retention() == 7
+    now = datetime.now(UTC)
+    await clickhouse.insert_many([entry("new", now)])
+    await clickhouse.apply_retention(7)
+    await clickhouse.apply_retention(30)
+    assert await clickhouse.retention() == 30
+    await clickhouse.apply_retention(0)
+    assert await clickhouse.retention() is None
+    assert attempt_ids(await all_items(clickhouse, ListAttempts())) == ["new"]
+
+
+async def test_prefixes_keep_deployments_apart(clickhouse: ClickHouseDeliveryLog, chdb_folder: Path) -> None:
+    other = await open_delivery_log(f"chdb:///{chdb_folder}", prefix="other_")
+    with pytest.raises(DeliveryLogError, match="relay-cli log migrate"):
+        await other.list_attempts(ListAttempts())
+    await other.migrate()
+    await clickhouse.insert_many([entry("here")])
+    assert await all_items(other, ListAttempts()) == []
+    await drop_tables(other, "other_")
+    await other.close()
+    for bad in ("1x", "a-b", "`", "x" * 41):
+        with pytest.raises(ConfigError, match="prefix"):
+            await open_delivery_log(f"chdb:///{chdb_folder}", prefix=bad)
+
+
+async def test_a_folder_that_another_process_holds_gives_a_clear_error(
+    clickhouse: ClickHouseDeliveryLog, chdb_folder: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import asyncio\nfrom relay.deliverylog import open_delivery_log\n"
+        f"asyncio.run(open_delivery_log('chdb:///{chdb_folder}'))\n"
+    )
+    second = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert second.returncode != 0
+    assert "another process is using it" in second.stderr
+    with pytest.raises(DeliveryLogUnavailable, match="only one"):
+        await open_delivery_log(f"chdb:///{tmp_path}")
+
+
+async def test_bounds_below_a_second_are_exact(clickhouse: ClickHouseDeliveryLog) -> None:
+    await clickhouse.insert_many([entry(f"a{n}", BASE + ms(n * 100)) for n in range(20)])
+    window = MetricsQuery(start=BASE + ms(500), end=BASE + ms(1500), measures=["count"])
+    assert (await clickhouse.attempt_metrics(window)).rows == [{"count": 10}]
+    assert (await clickhouse.event_metrics(window)).rows == [{"count": 10}]
+
+
+async def test_the_zone_of_session_and_process_changes_nothing(
+    clickhouse: ClickHouseDeliveryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = datetime(2026, 3, 1, tzinfo=UTC)
+    await clickhouse._client.command("SET session_timezone = 'America/St_Johns'")
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        await clickhouse.insert_many([entry("before", edge - ms(1)), entry("at", edge)])
+        records = (await clickhouse.list_attempts(ListAttempts(order="asc", time=TimeWindow(gte=edge - ms(1))))).items
+        assert [record.attempt.time for record in records] == [edge - ms(1), edge]
+        assert records[0].attempt.time.utcoffset() == timedelta(0)
+        for unit, begin in (("d", edge - timedelta(days=1)), ("M", datetime(2026, 2, 1, tzinfo=UTC))):
+            counted = await clickhouse.attempt_metrics(
+                MetricsQuery(start=begin, end=edge + ms(1), measures=["count"], granularity=Granularity(1, unit))
+            )
+            assert [(row["time"], row["count"]) for row in counted.rows] == [(begin, 1), (edge, 1)]
+    finally:
+        await clickhouse._client.command("SET session_timezone = ''")
+        monkeypatch.undo()
+        time.tzset()
+
+
+async def test_a_far_past_and_many_days_in_one_batch(clickhouse: ClickHouseDeliveryLog) -> None:
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    await clickhouse.insert_many([entry(f"a{n:03d}", start + timedelta(days=n * 31)) for n in range(150)])
+    assert len(await all_items(clickhouse, ListAttempts(limit=70))) == 150
+
+
+async def test_an_error_of_the_server_is_told_without_its_whole_text(clickhouse: ClickHouseDeliveryLog) -> None:
+    with pytest.raises(DeliveryLogError, match="refused") as caught:
+        await clickhouse._client.rows("SELECT nonsense FROM system.one")
+    assert len(str(caught.value)) < 400
