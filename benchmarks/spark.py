@@ -42,10 +42,10 @@ from benchmarks.measured import Machine
 from benchmarks.sparkreads import measure_reads, read_table
 from relay.localservers.postgres import PostgresServer
 from relay.postgres.sql import load_sql
-from relay.spark.columns import read_columns
-from relay.spark.encode import HEADER, TRAILER
-from relay.spark.frames import Framer
-from relay.spark.identity import job_namespace
+from relay.spark.copyformat import HEADER, TRAILER
+from relay.spark.write.columns import read_columns
+from relay.spark.write.frames import Framer
+from relay.spark.write.identity import job_namespace
 from tests.support.servers.spark import SESSION, environment
 
 _JDBC = "42.7.7"

@@ -98,7 +98,7 @@ def _run(
 ) -> None:
     """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
     try:
-        job = importlib.import_module(f"relay.spark.{name}")
+        job = importlib.import_module(f"relay.spark.jobs.{name}.job")
     except ImportError as error:
         raise _not_installed(error) from None
     given = [*context.args]

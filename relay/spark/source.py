@@ -13,13 +13,13 @@ from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError
 from relay.postgres.url import check_url
-from relay.spark.columns import read_columns
-from relay.spark.connecting import URL_OPTION
-from relay.spark.options import WriteOptions, read_options
-from relay.spark.reading.fields import OUTBOX, named, schema_of
-from relay.spark.reading.options import outbox_options
-from relay.spark.reading.reader import Source, TableReader, reader_of
-from relay.spark.writers import BatchWriter, StreamWriter
+from relay.spark.connection import URL_OPTION
+from relay.spark.read.fields import OUTBOX, named, schema_of
+from relay.spark.read.options import outbox_options
+from relay.spark.read.reader import Source, TableReader, reader_of
+from relay.spark.write.columns import read_columns
+from relay.spark.write.options import WriteOptions, read_options
+from relay.spark.write.writers import BatchWriter, StreamWriter
 
 _KEY: Final = "event_id"
 

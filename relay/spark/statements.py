@@ -12,7 +12,8 @@ from uuid import UUID
 
 from relay.postgres.sql import Name, TableName, statement, without_parameters
 
-_SCHEMA: Final = "openoutbox_spark"
+DEFAULT_SCHEMA: Final = "openoutbox_spark"
+"""The schema of the ledgers and staging tables, unless an option names another one."""
 _STAGE: Final = "stage_00"
 _ROLE: Final = "spark_role"
 _SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job", "05_replays", "06_replayed")
@@ -49,7 +50,7 @@ class SparkStatements:
         return [without_parameters(self._named(f"grants/{name}", {_ROLE: role})) for name in GRANTS[purpose]]
 
     def _named(self, path: str, names: Mapping[str, Name], tags: tuple[str, ...] = ()) -> LiteralString:
-        return statement(f"spark/{path}.sql", self.outbox, {_SCHEMA: self.schema, **names}, tags)
+        return statement(f"spark/{path}.sql", self.outbox, {DEFAULT_SCHEMA: self.schema, **names}, tags)
 
 
 def stage_name(run_id: UUID) -> str:
