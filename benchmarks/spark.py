@@ -49,7 +49,7 @@ from relay.spark.write.identity import job_namespace
 from tests.support.servers.spark import SESSION, environment
 
 _JDBC = "42.7.7"
-_COPY = load_sql("spark/queries/copy_events.sql")
+_COPY = load_sql("spark/direct:copy_events")
 _STAGE = """
 CREATE UNLOGGED TABLE stage AS
 SELECT event_id, event_type, partition_key, payload, headers, available_at FROM openoutbox_events;

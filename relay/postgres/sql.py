@@ -109,7 +109,7 @@ def sql_root() -> Path:
 def load_sql(path: str) -> str:
     """The text of a statement, ``outbox/claim:claim``, or of a whole file, ``outbox/migrations/0001_create_table.sql``.
 
-    Raises KeyError for a name that the file does not have.
+    Raises KeyError for a name that the file does not have, ValueError for a file that has a name twice.
     """
     file, colon, name = path.partition(":")
     return _statements(f"{file}.sql")[name] if colon else _read(path)
@@ -117,9 +117,17 @@ def load_sql(path: str) -> str:
 
 @cache
 def _statements(path: str) -> Mapping[str, str]:
-    """The statements of one file by their names, each with its comments."""
-    parts = _NAME.split(_read(path))
-    return dict(zip(parts[1::2], (text.strip() + "\n" for text in parts[2::2]), strict=True))
+    """The statements of one file by their names, each with its comments and without psql's semicolon at its end.
+
+    Raises ValueError for a name that the file has twice: one of the two would never be sent.
+    """
+    statements: dict[str, str] = {}
+    _, *parts = _NAME.split(_read(path))
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        if name in statements:
+            raise ValueError(f"sql/{path}: the name {name} stands there twice")
+        statements[name] = text.strip().removesuffix(";") + "\n"
+    return statements
 
 
 def statement_names(path: str) -> list[str]:

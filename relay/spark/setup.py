@@ -29,7 +29,7 @@ def setup(
 def make_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
     """Make the schema and the ledger where they are not there; safe beside itself."""
     with connection.transaction():
-        connection.execute(statements.query("lock_setup"))
+        connection.execute(statements.query("setup:lock_setup"))
         for statement in statements.setup():
             connection.execute(statement)
 

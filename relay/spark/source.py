@@ -39,7 +39,7 @@ class OutboxDataSource(DataSource):
     def reader(self, schema: StructType) -> TableReader:
         """Of one query. Raises ConfigError, naming option or column."""
         options = outbox_options(self.options)
-        return reader_of(options, Source(options.table, OUTBOX, _KEY, "events", "sample_events"), schema)
+        return reader_of(options, Source(options.table, OUTBOX, _KEY, "read_events"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Of one ``save()``. Raises ConfigError, EventError and SchemaError, naming option or column."""

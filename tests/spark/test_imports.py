@@ -43,7 +43,8 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
     program = (
         "import pyspark_openoutbox, pyspark_openoutbox_eventstore, pyspark_openoutbox_deliverylog; "
         "from relay.postgres.sql import TableName; "
-        "from relay.spark.statements import SparkStatements as S; print(S(TableName('t'), 's').query('copy_events'))"
+        "from relay.spark.statements import SparkStatements as S; "
+        "print(S(TableName('t'), 's').query('direct:copy_events'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -34,7 +34,9 @@ class Outbox:
 def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:
     """Raises SchemaError where there is no such table."""
     with translating("looking at the outbox"):
-        row = connection.execute(statements.query("identify_outbox"), {"outbox": statements.outbox.quoted}).fetchone()
+        row = connection.execute(
+            statements.query("outbox:identify_outbox"), {"outbox": statements.outbox.quoted}
+        ).fetchone()
     if row is None:
         raise SchemaError(f"there is no table {statements.outbox}, or this role may not see its schema")
     return Outbox(*row)

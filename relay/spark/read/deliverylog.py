@@ -33,4 +33,4 @@ class DeliveryLogDataSource(DataSource):
     def reader(self, schema: StructType) -> TableReader:
         """Of one query. Raises ConfigError, naming option or column."""
         options = delivery_options(self.options)
-        return reader_of(options, Source(options.table, DELIVERIES, _KEY, "deliveries", "sample_deliveries"), schema)
+        return reader_of(options, Source(options.table, DELIVERIES, _KEY, "read_deliveries"), schema)

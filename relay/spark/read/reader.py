@@ -27,7 +27,7 @@ from relay.spark.read.filters import Conditions, FilterTable, Values
 from relay.spark.read.options import TableOptions
 from relay.spark.read.ranges import Range, by_key, by_page
 from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
-from relay.spark.read.statements import parameters_of, reading
+from relay.spark.read.statements import parameters_of, read_statement
 from relay.spark.slots import slot
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
@@ -44,7 +44,7 @@ class Source:
     key: str
     """The column of which the ranges are: it never changes, and an index of the table begins with it."""
     select: str
-    sample: str
+    """The name of its statement in ``sql/spark/read.sql``."""
 
     def table(self) -> FilterTable:
         """What its statement can be asked."""
@@ -72,7 +72,7 @@ class TableReader(DataSourceReader):
             most = self._options.partitions
             if self._snapshot is not None and "page_from" in self._values:
                 return list(by_page(pages, most))
-            sample = reading(self._source.sample, self._source.relation)
+            sample = read_statement(self._source.select, self._source.relation, sample=True)
             return list(by_key(connection, sample, self._values, pages, most))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -80,7 +80,7 @@ class TableReader(DataSourceReader):
         if not isinstance(partition, Range):
             raise StorageError("the reader's shares are ranges; it is to be called by Spark")
         relation = self._source.relation
-        select = reading(self._source.select, relation, [field.name for field in self._chosen])
+        select = read_statement(self._source.select, relation, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
         values = {**self._values, **partition.values()}
         statements = SparkStatements(relation, DEFAULT_SCHEMA)
@@ -124,7 +124,7 @@ def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Fie
     """The table's size in pages. Raises SchemaError naming what is missing or not granted."""
     columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
     asked: Values = {"relation": source.relation.quoted, "columns": columns}
-    row = connection.execute(reading("describe"), asked).fetchone()
+    row = connection.execute(read_statement("describe_relation"), asked).fetchone()
     kind, missing, granted, pages = row or (None, [], False, 0)
     relation = source.relation
     if kind is None:

@@ -21,8 +21,8 @@ from psycopg import ClientCursor, IsolationLevel
 from relay.core.errors import ConfigError, StorageError
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
+from relay.postgres.sql import statement
 from relay.spark.connection import connect
-from relay.spark.read.statements import reading
 
 _GONE: Final = (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject)
 
@@ -35,7 +35,7 @@ def exported_snapshot(url: str) -> Iterator[str]:
         share_snapshots(connection)
         with connection.transaction():
             with translating("exporting a snapshot"):
-                row = connection.execute(reading("export_snapshot")).fetchone()
+                row = connection.execute(statement("spark/snapshots:export_snapshot")).fetchone()
             if row is None:
                 raise StorageError("export_snapshot: the statement gave no row")
             yield str(row[-1])
@@ -51,7 +51,7 @@ def share_snapshots(connection: SyncConnection) -> None:
 def adopt_snapshot(connection: SyncConnection, snapshot: str) -> None:
     """See what the exporting transaction sees. Raises ConfigError when that one is over."""
     try:
-        ClientCursor(connection).execute(reading("snapshot"), {"snapshot": snapshot})
+        ClientCursor(connection).execute(statement("spark/snapshots:adopt_snapshot"), {"snapshot": snapshot})
     except _GONE:
         raise ConfigError(
             f"option snapshot: there is no {snapshot!r}; its transaction is over, or was on another server"

@@ -62,16 +62,16 @@ class DirectLoad:
         """The number of rows, or None when one of them is there already."""
         try:
             with self.connection.transaction():
-                return load_staging(self.connection, self.statements.query("copy_events"), chunk)
+                return load_staging(self.connection, self.statements.query("direct:copy_events"), chunk)
         except psycopg.errors.UniqueViolation:
             return None
 
     def _around(self, chunk: _Chunk) -> int:
         """The number of rows that were new."""
-        self.connection.execute(self.statements.query("create_repeat"))
-        load_staging(self.connection, self.statements.query("copy_repeat"), chunk)
-        inserted = self.connection.execute(self.statements.query("insert_repeat")).rowcount
-        self.connection.execute(self.statements.query("empty_repeat"))
+        self.connection.execute(self.statements.query("direct:create_repeat"))
+        load_staging(self.connection, self.statements.query("direct:copy_repeat"), chunk)
+        inserted = self.connection.execute(self.statements.query("direct:insert_repeat")).rowcount
+        self.connection.execute(self.statements.query("direct:empty_repeat"))
         return inserted
 
 

@@ -96,11 +96,11 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
     """The run begins, or goes on. Raises StorageError when it was given up meanwhile."""
     with translating("opening the run"), connection.transaction():
-        (state,) = _one(connection, statements, "open_run", run.parameters())
+        (state,) = _one(connection, statements, "runs:open_run", run.parameters())
         if state != "writing":
             raise StorageError(f"run {run.run_id} is {state} already; a task of it came too late")
         if staging:
-            connection.execute(statements.query("create_staging", run.stage))
+            connection.execute(statements.query("staging:create_staging", run.stage))
 
 
 def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
@@ -121,9 +121,9 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
     """Give a run up and drop its staging table; False when a task still writes to it, so that this must wait."""
     try:
         with connection.transaction():
-            connection.execute(statements.query("lock_timeout"), {"wait": wait})
+            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
             _finish(connection, statements, run_id, "aborted", None, None)
-            connection.execute(statements.query("drop_staging", stage_name(run_id)))
+            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
         return False
     return True
@@ -132,7 +132,7 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
     """Remove the staging tables of runs that are over or dead; which runs these were. Waits for nobody."""
     found = connection.execute(
-        statements.query("list_staging"), {"schema": statements.schema, "max_age": max_age}
+        statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
     ).fetchall()
     removed = []
     for name, run_id, state, driver, silent in found:
@@ -142,7 +142,7 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
         if abort_run(connection, statements, whose, wait="100ms"):
             _log.info("removed the staging table that run %s of a dead driver left behind", whose)
             removed.append(whose)
-    connection.execute(statements.query("retire_runs"))
+    connection.execute(statements.query("runs:retire_runs"))
     return removed
 
 
@@ -150,7 +150,7 @@ def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
     """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
     statements = SparkStatements(options.table, options.staging_schema)
     with translating("reading the ledger"), connect(options.url) as connection:
-        state, rows, inserted = _one(connection, statements, "summarise_run", {"run_id": run_id})
+        state, rows, inserted = _one(connection, statements, "runs:summarise_run", {"run_id": run_id})
     return (rows, inserted) if state == "committed" else (0, 0)
 
 
@@ -159,13 +159,13 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     statements = SparkStatements(options.table, options.staging_schema)
     values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
     with translating("reading the ledger"), connect(options.url) as connection:
-        rows, inserted = _one(connection, statements, "summarise_stream", values)
+        rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
     return rows, inserted
 
 
 def epoch_is_committed(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
     """Whether the run's micro-batch is in the outbox already."""
-    return bool(_one(connection, statements, "epoch_committed", run.parameters())[0])
+    return bool(_one(connection, statements, "runs:epoch_committed", run.parameters())[0])
 
 
 def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged
 
 def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with connection.cursor() as cursor:
-        found = cursor.execute(statements.query("lock_run"), {"run_id": run.run_id}).fetchone()
+        found = cursor.execute(statements.query("runs:lock_run"), {"run_id": run.run_id}).fetchone()
     state, rows, inserted = found or ("gone", None, None)
     if state == "committed":
         return rows, inserted
@@ -202,12 +202,12 @@ def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, s
     attempts = {"attempts": list(staged.attempts)}
     try:
         with connection.transaction():
-            count = connection.execute(statements.query("insert_staging", run.stage), attempts).rowcount
+            count = connection.execute(statements.query("staging:insert_staging", run.stage), attempts).rowcount
             _check_count(run, staged, count)
             return count
     except psycopg.errors.UniqueViolation:
-        _check_count(run, staged, *_one(connection, statements, "count_staging", attempts, run.stage))
-        return connection.execute(statements.query("insert_staging", run.stage, "known"), attempts).rowcount
+        _check_count(run, staged, *_one(connection, statements, "staging:count_staging", attempts, run.stage))
+        return connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
 
 
 def _check_count(run: Run, staged: Staged, count: int) -> None:
@@ -223,8 +223,8 @@ def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> 
     try:
         abort_run(connection, statements, run.run_id)
         if run.query_id is not None:
-            connection.execute(statements.query("forget_epochs"), run.parameters())
-            tries = connection.execute(statements.query("other_tries"), run.parameters()).fetchall()
+            connection.execute(statements.query("runs:forget_epochs"), run.parameters())
+            tries = connection.execute(statements.query("runs:other_tries"), run.parameters()).fetchall()
             for (other,) in tries:
                 abort_run(connection, statements, other, wait="100ms")
     except psycopg.Error as error:
@@ -240,11 +240,13 @@ def _finish(
     inserted: int | None,
 ) -> None:
     values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
-    connection.execute(statements.query("finish_run"), values)
+    connection.execute(statements.query("runs:finish_run"), values)
 
 
 def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
-    kind, granted, missing = _one(connection, statements, "describe_outbox", {"outbox": statements.outbox.quoted})
+    kind, granted, missing = _one(
+        connection, statements, "outbox:describe_outbox", {"outbox": statements.outbox.quoted}
+    )
     if kind is None:
         raise SchemaError(f"option table: there is no table {statements.outbox}, or this role may not see its schema")
     if kind != _PLAIN_TABLE:
@@ -256,7 +258,7 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
 
 
 def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    if _one(connection, statements, "find_ledger", {"runs": statements.runs})[0]:
+    if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
         return
     try:
         make_ledger(connection, statements)

@@ -75,7 +75,7 @@ class Task:
         attempt = secrets.randbits(63)
         with self._slot(self._open) as connection:
             self._begin(connection)
-            statement = self.statements.query("copy_staging", self.run.stage)
+            statement = self.statements.query("staging:copy_staging", self.run.stage)
             rows = load_staging(connection, statement, self._frames(batches, None, attempt))
         return Written(self.run, attempt, rows)
 
@@ -105,7 +105,7 @@ class Task:
 
     def _begin(self, connection: SyncConnection) -> bytes:
         """Settings of the task's transaction; its time as a field of COPY."""
-        row = connection.execute(self.statements.query("task_settings")).fetchone()
+        row = connection.execute(self.statements.query("slots:task_settings")).fetchone()
         if row is None:
             raise StorageError("task_settings: the statement gave no row")
         return int(row[-1]).to_bytes(8, "big", signed=True)

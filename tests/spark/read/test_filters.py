@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from pyspark.sql import datasource as d
 
-from relay.postgres.sql import load_sql
+from relay.postgres.sql import variant
 from relay.spark.read.fields import OUTBOX
 from relay.spark.read.filters import Conditions, FilterTable
 from relay.spark.read.statements import parameters_of
 
-TABLE = FilterTable(OUTBOX, parameters_of("events"))
+TABLE = FilterTable(OUTBOX, parameters_of("read_events"))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 ID = UUID("0190a0b0-0000-7000-8000-00000000000f")
@@ -132,11 +132,11 @@ def test_every_parameter_has_a_value() -> None:
     assert {name for name, value in values.items() if value is not None} == {"status_in"}
 
 
-@pytest.mark.parametrize("name", ["events", "deliveries"])
+@pytest.mark.parametrize("name", ["read_events", "read_deliveries"])
 def test_the_sample_is_of_the_rows_that_are_read(name: str) -> None:
     ranges = {"range_from", "range_below", "page_from", "page_below"}
-    assert parameters_of(name) - ranges == parameters_of(f"sample_{name}") - {"percent"}
-    conditions = load_sql(f"spark/reading/{name}.sql").rpartition("WHERE")[2].splitlines()
-    sampled = load_sql(f"spark/reading/sample_{name}.sql")
+    assert parameters_of(name) - ranges == parameters_of(name, sample=True) - {"percent"}
+    conditions = variant(f"spark/read:{name}").rpartition("WHERE")[2].splitlines()
+    sampled = variant(f"spark/read:{name}", frozenset({"sample"}))
     left = [line for line in conditions if line.strip().removeprefix("AND ") not in sampled]
     assert [line for line in left if not any(each in line for each in ranges)] == []

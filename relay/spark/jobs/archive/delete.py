@@ -65,11 +65,11 @@ class Removal:
         }
         left: list[str] = []
         with translating("deleting archived rows"), connection.transaction():
-            connection.execute(self.statements.query("task_settings"))
-            connection.execute(self.statements.query("lock_timeout"), {"wait": _LOCK_WAIT})
-            gone = connection.execute(self.statements.query("remove_archived"), given).fetchall()
+            connection.execute(self.statements.query("slots:task_settings"))
+            connection.execute(self.statements.query("slots:lock_timeout"), {"wait": _LOCK_WAIT})
+            gone = connection.execute(self.statements.query("archive:remove_archived"), given).fetchall()
             if gone != [(len(ids),)]:
-                found = connection.execute(self.statements.query("archived_left"), {"ids": ids}).fetchall()
+                found = connection.execute(self.statements.query("archive:archived_left"), {"ids": ids}).fetchall()
                 left = [event_id for (event_id,) in found]
         return pa.RecordBatch.from_pydict({"event_id": pa.array(left, pa.string())})
 

@@ -208,7 +208,9 @@ def archiving(spark: SparkSession, options: ArchiveOptions) -> Iterator[Archivin
         outbox = identify(connection, statements)
         outbox.require("archive from", outbox.may_read and (options.keep or (outbox.may_delete and outbox.may_lock)))
         with translating("becoming the only archiving of this outbox"):
-            row = connection.execute(statements.query("lock_archive"), {"outbox": options.table.quoted}).fetchone()
+            row = connection.execute(
+                statements.query("archive:lock_archive"), {"outbox": options.table.quoted}
+            ).fetchone()
         if row is None or not row[0]:
             raise StorageBusy(f"{options.table}: is being archived already; wait for that run, or stop it")
         yield Archiving(spark, options, connection, outbox)

@@ -66,18 +66,18 @@ class Copying:
 
     def _insert(self, connection: SyncConnection, part: pa.RecordBatch) -> pa.RecordBatch:
         with translating("inserting copies"), connection.transaction():
-            self._execute(connection, "task_settings", {})
-            self._execute(connection, "lock_timeout", {"wait": _LOCK_WAIT})
+            self._execute(connection, "slots:task_settings", {})
+            self._execute(connection, "slots:lock_timeout", {"wait": _LOCK_WAIT})
             counts = self._insert_new(connection, part.to_pydict())
         return pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})
 
     def _insert_new(self, connection: SyncConnection, rows: dict[str, list[Any]]) -> dict[str, int]:
         given = {"replay_id": self.replay_id, "window": self.duplicate_window, "ids": rows["event_id"]}
-        known = self._execute(connection, "known_replayed", given)
-        new = self._execute(connection, "claim_replayed", {**given, "times": rows["delivered_at"]})
+        known = self._execute(connection, "replay:known_replayed", given)
+        new = self._execute(connection, "replay:claim_replayed", {**given, "times": rows["delivered_at"]})
         inserted: list[str] = []
         if new:
-            self._execute(connection, "replace_replayed", {**given, "ids": new})
+            self._execute(connection, "replay:replace_replayed", {**given, "ids": new})
             copies = {
                 "new": new,
                 "types": rows["event_type"],
@@ -86,9 +86,9 @@ class Copying:
                 "headers": rows["headers"],
                 "created": rows["created_at"],
             }
-            inserted = self._execute(connection, "insert_replayed", {**given, **copies})
+            inserted = self._execute(connection, "replay:insert_replayed", {**given, **copies})
             if len(inserted) < len(new):
-                self._execute(connection, "unclaim_replayed", {**given, "ids": sorted({*new} - {*inserted})})
+                self._execute(connection, "replay:unclaim_replayed", {**given, "ids": sorted({*new} - {*inserted})})
         recent = len({*rows["event_id"]} - {*known} - {*new})
         return {"inserted": len(inserted), "recent": recent, "waiting": len(new) - len(inserted)}
 

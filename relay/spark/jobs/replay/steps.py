@@ -115,7 +115,7 @@ def replay(spark: SparkSession, options: CopyOptions) -> CopyResult:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
         _ensure_replays(connection, statements)
-        connection.execute(statements.query("retire_replays"))
+        connection.execute(statements.query("replay:retire_replays"))
         began, before = _begin(connection, statements, options, outbox.name)
     _, recent, waiting = _copy(spark, options, statements, began)
     with translating("counting the replay"), connect(options.url) as connection:
@@ -199,7 +199,7 @@ def _begin(
     """When the replay began first, and how many events it has inserted."""
     selection = options.selection.as_text(options.archive or "table")
     values = {"replay_id": options.replay_id, "outbox": outbox, "selection": selection}
-    connection.execute(statements.query("begin_replay"), values)
+    connection.execute(statements.query("replay:begin_replay"), values)
     of_outbox, of_selection, began, inserted = _shown(connection, statements, options.replay_id)
     if (of_outbox, of_selection) != (outbox, selection):
         raise ConfigError(
@@ -210,7 +210,7 @@ def _begin(
 
 
 def _shown(connection: SyncConnection, statements: SparkStatements, replay_id: UUID) -> tuple[str, str, datetime, int]:
-    row = connection.execute(statements.query("show_replay"), {"replay_id": replay_id}).fetchone()
+    row = connection.execute(statements.query("replay:show_replay"), {"replay_id": replay_id}).fetchone()
     if row is None:
         raise StorageError(f"replay {replay_id}: its record is gone")
     outbox, selection, began, inserted = row
@@ -219,7 +219,7 @@ def _shown(connection: SyncConnection, statements: SparkStatements, replay_id: U
 
 def _ensure_replays(connection: SyncConnection, statements: SparkStatements) -> None:
     replays = TableName("replays", statements.schema).quoted
-    if connection.execute(statements.query("find_replays"), {"replays": replays}).fetchone() == (True,):
+    if connection.execute(statements.query("setup:find_table"), {"relation": replays}).fetchone() == (True,):
         return
     try:
         make_ledger(connection, statements)
