@@ -12,13 +12,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError
-from relay.postgres.url import check_url
-from relay.spark.connection import URL_OPTION
 from relay.spark.read.fields import OUTBOX, named, schema_of
 from relay.spark.read.options import outbox_options
 from relay.spark.read.reader import Source, TableReader, reader_of
 from relay.spark.write.columns import read_columns
-from relay.spark.write.options import WriteOptions, read_options
+from relay.spark.write.options import WriteOptions, write_options
 from relay.spark.write.writers import BatchWriter, StreamWriter
 
 _KEY: Final = "event_id"
@@ -54,6 +52,4 @@ class OutboxDataSource(DataSource):
     def _options(self, overwrite: bool) -> WriteOptions:
         if overwrite:
             raise ConfigError('events are only ever added: .mode("append"), and outputMode("append") for a stream')
-        options = read_options(self.options)
-        check_url(options.url, URL_OPTION)
-        return options
+        return write_options(self.options)

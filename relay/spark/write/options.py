@@ -1,7 +1,4 @@
-"""What a user of the data source may set, read once on the driver and checked before anything is written.
-
-Whatever is wrong is a ConfigError that names the option. The URL, which may hold a password, is in no ``repr``.
-"""
+"""The options of a write to ``format("openoutbox")``, by the parser of all formats (``relay.spark.options``)."""
 
 from __future__ import annotations
 
@@ -11,17 +8,15 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
-from relay.core.durations import parse_duration
 from relay.core.errors import ConfigError
-from relay.postgres.sql import DEFAULT_TABLE, TableName, is_identifier
+from relay.postgres.sql import TableName, is_identifier
+from relay.spark.options import DEFAULT_CONNECTIONS, Options
 from relay.spark.statements import DEFAULT_SCHEMA
 
-DEFAULT_CONNECTIONS: Final = 8
 DEFAULT_BATCH_ROWS: Final = 50_000
+MOST_BATCH_ROWS: Final = 10_000_000
 DEFAULT_MAX_AGE: Final = 86_400.0
 """Seconds without a sign of life after which a run of another machine counts as dead."""
-
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 class Commit(StrEnum):
@@ -51,102 +46,32 @@ class WriteOptions:
     run_id: UUID | None = None
 
 
-_FIELDS: Final = {
-    "url": "url",
-    "table": "table",
-    "eventtype": "eventType",
-    "idcolumns": "idColumns",
-    "job": "job",
-    "commit": "commit",
-    "maxconnections": "maxConnections",
-    "batchrows": "batchRows",
-    "stagingschema": "stagingSchema",
-    "stagingmaxage": "stagingMaxAge",
-    "queryid": "queryId",
-    "runid": "runId",
-}
-"""Spark's options know no case; this is how each is written."""
+_KNOWN: Final = (
+    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "batchRows", "stagingSchema",
+    "stagingMaxAge", "queryId", "runId",
+)  # fmt: skip
 
 
-def read_options(given: Mapping[str, str]) -> WriteOptions:
-    """The options of one write. Raises ConfigError, naming the option, also for one that is not known."""
-    options = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(options.keys() - _FIELDS.keys() - _SPARKS_OWN)
-    if unknown:
-        known = ", ".join(_FIELDS.values())
-        raise ConfigError(f"option {', '.join(unknown)}: not known to format openoutbox; there are {known}")
-    if not options.get("url"):
-        raise ConfigError('option url: missing; .option("url", "postgresql://user@host:5432/database")')
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
+    values = Options("openoutbox", options, _KNOWN, streams=True)
     return WriteOptions(
-        url=options["url"],
-        table=TableName.parse(options.get("table") or DEFAULT_TABLE),
-        event_type=_text(options, "eventtype"),
-        id_columns=_names(options.get("idcolumns", "")),
-        job=_text(options, "job"),
-        commit=_commit(options.get("commit") or Commit.ATOMIC),
-        max_connections=_number(options, "maxconnections", DEFAULT_CONNECTIONS, 10_000),
-        batch_rows=_number(options, "batchrows", DEFAULT_BATCH_ROWS, 10_000_000),
-        staging_schema=_schema(options.get("stagingschema") or DEFAULT_SCHEMA),
-        staging_max_age=_seconds(options, "stagingmaxage", DEFAULT_MAX_AGE),
-        query_id=_text(options, "queryid"),
-        run_id=_uuid(options.get("runid")),
+        url=values.url,
+        table=values.table(),
+        event_type=values.text("eventType"),
+        id_columns=values.names("idColumns"),
+        job=values.text("job"),
+        commit=values.choice("commit", Commit.ATOMIC),
+        max_connections=values.connections(),
+        batch_rows=values.number("batchRows", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
+        staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
+        staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),
+        query_id=values.text("queryId"),
+        run_id=values.uuid("runId"),
     )
 
 
-def _text(options: Mapping[str, str], name: str) -> str | None:
-    value = options.get(name)
-    if value is None:
-        return None
-    if not value or "\x00" in value:
-        raise ConfigError(f"option {_FIELDS[name]}: empty, or with a NUL character; leave it out or give a value")
-    return value
-
-
-def _names(text: str) -> tuple[str, ...]:
-    if not text.strip():
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len(set(names)) != len(names):
-        raise ConfigError(f"option idColumns: {text!r}; write column names with commas between, each once")
-    return names
-
-
-def _commit(text: str) -> Commit:
-    try:
-        return Commit(text.lower())
-    except ValueError:
-        raise ConfigError(f"option commit: {text!r} is neither atomic nor partition") from None
-
-
-def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = options.get(name)
-    if text is None:
-        return default
-    if not text.strip().isdecimal() or not 1 <= int(text) <= most:
-        raise ConfigError(f"option {_FIELDS[name]}: {text!r} is not a number from 1 to {most}")
-    return int(text)
-
-
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name)
-    if text is None:
-        return default
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ConfigError(f"option {_FIELDS[name]}: {error}") from None
-
-
-def _schema(text: str) -> str:
-    if not is_identifier(text):
-        raise ConfigError(f"option stagingSchema: {text!r} is not a schema's name of 1 to 63 bytes")
-    return text
-
-
-def _uuid(text: str | None) -> UUID | None:
-    if text is None:
-        return None
-    try:
-        return UUID(text)
-    except ValueError:
-        raise ConfigError(f"option runId: {text!r} is not a UUID") from None
+def _schema(name: str) -> str:
+    if not is_identifier(name):
+        raise ConfigError(f"option stagingSchema: {name!r} is not a schema's name of 1 to 63 bytes")
+    return name

@@ -8,19 +8,19 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.postgres.url import check_url
-from relay.spark.write.options import Commit, WriteOptions, read_options
+from relay.spark.write.options import Commit, WriteOptions, write_options
 
 URL = "postgresql://user:s3cret@host/db"
 
 
 def test_defaults() -> None:
-    options = read_options({"url": URL})
+    options = write_options({"url": URL})
     assert options == WriteOptions(url=URL)
     assert (options.commit, options.max_connections, str(options.table)) == (Commit.ATOMIC, 8, "openoutbox_events")
 
 
 def test_options_know_no_case_and_survive_pickling() -> None:
-    options = read_options(
+    options = write_options(
         {"URL": URL, "IDCOLUMNS": "a, b", "Commit": "Partition", "maxconnections": "3", "stagingMaxAge": "90m"}
     )
     assert options.id_columns == ("a", "b")
@@ -30,7 +30,7 @@ def test_options_know_no_case_and_survive_pickling() -> None:
 
 
 def test_the_url_is_in_no_repr() -> None:
-    assert "s3cret" not in repr(read_options({"url": URL}))
+    assert "s3cret" not in repr(write_options({"url": URL}))
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_the_url_is_in_no_repr() -> None:
 )
 def test_a_wrong_value_is_told_by_the_options_name(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"option {name}"):
-        read_options({"url": URL, name: value})
+        write_options({"url": URL, name: value})
 
 
 def test_an_option_that_is_not_known_is_told() -> None:
     with pytest.raises(ConfigError, match="option batchrow, colour: not known"):
-        read_options({"url": URL, "batchRow": "5", "colour": "red"})
+        write_options({"url": URL, "batchRow": "5", "colour": "red"})
 
 
 def test_no_url_is_told() -> None:
     with pytest.raises(ConfigError, match="option url: missing"):
-        read_options({})
+        write_options({})
 
 
 @pytest.mark.parametrize("url", ["mysql://user:s3cret@host/db", "postgresql://u:s3cret@host:port/%zz"])

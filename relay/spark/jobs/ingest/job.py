@@ -25,7 +25,7 @@ from relay.spark.jobs.ingest.preview import preview
 from relay.spark.jobs.ingest.shape import shape
 from relay.spark.jobs.program import guarded, reporting, tasks, tell
 from relay.spark.source import OutboxDataSource
-from relay.spark.write.options import WriteOptions, read_options
+from relay.spark.write.options import WriteOptions, write_options
 from relay.spark.write.runs import run_summary, stream_summary
 
 _NO_URL: Final = "--url or --url-file: missing; where is the outbox's database?"
@@ -90,7 +90,7 @@ def _stream_source(session: SparkSession, job: Ingest) -> DataFrame:
 
 
 def _options(job: Ingest, keys: tuple[str, ...], url: str) -> WriteOptions:
-    return read_options({**_given(job, keys), "url": url})
+    return write_options({**_given(job, keys), "url": url})
 
 
 def _given(job: Ingest, keys: tuple[str, ...]) -> dict[str, str]:

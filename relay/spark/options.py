@@ -1,0 +1,110 @@
+"""The parser of the options of all three formats, which runs once on the driver, before anything is read or written.
+
+Every invalid value is a ConfigError that names the option. The URL, which may hold a password, is in no ``repr``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, TypeVar
+from uuid import UUID
+
+from relay.core.durations import parse_duration
+from relay.core.errors import ConfigError
+from relay.postgres.sql import DEFAULT_TABLE, TableName
+from relay.postgres.url import check_url
+from relay.spark.connection import URL_OPTION
+
+DEFAULT_CONNECTIONS: Final = 8
+MOST_CONNECTIONS: Final = 10_000
+
+_OF_STREAMS: Final = ("checkpointLocation", "queryName")
+"""Options of Spark's own, which it passes on to the source and the sink of a stream."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class Options:
+    """The options of one read or write. Spark's options know no case."""
+
+    def __init__(self, format_: str, options: Mapping[str, str], known: Sequence[str], *, streams: bool) -> None:
+        """Raises ConfigError for an unknown option, and for a missing or invalid URL."""
+        self._values = {name.lower(): value for name, value in options.items()}
+        names = {name.lower() for name in (*known, *(_OF_STREAMS if streams else ()))}
+        unknown = sorted(self._values.keys() - names)
+        if unknown:
+            raise ConfigError(
+                f"option {', '.join(unknown)}: not known to format {format_}; there are {', '.join(known)}"
+            )
+        if not self._values.get("url"):
+            raise ConfigError('option url: missing; .option("url", "postgresql://user@host:5432/database")')
+        self.url = self._values["url"]
+        check_url(self.url, URL_OPTION)
+
+    def text(self, name: str) -> str | None:
+        """Raises ConfigError for an empty value, and for one with a NUL character, which PostgreSQL cannot store."""
+        value = self._values.get(name.lower())
+        if value is not None and (not value or "\x00" in value):
+            raise ConfigError(f"option {name}: empty, or with a NUL character; leave it out or give a value")
+        return value
+
+    def table(self) -> TableName:
+        """The outbox table, by the option ``table``."""
+        return TableName.parse(self._values.get("table") or DEFAULT_TABLE)
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names with commas between."""
+        text = self._values.get(name.lower()) or ""
+        names = tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+        if not all(names) or len(set(names)) != len(names):
+            raise ConfigError(f"option {name}: {text!r}; write names with commas between, each once")
+        return names
+
+    def number(self, name: str, default: int, most: int, least: int = 1) -> int:
+        """A whole number from ``least`` to ``most``."""
+        text = self._values.get(name.lower())
+        if text is None:
+            return default
+        if not text.strip().isdecimal() or not least <= int(text) <= most:
+            raise ConfigError(f"option {name}: {text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    def connections(self) -> int:
+        """The most connections that a job's tasks hold at a time, by the option ``maxConnections``."""
+        return self.number("maxConnections", DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
+
+    def seconds(self, name: str, default: float) -> float:
+        """A duration with its unit, such as ``90m``, in seconds."""
+        text = self._values.get(name.lower())
+        if text is None:
+            return default
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            raise ConfigError(f"option {name}: {error}") from None
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false, in any case."""
+        text = (self._values.get(name.lower()) or str(default)).lower()
+        if text not in ("true", "false"):
+            raise ConfigError(f"option {name}: {text!r} is neither true nor false")
+        return text == "true"
+
+    def choice(self, name: str, default: Choice) -> Choice:
+        """One of the values of the default's class, in any case."""
+        text = self._values.get(name.lower()) or default.value
+        try:
+            return type(default)(text.lower())
+        except ValueError:
+            raise ConfigError(f"option {name}: {text!r} is not one of {', '.join(type(default))}") from None
+
+    def uuid(self, name: str) -> UUID | None:
+        """A UUID."""
+        text = self._values.get(name.lower())
+        if text is None:
+            return None
+        try:
+            return UUID(text)
+        except ValueError:
+            raise ConfigError(f"option {name}: {text!r} is not a UUID") from None
