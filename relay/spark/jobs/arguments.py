@@ -21,6 +21,27 @@ def add_outbox(parser: argparse.ArgumentParser, connections: str) -> None:
     group.add_argument("--max-connections", metavar="N", default="4", help=connections)
 
 
+def add_output(group: argparse._ArgumentGroup) -> None:
+    """Where the results go."""
+    group.add_argument(
+        "--output", metavar="FOLDER", required=True, help="Parquet and index.html; an earlier report there is replaced"
+    )
+    group.add_argument("--json", action="store_true", help="the summary as one JSON object")
+
+
+def add_session(parser: argparse.ArgumentParser) -> None:
+    """What a session that starts here needs besides; spark-submit has options of its own for it."""
+    group = parser.add_argument_group("Spark, where no spark-submit has set it up")
+    group.add_argument("--packages", metavar="MAVEN,…", help="packages to fetch, such as Spark's Kafka source")
+    group.add_argument("--jars", metavar="FILE,…", help="jars that are there already")
+
+
+def session_options(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """The settings of ``add_session``'s options."""
+    given = {"spark.jars.packages": args.packages, "spark.jars": args.jars}
+    return tuple((name, value) for name, value in given.items() if value)
+
+
 def outbox_url(args: argparse.Namespace, url: str | None) -> str:
     """The URL that was given, or ``url``. Raises ConfigError where there is none, or what is given is no URL."""
     found = secret("--url-file", args.url_file, args.url) or url

@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.postgres.sql import TableName
-from relay.spark.jobs.archive.files import settled_at
 
 DELIVERED: Final = "DELIVERED"
 DEAD: Final = "DEAD"
@@ -43,6 +42,11 @@ def settled_rows(
     for other in others:
         first = first.unionAll(other)
     return first
+
+
+def settled_at() -> Column:
+    """When a row was delivered or died."""
+    return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
 
 
 def in_time(since: datetime | None, until: datetime) -> Column:

@@ -206,13 +206,8 @@ def _without_kept(archive: Archive, run: str, paths: Sequence[str]) -> DataFrame
     return archive.read(paths).join(kept, "event_id", "left_anti")
 
 
-def settled_at() -> Column:
-    """When a row was delivered or died."""
-    return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
-
-
 def day() -> Column:
-    """The UTC day of that, whatever the session's time zone is."""
+    """The UTC day on which a row was delivered or died, whatever the session's time zone is."""
     return f.expr("date_from_unix_date(int(floor(unix_micros(coalesce(delivered_at, updated_at)) / 86400000000)))")
 
 

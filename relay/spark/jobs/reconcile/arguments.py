@@ -12,7 +12,16 @@ from typing import Final
 from relay.core.errors import ConfigError
 from relay.core.headers import REPLAY_HEADER
 from relay.postgres.url import check_url
-from relay.spark.jobs.arguments import moment, names, number, pairs, read_options
+from relay.spark.jobs.arguments import (
+    add_output,
+    add_session,
+    moment,
+    names,
+    number,
+    pairs,
+    read_options,
+    session_options,
+)
 from relay.spark.jobs.program import secret
 from relay.spark.jobs.reconcile.compare import KINDS
 from relay.spark.jobs.reconcile.fingerprints import FIELDS
@@ -158,27 +167,6 @@ def add_database(group: argparse._ArgumentGroup, table: str) -> None:
     group.add_argument("--table", metavar="[SCHEMA.]TABLE", help=table)
     group.add_argument("--partitions", metavar="N", default="16", help="tasks that read the table (default: 16)")
     group.add_argument("--max-connections", metavar="N", default="4", help="most of them at a time (default: 4)")
-
-
-def add_output(group: argparse._ArgumentGroup) -> None:
-    """Where the results go."""
-    group.add_argument(
-        "--output", metavar="FOLDER", required=True, help="Parquet and index.html; an earlier report there is replaced"
-    )
-    group.add_argument("--json", action="store_true", help="the summary as one JSON object")
-
-
-def add_session(parser: argparse.ArgumentParser) -> None:
-    """What a session that starts here needs besides; spark-submit has options of its own for it."""
-    group = parser.add_argument_group("Spark, where no spark-submit has set it up")
-    group.add_argument("--packages", metavar="MAVEN,…", help="packages to fetch, such as Spark's Kafka source")
-    group.add_argument("--jars", metavar="FILE,…", help="jars that are there already")
-
-
-def session_options(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    """The settings of ``add_session``'s options."""
-    given = {"spark.jars.packages": args.packages, "spark.jars": args.jars}
-    return tuple((name, value) for name, value in given.items() if value)
 
 
 def _consumer(args: argparse.Namespace) -> Consumer | None:

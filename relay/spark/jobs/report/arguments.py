@@ -10,13 +10,8 @@ from typing import Final
 
 from relay.core.errors import ConfigError
 from relay.postgres.url import check_url
-from relay.spark.jobs.arguments import moment, names, number, read_options
+from relay.spark.jobs.arguments import add_output, add_session, moment, names, number, read_options, session_options
 from relay.spark.jobs.program import secret
-from relay.spark.jobs.reconcile.arguments import (
-    add_output,
-    add_session,
-    session_options,
-)
 
 _EXAMPLES: Final = """\
 examples:

@@ -17,8 +17,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.files import settled_at
 from relay.spark.jobs.measures import LATENCIES, MOST_BARS, PLOTTED, Bucket, hour, latencies, seconds_between, start_of
+from relay.spark.jobs.settled import settled_at
 
 COUNTS: Final = ("delivered", "failed", "retries", "dead")
 LOG_COLUMNS: Final = ("topic", "status", "time", "attempt_number", "event_time", "eligible_for_retry", "code")
