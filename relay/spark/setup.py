@@ -1,6 +1,6 @@
-"""Makes Spark's schema and ledger, and grants a role what it needs for a purpose; called by ``relay-cli spark setup``.
+"""Create Spark's schema and ledgers, and grant a role its rights for a purpose; called by ``relay-cli spark setup``.
 
-Whoever calls it owns what is made; it is safe to repeat, and beside writers.
+The calling role owns the schema and the ledgers. Safe to repeat, and while writers run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parquet as the jobs write it.
 
-A task keeps the row group that it is writing in memory, beside what it reads and sorts. At Parquet's own 128 MiB a few
-tasks at a time need more than the 1 GiB that Spark gives a driver or an executor unless it is told otherwise, and the
-job dies of it when it has come to its first large file: so row groups are smaller here.
+A task holds the row group that it writes in memory, beside the rows that it reads and sorts. With Parquet's own 128 MiB
+a few tasks at a time exceed the 1 GiB that Spark gives a driver or an executor by default, so row groups are smaller
+here.
 """
 
 from __future__ import annotations

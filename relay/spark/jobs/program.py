@@ -25,7 +25,7 @@ _OURS: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Do it; its exit code, or that of the error that it ended with, which is told in one line."""
+    """Call ``work`` and return its exit code, or that of its error, which is written in one line."""
     try:
         return work()
     except OutboxError as error:

@@ -63,7 +63,7 @@ class EventStream(DataSourceStreamReader):
         return self.asked(self.events.horizon)
 
     def asked(self, ask: Callable[[SyncConnection], int]) -> int:
-        """The answer of a connection that is kept, and made anew where it was lost: Spark asks many times a second."""
+        """The answer of one connection, which is opened again after it was lost: Spark asks many times a second."""
         for tries in range(1, _TRIES):
             try:
                 return self._ask(ask)

@@ -124,7 +124,7 @@ EVENTS: Final = (
 
 
 def schema_of(fields: Sequence[Field]) -> StructType:
-    """The columns as Spark is told them."""
+    """The columns as Spark's schema."""
     return StructType([StructField(field.name, _SPARK[field.kind], field.nullable) for field in fields])
 
 

@@ -2,7 +2,7 @@
 
 What is promised without a snapshot that the tasks share: each task sees its range as of the moment when it begins to
 read it. A row that is there from planning to the end is read exactly once, in one of the states that it had meanwhile;
-one that is inserted or deleted meanwhile is read once or not at all. A task that Spark repeats reads its range anew.
+one that is inserted or deleted meanwhile is read once or not at all. A task that Spark repeats reads its range again.
 """
 
 from __future__ import annotations

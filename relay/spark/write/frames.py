@@ -53,7 +53,7 @@ class Parts:
 
 @dataclass(slots=True)
 class Framer:
-    """Turns one partition's batches into frames; to be made anew for each attempt at a partition."""
+    """Turns one partition's batches into frames; create one for each attempt at a partition."""
 
     columns: Columns
     event_type: str | None

@@ -1,6 +1,6 @@
 """A partition's frames into a table by binary COPY, inside the caller's transaction.
 
-``load_staging`` sends everything in one COPY: nobody else writes to those rows. ``DirectLoad`` writes to the outbox
+``load_staging`` sends everything in one COPY: no other task writes those rows. ``DirectLoad`` writes to the outbox
 itself, where an event may be already: each ``batch_rows`` rows are one COPY behind a savepoint and are kept until it is
 through. If it fails on an ``event_id`` that is there, the same rows go by way of a temporary table and ``ON CONFLICT
 DO NOTHING``, and so do all that follow: one repeated row is seldom alone.

@@ -130,7 +130,7 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
 
 
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
-    """Remove the staging tables of runs that are over or dead; which runs these were. Waits for nobody."""
+    """Remove the staging tables of runs that are over or dead; return their ids. Waits 100 ms at most for a lock."""
     found = connection.execute(
         statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
     ).fetchall()

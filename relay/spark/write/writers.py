@@ -2,7 +2,7 @@
 
 Both are made on the driver, pickled, and unpickled on executors (``write``) and in another process beside the driver
 (``commit``, ``abort``). So everything that they know is set when they are made, and what the tasks found out travels in
-their messages. A stream's writer is made anew for each micro-batch, and once more for its commit.
+their messages. A stream's writer is created for each micro-batch, and once more for its commit.
 """
 
 from __future__ import annotations
@@ -146,5 +146,5 @@ def _staged(messages: Messages) -> Staged:
 
 @cache
 def _prepare_once(options: WriteOptions, statements: SparkStatements) -> None:
-    """A stream's writer is made for every micro-batch, mostly by one process: looking once is enough."""
+    """A stream's writer is made for every micro-batch, mostly by one process: one check is enough."""
     prepare(options, statements)

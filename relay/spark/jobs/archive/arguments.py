@@ -41,7 +41,7 @@ def read_archive_arguments(
 ) -> ArchiveJob:
     """What is to be done; ``url`` and ``table`` are used where none is given. Ends the process for ``--help``.
 
-    Raises ConfigError for what cannot be meant.
+    Raises ConfigError for invalid arguments.
     """
     args = _parser(program).parse_args(list(given))
     try:

@@ -90,7 +90,7 @@ class Archive:
         return cls(Folder(spark, path.rstrip("/") or path))
 
     def belongs_to(self, outbox: str) -> None:
-        """Make it this outbox's if it is nobody's. Raises ArchiveError when it is another one's."""
+        """Record the outbox of a new archive. Raises ArchiveError when the archive belongs to another outbox."""
         found = self.about()
         if found is None:
             self.folder.write(_ABOUT, json.dumps({"format": FORMAT, "outbox": outbox}))
@@ -143,7 +143,7 @@ class Archive:
         self.folder.write(f"{_RUNS}/{manifest.run}.json", json.dumps(asdict(manifest)))
 
     def close(self, run: str, closed: Closed) -> None:
-        """From here on nobody looks for the run's rows in the table."""
+        """Close the run: no later run looks for its rows in the table."""
         self.folder.write(f"{_RUNS}/{run}.closed.json", json.dumps(asdict(closed)))
 
     def closed(self, run: str) -> Closed | None:

@@ -1,4 +1,4 @@
-"""One run of the archive, step by step; whoever stops between two steps, or within one, loses and repeats nothing.
+"""One run of the archive, step by step; a run that stops between two steps, or within one, loses and repeats nothing.
 
     recover   what a killed run left: files without a manifest are discarded, a manifest whose rows may still be in the
               table is completed (its rows are deleted, as below)

@@ -28,7 +28,7 @@ examples:
   a table of the catalog, each task's rows at its end, over at most 4 connections:
     spark-submit ingest.py --source-table sales.orders --event-type-column kind \\
       --id-columns id --commit partition --max-connections 4 --url-file /secrets/outbox-url
-  a folder that new files come into, for ever, exactly once:
+  new files of a folder as they appear, exactly once:
     spark-submit ingest.py /data/incoming --format json --stream --checkpoint /data/checkpoint \\
       --trigger '10 seconds' --event-type orders.created --url-file /secrets/outbox-url
 """
@@ -57,7 +57,7 @@ class Ingest:
 def read_arguments(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> Ingest:
     """What is to be done; ``url`` and ``table`` are used where none is given. Ends the process for ``--help``.
 
-    Raises ConfigError for what cannot be meant.
+    Raises ConfigError for invalid arguments.
     """
     args = _parser(program).parse_args(list(given))
     if bool(args.event_type) == bool(args.event_type_column):

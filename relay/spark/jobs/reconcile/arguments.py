@@ -84,7 +84,7 @@ def read_reconcile_arguments(
 ) -> Reconcile:
     """What is to be done; ``url`` and ``table`` are used where none is given. Ends the process for ``--help``.
 
-    Raises ConfigError for what cannot be meant.
+    Raises ConfigError for invalid arguments.
     """
     args = _parser(program).parse_args(list(given))
     found = secret("--url-file", args.url_file, args.url) or url

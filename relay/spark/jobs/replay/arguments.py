@@ -44,7 +44,7 @@ def read_replay_arguments(
 ) -> ReplayJob:
     """What is to be done; ``url`` and ``table`` are used where none is given. Ends the process for ``--help``.
 
-    Raises ConfigError for what cannot be meant.
+    Raises ConfigError for invalid arguments.
     """
     args = _parser(program).parse_args(list(given))
     asked = (args.status, args.since, args.until, args.type, args.key, args.tenant)

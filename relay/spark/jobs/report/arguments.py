@@ -45,7 +45,7 @@ class Report:
 def read_report_arguments(program: str, given: Sequence[str], *, log_url: str | None = None) -> Report:
     """What is to be done; ``log_url`` is used where no source is given. Ends the process for ``--help``.
 
-    Raises ConfigError for what cannot be meant.
+    Raises ConfigError for invalid arguments.
     """
     args = _parser(program).parse_args(list(given))
     named = secret("--log-url-file", args.log_url_file, args.log_url)
