@@ -1,5 +1,5 @@
 """Where Spark looks for ``format("openoutbox_deliverylog")`` by itself."""
 
-from relay.spark.deliverysource import DeliveryLogDataSource as DefaultSource
+from relay.spark.read.deliverylog import DeliveryLogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

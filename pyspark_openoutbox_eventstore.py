@@ -1,5 +1,5 @@
 """Where Spark looks for ``format("openoutbox_eventstore")`` by itself."""
 
-from relay.spark.eventsource import EventStoreDataSource as DefaultSource
+from relay.spark.read.eventstore import EventStoreDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

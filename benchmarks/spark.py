@@ -43,14 +43,14 @@ from benchmarks.sparkreads import measure_reads, read_table
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName, load_sql
-from relay.spark.columns import read_columns
-from relay.spark.encode import HEADER, TRAILER
-from relay.spark.frames import Framer
-from relay.spark.identity import job_namespace
+from relay.spark.copyformat import HEADER, TRAILER
+from relay.spark.write.columns import read_columns
+from relay.spark.write.frames import Framer
+from relay.spark.write.identity import job_namespace
 from tests.support.servers.spark import SESSION, environment
 
 _JDBC = "42.7.7"
-_COPY = load_sql("spark/queries/copy_events.sql")
+_COPY = load_sql("spark/direct:copy_events")
 _STAGE = """
 CREATE UNLOGGED TABLE stage AS
 SELECT event_id, event_type, partition_key, payload, headers, available_at FROM openoutbox_events;

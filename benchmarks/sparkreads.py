@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from relay.spark import OutboxDataSource
-from relay.spark.reading.snapshots import exported_snapshot
+from relay.spark.read.snapshots import exported_snapshot
 
 _DEAD = "status = 'DEAD'"
 _SETTLE = """

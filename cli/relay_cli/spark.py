@@ -98,9 +98,9 @@ def _run(
 ) -> None:
     """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
     try:
-        job = importlib.import_module(f"relay.spark.{name}")
+        job = importlib.import_module(f"relay.spark.jobs.{name}.job")
     except ImportError as error:
-        raise _not_installed(error) from None
+        raise _not_installed(error, "spark-report" if name in _WITH_PAGE else "spark") from None
     given = [*context.args]
     url, table = None, None
     if not _asks_for_nothing(name, given):
@@ -110,6 +110,9 @@ def _run(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(job.run(f"relay-cli spark {name}", given, url=url, table=table))
 
+
+_WITH_PAGE: Final = ("reconcile", "report")
+"""Jobs that draw a page, with libraries of the extra spark-report."""
 
 _INSTEAD: Final = {
     "ingest": ("--dry-run",),
@@ -149,5 +152,5 @@ def _needs_pyspark() -> None:
         raise _not_installed(error) from None
 
 
-def _not_installed(error: ImportError) -> ConfigError:
-    return ConfigError(f"Spark is not installed ({error}); pip install 'openoutbox-relay[spark]'")
+def _not_installed(error: ImportError, extra: str = "spark") -> ConfigError:
+    return ConfigError(f"Spark's libraries are not installed ({error}); pip install 'openoutbox-relay[{extra}]'")

@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.archive import main
+from relay.spark.jobs.archive.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.ingest import main
+from relay.spark.jobs.ingest.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

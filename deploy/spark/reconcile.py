@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.reconcile import main
+from relay.spark.jobs.reconcile.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

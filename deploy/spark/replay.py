@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.replay import main
+from relay.spark.jobs.replay.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.report import main
+from relay.spark.jobs.report.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@
     │   ├── DeliveryLogBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
     │   └── ResourceLimit       the answer would be too large
-    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.folder)
+    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
     └── EventError              an application handed in something that is not an event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds

@@ -5,9 +5,9 @@
 Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
 """
 
-from relay.spark.archived import read_archive
-from relay.spark.identity import key_id
-from relay.spark.reading.snapshots import exported_snapshot
+from relay.spark.jobs.archive.files import read_archive
+from relay.spark.read.snapshots import exported_snapshot
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.identity import key_id
 
 __all__ = ["OutboxDataSource", "exported_snapshot", "key_id", "read_archive"]

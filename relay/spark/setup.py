@@ -1,16 +1,15 @@
-"""Makes Spark's schema and ledger, and grants a role what it needs for a purpose; called by ``relay-cli spark setup``.
+"""Create Spark's schema and ledgers, and grant a role its rights for a purpose; called by ``relay-cli spark setup``.
 
-Whoever calls it owns what is made; it is safe to repeat, and beside writers.
+The calling role owns the schema and the ledgers. Safe to repeat, and while writers run.
 """
 
 from __future__ import annotations
 
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
-from relay.spark.connecting import connect
-from relay.spark.options import DEFAULT_SCHEMA
-from relay.spark.runs import APPLICATION, make_ledger
-from relay.spark.statements import SparkStatements
+from relay.spark.connection import connect
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 
 def setup(
@@ -19,12 +18,20 @@ def setup(
     """Make what is missing and grant; the grants, for showing. Raises SchemaError where a right or table is missing."""
     statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
-    with translating("setting up"), connect(url, APPLICATION) as connection:
+    with translating("setting up"), connect(url) as connection:
         make_ledger(connection, statements)
         with connection.transaction():
             for grant in grants:
                 connection.execute(grant)
     return [_last_line(grant) for grant in grants]
+
+
+def make_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
+    """Make the schema and the ledger where they are not there; safe beside itself."""
+    with connection.transaction():
+        connection.execute(statements.query("setup:lock_setup"))
+        for statement in statements.setup():
+            connection.execute(statement)
 
 
 def _last_line(statement: str) -> str:

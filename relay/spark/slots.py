@@ -70,7 +70,9 @@ def _leaving(connection: SyncConnection) -> Iterator[SyncConnection]:
 def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:
     space = int.from_bytes(run_id.bytes[:4], "big", signed=True)
     with translating("taking one of the job's connections"):
-        return bool(connection.execute(statements.query("take_slot"), {"slots": slots, "space": space}).fetchall())
+        return bool(
+            connection.execute(statements.query("slots:take_slot"), {"slots": slots, "space": space}).fetchall()
+        )
 
 
 @contextmanager

@@ -12,14 +12,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError
-from relay.postgres.url import check_url
-from relay.spark.columns import read_columns
-from relay.spark.connecting import URL_OPTION
-from relay.spark.options import WriteOptions, read_options
-from relay.spark.reading.fields import OUTBOX, named, schema_of
-from relay.spark.reading.options import outbox_options
-from relay.spark.reading.reader import Source, TableReader, reader_of
-from relay.spark.writers import BatchWriter, StreamWriter
+from relay.spark.read.fields import OUTBOX, named, schema_of
+from relay.spark.read.options import outbox_options
+from relay.spark.read.reader import Source, TableReader, reader_of
+from relay.spark.write.columns import read_columns
+from relay.spark.write.options import WriteOptions, write_options
+from relay.spark.write.writers import BatchWriter, StreamWriter
 
 _KEY: Final = "event_id"
 
@@ -39,7 +37,7 @@ class OutboxDataSource(DataSource):
     def reader(self, schema: StructType) -> TableReader:
         """Of one query. Raises ConfigError, naming option or column."""
         options = outbox_options(self.options)
-        return reader_of(options, Source(options.table, OUTBOX, _KEY, "events", "sample_events"), schema)
+        return reader_of(options, Source(options.table, OUTBOX, _KEY, "read_events"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Of one ``save()``. Raises ConfigError, EventError and SchemaError, naming option or column."""
@@ -54,6 +52,4 @@ class OutboxDataSource(DataSource):
     def _options(self, overwrite: bool) -> WriteOptions:
         if overwrite:
             raise ConfigError('events are only ever added: .mode("append"), and outputMode("append") for a stream')
-        options = read_options(self.options)
-        check_url(options.url, URL_OPTION)
-        return options
+        return write_options(self.options)

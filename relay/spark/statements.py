@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.postgres.sql import Name, TableName, statement, without_parameters
+from relay.postgres.sql import Name, TableName, statement, statement_names, without_parameters
 
-_SCHEMA: Final = "openoutbox_spark"
+DEFAULT_SCHEMA: Final = "openoutbox_spark"
+"""The schema of the ledgers and staging tables, unless an option names another one."""
 _STAGE: Final = "stage_00"
 _ROLE: Final = "spark_role"
-_SETUP: Final = ("01_schema", "02_runs", "03_epochs", "04_job", "05_replays", "06_replayed")
-GRANTS: Final = {
-    "write": ("01_outbox", "02_schema", "03_runs"),
-    "archive": ("archive/01_outbox", "archive/02_lock"),
-    "replay": ("replay/01_outbox", "replay/02_schema", "replay/03_replays", "replay/04_replayed"),
-}
-"""What a role is for, and what it is granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +30,25 @@ class SparkStatements:
         """The ledger's quoted name."""
         return TableName("runs", self.schema).quoted
 
-    def query(self, name: str, stage: str = "", *tags: str) -> LiteralString:
-        """One file of ``queries``, for one run's staging table where it names one, in the variant of ``tags``."""
-        return self._named(f"queries/{name}", {_STAGE: stage}, tags)
+    def query(self, path: str, stage: str = "", *tags: str) -> LiteralString:
+        """One statement, for example ``runs:open_run``, for a run's staging table, in the variant of ``tags``."""
+        return self._named(path, {_STAGE: stage}, tags)
 
     def setup(self) -> list[LiteralString]:
-        """What makes the schema and the ledger, in order; harmless where they are there."""
-        return [without_parameters(self._named(f"setup/{name}", {})) for name in _SETUP]
+        """The statements that create the schema and the ledgers, in order; each may be repeated."""
+        return [without_parameters(self._named(path, {})) for path in _paths("setup", "create")]
 
     def grants(self, role: str, purpose: str = "write") -> list[LiteralString]:
-        """What lets a role do that by Spark, and nothing more."""
-        return [without_parameters(self._named(f"grants/{name}", {_ROLE: role})) for name in GRANTS[purpose]]
+        """The rights of a role that writes, archives or replays by Spark, and no others."""
+        return [without_parameters(self._named(path, {_ROLE: role})) for path in _paths("grants", purpose)]
 
     def _named(self, path: str, names: Mapping[str, Name], tags: tuple[str, ...] = ()) -> LiteralString:
-        return statement(f"spark/{path}.sql", self.outbox, {_SCHEMA: self.schema, **names}, tags)
+        return statement(f"spark/{path}", self.outbox, {DEFAULT_SCHEMA: self.schema, **names}, tags)
+
+
+def _paths(file: str, prefix: str) -> list[str]:
+    """The statements of a file whose names begin with ``prefix``, in the file's order."""
+    return [f"{file}:{name}" for name in statement_names(f"spark/{file}") if name.startswith(f"{prefix}_")]
 
 
 def stage_name(run_id: UUID) -> str:

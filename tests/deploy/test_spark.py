@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from relay.spark.archive_arguments import read_archive_arguments
-from relay.spark.arguments import read_arguments
-from relay.spark.reconcile_arguments import read_reconcile_arguments
-from relay.spark.replay_arguments import read_replay_arguments
-from relay.spark.report_arguments import read_report_arguments
+from relay.spark.jobs.archive.arguments import read_archive_arguments
+from relay.spark.jobs.ingest.arguments import read_arguments
+from relay.spark.jobs.reconcile.arguments import read_reconcile_arguments
+from relay.spark.jobs.replay.arguments import read_replay_arguments
+from relay.spark.jobs.report.arguments import read_report_arguments
 from tests.support.paths import ROOT
 
 SPARK = ROOT / "deploy" / "spark"
@@ -61,7 +61,7 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
 
 @pytest.mark.parametrize("job", READ)
 def test_the_programs_for_spark_submit_are_there(job: str) -> None:
-    assert f"relay.spark.{job}" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
+    assert f"relay.spark.jobs.{job}.job" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["ingest", "archive"])

@@ -28,7 +28,7 @@ from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.errors import STATES, translating
 from relay.postgres.sql import TableName
 from relay.postgres.url import check_url, connection_parameters
-from relay.spark.connecting import connect
+from relay.spark.connection import connect
 from tests.support.fixtures.outbox import Outbox
 from tests.support.paths import ROOT
 

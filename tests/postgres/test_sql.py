@@ -33,19 +33,19 @@ def test_a_statement_keeps_one_line_of_its_files_comment() -> None:
 
 
 def test_names_are_quoted_and_a_percent_sign_is_doubled_for_parameters() -> None:
-    path = "spark/queries/drop_staging.sql"
+    path = "spark/staging:drop_staging"
     sent = statement(path, names={"openoutbox_spark": 'a"b', "stage_00": "100%"})
     assert sent.endswith('DROP TABLE IF EXISTS "a""b"."100%%"\n')
     assert without_parameters(sent).endswith('"a""b"."100%"\n')
 
 
 def test_only_whole_identifiers_are_replaced() -> None:
-    sent = statement("spark/queries/copy_repeat.sql", names={"openoutbox_spark": "other"})
+    sent = statement("spark/direct:copy_repeat", names={"openoutbox_spark": "other"})
     assert "pg_temp.openoutbox_spark_repeat" in sent
 
 
 def test_a_name_may_be_a_table_a_list_of_columns_or_an_id() -> None:
-    columns = statement("spark/reading/events.sql", TableName("t", "s"), {"chosen_columns": ("a", 'b"')})
+    columns = statement("spark/read:read_events", TableName("t", "s"), {"chosen_columns": ("a", 'b"')})
     assert 'SELECT "a", "b"""' in columns
     assert '"s"."t"' in columns
     names = {"00000000-0000-0000-0000-000000000000": TENANT}
@@ -53,7 +53,7 @@ def test_a_name_may_be_a_table_a_list_of_columns_or_an_id() -> None:
 
 
 def test_tags_choose_lines() -> None:
-    path = "spark/queries/insert_staging.sql"
+    path = "spark/staging:insert_staging"
     plain, known = statement(path), statement(path, tags=["known"])
     assert plain != known
     assert "--?" not in plain + known

@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 
 from relay.core.errors import OutboxError
 from relay.spark import OutboxDataSource
-from relay.spark.columns import Columns, read_columns
-from relay.spark.liveness import is_dead, this_driver
-from relay.spark.options import WriteOptions
-from relay.spark.tasks import Written, current_task
-from relay.spark.writers import BatchWriter, Messages, StreamWriter
+from relay.spark.write.columns import Columns, read_columns
+from relay.spark.write.liveness import is_dead, this_driver
+from relay.spark.write.options import WriteOptions
+from relay.spark.write.tasks import Written, current_task
+from relay.spark.write.writers import BatchWriter, Messages, StreamWriter
 from tests.support.waiting import wait_until
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.spark.archived import COLUMNS, read_archive
+from relay.spark.jobs.archive.files import COLUMNS, read_archive
 from tests.support.fixtures.outbox import Outbox
 
 NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))

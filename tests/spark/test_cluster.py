@@ -13,8 +13,8 @@ from relay.localservers.postgres import PostgresServer
 from tests.spark.driver import PATIENCE, Driver, Job, submit, write
 from tests.spark.gate import kill_an_executor_at_work, stopped_at
 from tests.spark.history import a_past, in_archive, in_table
+from tests.spark.jobs.test_replay import copied
 from tests.spark.ledger import runs, staging_tables
-from tests.spark.test_replay import copied
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
 

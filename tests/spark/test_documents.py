@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark import key_id
-from relay.spark.archive_arguments import read_archive_arguments
-from relay.spark.reconcile_arguments import read_reconcile_arguments
-from relay.spark.replay_arguments import read_replay_arguments
-from relay.spark.report_arguments import read_report_arguments
-from tests.spark.test_events import TENANTS, append, make
+from relay.spark.jobs.archive.arguments import read_archive_arguments
+from relay.spark.jobs.reconcile.arguments import read_reconcile_arguments
+from relay.spark.jobs.replay.arguments import read_replay_arguments
+from relay.spark.jobs.report.arguments import read_report_arguments
+from tests.spark.read.test_events import TENANTS, append, make
 from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database

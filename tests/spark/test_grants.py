@@ -12,12 +12,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relay.spark.archive import run as run_archive
-from relay.spark.replay import run as run_replay
+from relay.spark.jobs.archive.job import run as run_archive
+from relay.spark.jobs.replay.job import run as run_replay
 from tests.cli.running import run_cli
 from tests.spark.history import fill
 from tests.spark.ledger import staging_tables
-from tests.spark.test_batch import orders
+from tests.spark.write.test_batch import orders
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT

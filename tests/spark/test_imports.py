@@ -43,7 +43,8 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
     program = (
         "import pyspark_openoutbox, pyspark_openoutbox_eventstore, pyspark_openoutbox_deliverylog; "
         "from relay.postgres.sql import TableName; "
-        "from relay.spark.statements import SparkStatements as S; print(S(TableName('t'), 's').query('copy_events'))"
+        "from relay.spark.statements import SparkStatements as S; "
+        "print(S(TableName('t'), 's').query('direct:copy_events'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -57,7 +58,7 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
     assert 'COPY "t" (event_id' in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name", ["openoutbox", "openoutbox_events", "openoutbox_deliverylog"])
+@pytest.mark.parametrize("name", ["openoutbox", "openoutbox_eventstore", "openoutbox_deliverylog"])
 def test_sparks_own_modules_import_core_postgres_client_and_psycopg_only(name: str) -> None:
     program = f"import sys, pyspark_{name} as m; print(m.DefaultSource.name(), set({FOREIGN}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

@@ -14,8 +14,9 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.sql import TableName
-from relay.spark import connecting, slots
-from relay.spark.connecting import connect
+from relay.spark import connection as connections
+from relay.spark import slots
+from relay.spark.connection import connect
 from relay.spark.slots import slot
 from relay.spark.statements import SparkStatements
 from tests.support.fixtures.outbox import Outbox
@@ -93,10 +94,10 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
         waited.append(seconds)
         close_and_wait(first)
 
-    monkeypatch.setattr("relay.spark.connecting.time.sleep", instead_of_sleeping)
+    monkeypatch.setattr("relay.spark.connection.time.sleep", instead_of_sleeping)
     second = connect(url, "test")
     assert waited
-    monkeypatch.setattr(connecting, "_PATIENCE", 0.0)
+    monkeypatch.setattr(connections, "_PATIENCE", 0.0)
     with pytest.raises(StorageUnavailable, match="too many connections"):
         connect(url, "test")
     close_and_wait(second)

@@ -6,26 +6,30 @@ import re
 
 import pytest
 
-from relay.postgres.sql import TableName, load_sql, sql_root
+from relay.postgres.sql import TableName, load_sql, sql_root, statement_names
 from relay.spark.statements import SparkStatements
 
-FILES = sorted(str(path.relative_to(sql_root())) for path in (sql_root() / "spark").rglob("*.sql"))
+FILES = sorted(path.stem for path in (sql_root() / "spark").glob("*.sql"))
+STATEMENTS = [f"{file}:{name}" for file in FILES for name in statement_names(f"spark/{file}")]
+QUERIES = [path for path in STATEMENTS if path.partition(":")[0] not in ("read", "snapshots", "setup", "grants")]
 ODD = SparkStatements(TableName('out"box', "Own %"), "Spark's")
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_every_file_says_what_it_does(path: str) -> None:
-    assert load_sql(path).startswith("-- ")
+@pytest.mark.parametrize("path", STATEMENTS)
+def test_every_statement_says_what_it_does(path: str) -> None:
+    assert load_sql(f"spark/{path}").startswith("-- ")
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if "/queries/" in path])
+@pytest.mark.parametrize("path", QUERIES)
 def test_every_name_is_replaced_and_quoted(path: str) -> None:
-    text = ODD.query(path.rpartition("/")[2].removesuffix(".sql"), stage="stage_ff")
+    text = ODD.query(path, stage="stage_ff")
     assert not re.search(r"\b(openoutbox_events|stage_00|spark_role)\b|(?<!pg_temp\.)\bopenoutbox_spark\b", text)
     for name, quoted in (("openoutbox_events", '"Own %%"."out""box"'), ("stage_00", '"stage_ff"')):
-        assert (quoted in text) == bool(re.search(rf"\b{name}\b", load_sql(path)))
+        assert (quoted in text) == bool(re.search(rf"\b{name}\b", load_sql(f"spark/{path}")))
 
 
 def test_setup_and_grants_name_schema_and_role() -> None:
+    assert len(ODD.setup()) == 6
     assert all('"Spark\'s"' in text for text in ODD.setup())
+    assert [len(ODD.grants("the role", purpose)) for purpose in ("write", "archive", "replay")] == [3, 2, 4]
     assert all('TO "the role"' in text for text in ODD.grants("the role"))

@@ -39,7 +39,7 @@ NOT_RUN = {
     "README.md python 1": "tests/system/acceptance/test_readme.py follows the whole section",
     "README.md sh 4": "tests/system/acceptance/test_readme.py follows the whole section",
     "docs/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
-    "docs/spark-archive.md python 1": "tests/spark/test_archive.py follows it beside its Spark",
+    "docs/spark-archive.md python 1": "tests/spark/jobs/test_archive.py follows it beside its Spark",
     "docs/spark-archive.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",
     "docs/spark-replay.md sh 1": "tests/spark/test_documents.py reads the arguments",
     "docs/spark-replay.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",
@@ -53,7 +53,7 @@ NOT_RUN = {
     "docs/spark-reconcile.md sh 2": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
     "docs/spark-reconcile.md sql 1": "tests/system/acceptance/test_reconcile.py reads with this grant and no other",
     "docs/spark-report.md sh 1": "tests/spark/test_documents.py reads the arguments; test_report.py runs it",
-    "docs/spark-report.md sql 1": "tests/spark/test_report.py reads with these grants and no others",
+    "docs/spark-report.md sql 1": "tests/spark/jobs/test_report.py reads with these grants and no others",
     "docs/spark.md sql 1": "tests/spark/test_grants.py holds it equal to what setup grants, and tries it",
 }
 """Blocks that are only parsed, and why."""

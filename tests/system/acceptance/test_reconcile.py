@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
-from relay.spark.reconcile import FOUND, run
+from relay.spark.jobs.reconcile.job import FOUND, run
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.kafka import MakeTopic

@@ -19,10 +19,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from relay.spark.archive import run as run_archive
-from relay.spark.reconcile import FOUND
-from relay.spark.reconcile import run as run_reconcile
-from relay.spark.report import run as run_report
+from relay.spark.jobs.archive.job import run as run_archive
+from relay.spark.jobs.reconcile.job import FOUND
+from relay.spark.jobs.reconcile.job import run as run_reconcile
+from relay.spark.jobs.report.job import run as run_report
 from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.kafka_altering import copy_of, empty, event_id_of, write

@@ -1,0 +1,8 @@
+"""``python -m relay.spark.jobs.archive``: the job, with the process's arguments."""
+
+import sys
+
+from relay.spark.jobs.archive.job import main
+
+if __name__ == "__main__":
+    sys.exit(main("python -m relay.spark.jobs.archive"))

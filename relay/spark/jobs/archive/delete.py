@@ -1,0 +1,87 @@
+"""Deletes archived rows from the outbox. Runs on the executors, over what was read back from the archive's files.
+
+In short transactions of ``batch_rows`` rows by primary key. A row is deleted only while it is what was archived: its
+``updated_at``, and a digest of its contents that the database makes from the row and Spark from the file. What is left
+(it was replayed meanwhile) is told by its id, and stays. All of it may be repeated, and run beside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
+from relay.spark.connection import connect
+from relay.spark.statements import SparkStatements
+
+_LOCK_WAIT = "60s"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How rows are deleted; travels to the executors."""
+
+    url: str = field(repr=False)
+    statements: SparkStatements
+    batch_rows: int
+    connections: int
+
+    def rows_left(self, archived: DataFrame) -> DataFrame:
+        """Deletes when it is evaluated; the ``event_id`` of every row that is in the table afterwards.
+
+        At most ``connections`` tasks do it, each over one connection.
+        """
+        removal = self
+
+        def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from removal.remove(batches)
+
+        given = archived.select("event_id", "updated_at", _digest().alias("digest"))
+        return given.coalesce(self.connections).mapInArrow(remove, "event_id string")
+
+    def remove(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One task. Raises StorageError and its kinds."""
+        connection: SyncConnection | None = None
+        try:
+            for batch in batches:
+                for start in range(0, batch.num_rows, self.batch_rows):
+                    connection = connection or connect(self.url)
+                    yield self._remove(connection, batch.slice(start, self.batch_rows))
+        finally:
+            if connection is not None:
+                close_and_wait(connection)
+
+    def _remove(self, connection: SyncConnection, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids = batch.column("event_id").to_pylist()
+        given = {
+            "ids": ids,
+            "changes": batch.column("updated_at").to_pylist(),
+            "digests": batch.column("digest").to_pylist(),
+        }
+        left: list[str] = []
+        with translating("deleting archived rows"), connection.transaction():
+            connection.execute(self.statements.query("slots:task_settings"))
+            connection.execute(self.statements.query("slots:lock_timeout"), {"wait": _LOCK_WAIT})
+            gone = connection.execute(self.statements.query("archive:remove_archived"), given).fetchall()
+            if gone != [(len(ids),)]:
+                found = connection.execute(self.statements.query("archive:archived_left"), {"ids": ids}).fetchall()
+                left = [event_id for (event_id,) in found]
+        return pa.RecordBatch.from_pydict({"event_id": pa.array(left, pa.string())})
+
+
+def _digest() -> Column:
+    """What ``remove_archived.sql`` computes of a row."""
+    described = f.concat(
+        f.col("event_type"),
+        f.lit("\n"),
+        f.coalesce(f.concat(f.lit("="), f.col("partition_key")), f.lit("")),
+        f.lit("\n"),
+        f.col("headers"),
+    )
+    body = f.unhex(f.sha2(f.col("payload"), 256))
+    return f.unhex(f.sha2(f.concat(body, f.encode(described, "UTF-8")), 256))

@@ -1,0 +1,1 @@
+"""The job ``ingest``: files, a table or a stream into the outbox."""

@@ -1,0 +1,42 @@
+"""Which outbox a job works on, and what its role may do there; asked before anything is read or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from relay.core.errors import SchemaError
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.spark.statements import SparkStatements
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """What the catalog says."""
+
+    name: str
+    """Database, schema and table: the same however the table is named by an option."""
+    may_read: bool
+    may_insert: bool
+    may_delete: bool
+    may_lock: bool
+    """Whether ``FOR UPDATE`` is allowed."""
+    now: datetime
+    """The database's time."""
+
+    def require(self, doing: str, allowed: bool) -> None:
+        """Raises SchemaError where it is not."""
+        if not allowed:
+            raise SchemaError(f"this role may not {doing} {self.name}; docs/spark.md has the grants for each job")
+
+
+def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:
+    """Raises SchemaError where there is no such table."""
+    with translating("looking at the outbox"):
+        row = connection.execute(
+            statements.query("outbox:identify_outbox"), {"outbox": statements.outbox.quoted}
+        ).fetchone()
+    if row is None:
+        raise SchemaError(f"there is no table {statements.outbox}, or this role may not see its schema")
+    return Outbox(*row)

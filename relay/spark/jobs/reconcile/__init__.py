@@ -1,0 +1,1 @@
+"""The job ``reconcile``: compares the outbox or an archive with what arrived."""

@@ -1,0 +1,90 @@
+"""The side of a reconciliation where events have arrived: Kafka's topics, or a table that a consumer wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from relay.core.errors import ConfigError
+from relay.spark.jobs.reconcile.arguments import Consumer, Reconcile
+from relay.spark.jobs.reconcile.compare import COMPARED
+from relay.spark.jobs.reconcile.fingerprints import from_kafka, from_table
+
+MOST_TOPICS: Final = 10_000
+"""Event types that are looked for; more of them are no topics."""
+
+_LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_SKEW: Final = timedelta(hours=1)
+"""How far a producer's clock may be behind the database's."""
+_NOTHING: Final = (
+    "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>, "
+    "partition int, offset long, timestamp timestamp"
+)
+
+
+def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFrame:
+    """Fingerprints of all messages in the topics, from the first to those that are there now.
+
+    Topics that are not there have no messages. With ``since`` only messages from an hour before are read.
+    """
+    topics = job.topics or _topics(rows)
+    if not topics:
+        return from_kafka(session.createDataFrame([], _NOTHING), job.ignored)
+    pattern = "|".join(topic.replace(".", "[.]") for topic in topics)
+    reader = (
+        session.read.format("kafka")
+        .options(**dict(job.kafka_options))
+        .option("kafka.bootstrap.servers", str(job.kafka))
+        .option("subscribePattern", pattern)
+        .option("includeHeaders", "true")
+    )
+    if job.since is not None:
+        moment = int((job.since - _SKEW).timestamp() * 1000)
+        reader = reader.option("startingTimestamp", str(moment)).option("startingOffsetsByTimestampStrategy", "latest")
+    try:
+        return from_kafka(reader.load(), job.ignored)
+    except (AnalysisException, Py4JJavaError) as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "Failed to find" not in str(error):
+            raise
+        raise ConfigError(_no_source(session)) from None
+
+
+def consumed(session: SparkSession, consumer: Consumer, ignored: Sequence[str]) -> DataFrame:
+    """Fingerprints of what the consumer wrote. Raises ConfigError for a column that is not there."""
+    if consumer.table is not None:
+        frame = session.table(consumer.table)
+    else:
+        reader = session.read.format(consumer.format).options(**dict(consumer.options))
+        frame = reader.load(list(consumer.paths)) if consumer.paths else reader.load()
+    return from_table(frame, consumer.columns, ignored)
+
+
+def compared(job: Reconcile) -> tuple[str, ...]:
+    """What the arrived can be compared by."""
+    return COMPARED if job.consumer is None else tuple(name for name in COMPARED if name in job.consumer.columns)
+
+
+def ordered(job: Reconcile) -> bool:
+    """Whether it is known in which order they have arrived."""
+    return job.consumer is None or "offset" in job.consumer.columns
+
+
+def _topics(rows: DataFrame) -> tuple[str, ...]:
+    """The event types that can be topics. Raises ConfigError where there are too many."""
+    found = [row["topic"] for row in rows.select("topic").distinct().limit(MOST_TOPICS + 1).collect()]
+    if len(found) > MOST_TOPICS:
+        raise ConfigError(f"--topics: the events have more than {MOST_TOPICS} types; name the topics to read")
+    return tuple(sorted(topic for topic in found if _LEGAL.fullmatch(topic)))
+
+
+def _no_source(session: SparkSession) -> str:
+    return (
+        "--kafka: this Spark has no Kafka source; give spark-submit, or this command, --packages "
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+    )

@@ -1,0 +1,109 @@
+"""Counts and latencies of matched events (``compare``): for programs by topic and hour, for a page in all.
+
+Latency is from ``created_at`` to ``delivered_at``, both the database's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from relay.spark.jobs.measures import (
+    LATENCIES,
+    MOST_BARS,
+    PLOTTED,
+    Bucket,
+    histogram,
+    hour,
+    latencies,
+    seconds_between,
+    start_of,
+)
+from relay.spark.jobs.reconcile.compare import KINDS
+
+
+def totals(matched: DataFrame) -> dict[str, int]:
+    """Counts over all matched events, and the seconds since 1970 between which rows were created."""
+    known = f.col("known")
+    row = matched.agg(
+        _count_if(known).alias("rows"),
+        _count_if(known & (f.col("status") == "DELIVERED")).alias("delivered"),
+        _count_if(known & f.col("status").isin("PENDING", "DELIVERING")).alias("waiting"),
+        _count_if(known & (f.col("status") == "DEAD")).alias("dead"),
+        _count_if(known & (f.col("copies") > 0)).alias("arrived"),
+        _count_if(known & (f.col("copies") > 0) & (f.col("status") == "DEAD")).alias("dead_arrived"),
+        f.coalesce(f.sum("copies"), f.lit(0)).alias("copies"),
+        f.min(f.when(f.expr(PLOTTED.format("created_at")), start_of("created_at", 1))).alias("first"),
+        f.max(f.when(f.expr(PLOTTED.format("created_at")), start_of("created_at", 1))).alias("last"),
+        *latencies(_latency()),
+    ).first()
+    return dict(row.asDict()) if row is not None else {}
+
+
+def by_topic(matched: DataFrame, findings: DataFrame) -> DataFrame:
+    """A row for each topic: events by status, copies, findings by kind, latency."""
+    kinds: list[Any] = [kind for kind in KINDS if kind != "missing"]  # counted with the events already
+    counted = findings.groupBy("topic").pivot("kind", kinds).count()
+    own = f.coalesce("topic", f.col("anywhere.m_topic"))
+    return (
+        matched.withColumn("topic", own)
+        .groupBy("topic")
+        .agg(*_events(), f.sum("copies").alias("copies"), *latencies(_latency()))
+        .join(counted, "topic", "full_outer")
+        .na.fill(0, ["events", "delivered", "waiting", "dead", "arrived", "missing", "copies", *kinds])
+    )
+
+
+def by_hour(matched: DataFrame) -> DataFrame:
+    """A row for each topic and hour of ``created_at``: events by status, those that arrived, latency."""
+    return (
+        matched.where("known")
+        .groupBy("topic", hour("created_at").alias("hour"))
+        .agg(*_events(), *latencies(_latency()))
+    )
+
+
+def curve(matched: DataFrame, width: int) -> list[Bucket]:
+    """Events by the time at which they were created, over all topics; as many rows as a plot has bars."""
+    rows = (
+        matched.where("known")
+        .where(PLOTTED.format("created_at"))
+        .groupBy(start_of("created_at", width).alias("start"))
+        .agg(*_events(), *latencies(_latency()))
+        .orderBy("start")
+        .limit(2 * MOST_BARS)
+        .collect()
+    )
+    names = ("events", "delivered", "waiting", "dead", "arrived", "missing")
+    return [
+        Bucket(row["start"], {name: row[name] for name in names}, {name: row[name] for name in LATENCIES})
+        for row in rows
+    ]
+
+
+def latency_histogram(matched: DataFrame) -> list[tuple[float, float, int]]:
+    """``histogram`` of the events' latencies."""
+    return histogram(matched.where("known AND delivered_at IS NOT NULL"), _latency())
+
+
+def _latency() -> Column:
+    return seconds_between("created_at", "delivered_at")
+
+
+def _events() -> list[Column]:
+    known = f.col("known")
+    status = f.col("status")
+    return [
+        _count_if(known).alias("events"),
+        _count_if(known & (status == "DELIVERED")).alias("delivered"),
+        _count_if(known & status.isin("PENDING", "DELIVERING")).alias("waiting"),
+        _count_if(known & (status == "DEAD")).alias("dead"),
+        _count_if(known & (f.col("copies") > 0)).alias("arrived"),
+        _count_if(known & (status == "DELIVERED") & (f.col("copies") == 0)).alias("missing"),
+    ]
+
+
+def _count_if(condition: Column) -> Column:
+    return f.count(f.when(condition, f.lit(1)))

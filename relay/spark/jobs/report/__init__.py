@@ -1,0 +1,1 @@
+"""The job ``report``: deliveries, failures, retries and latency by type and hour."""

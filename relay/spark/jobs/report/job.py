@@ -1,0 +1,117 @@
+"""The job ``report``: deliveries, failures, retries and latency by event type and hour.
+
+    spark-submit deploy/spark/report.py --output FOLDER … (on a cluster: driver and executors need this wheel)
+    relay-cli spark report --output FOLDER …
+
+It reads the delivery log or an archive, and writes into ``--output`` alone: ``hours``, ``types`` and ``failures`` as
+Parquet, ``index.html`` for people. Progress goes to standard error, the summary to standard output. Exit codes: 0 done,
+1 failed, 2 wrong arguments, 130 interrupted. However it ends, it may be run again; the page is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from relay.spark.jobs.archive.files import read_archive
+from relay.spark.jobs.folder import Folder
+from relay.spark.jobs.measures import bucket_width, histogram
+from relay.spark.jobs.parquet import kept
+from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
+from relay.spark.jobs.report.arguments import Report, read_report_arguments
+from relay.spark.jobs.report.outcomes import (
+    LOG_COLUMNS,
+    by_type,
+    by_type_and_hour,
+    curve,
+    failures,
+    of_archive,
+    of_log,
+    totals,
+)
+from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
+from relay.spark.page.document import render
+from relay.spark.read.deliverylog import DeliveryLogDataSource
+
+_WORK: Final = "_work"
+_CODES: Final = 20
+
+
+def main(program: str = "report.py", given: Sequence[str] | None = None) -> int:
+    """Run the job with the process's arguments; the exit code."""
+    return run(program, sys.argv[1:] if given is None else given)
+
+
+def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
+    """Run the job; ``url`` is the delivery log's where the arguments name no source. The exit code."""
+    del table  # the log's tables have one name
+
+    def work() -> int:
+        job = read_report_arguments(program, given, log_url=url)
+        session = started("report", job.session)
+        session.dataSource.register(DeliveryLogDataSource)
+        return _work(session, job)
+
+    return guarded(work)
+
+
+def _work(session: SparkSession, job: Report) -> int:
+    began = time.monotonic()
+    folder = Folder(session, job.output)
+    folder.delete("index.html")
+    try:
+        with reporting("report", lambda: tasks(session)):
+            result = _measured(session, job, began)
+            folder.write("index.html", render(page(job, result)))
+    finally:
+        folder.delete(_WORK)
+    if job.as_json:
+        tell(json.dumps(summary(job, result)))
+    else:
+        tell(sentence(result))
+        tell(f"{job.output}/index.html; {result.seconds:.1f} s")
+    return 0
+
+
+def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
+    outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
+    types = kept(by_type(outcomes), f"{job.output}/types")
+    hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
+    codes = kept(failures(outcomes), f"{job.output}/failures")
+    sums = totals(outcomes)
+    width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
+    return ReportResult(
+        totals=sums,
+        types=types.orderBy(f.desc(f.col("delivered") + f.col("failed")), "type").limit(job.types).collect(),
+        type_count=types.count(),
+        hour_count=hours.count(),
+        codes=codes.orderBy(f.desc("count"), "code").limit(_CODES).collect(),
+        code_count=codes.count(),
+        curve=curve(outcomes, width),
+        width=width,
+        histogram=histogram(outcomes, f.col("latency")),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _outcomes(session: SparkSession, job: Report) -> DataFrame:
+    if job.archive is not None:
+        days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
+        found = of_archive(read_archive(session, job.archive, *days))
+    else:
+        reader = session.read.format("openoutbox_deliverylog").options(**dict(job.read_options))
+        reader = (
+            reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
+        )
+        found = of_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
+    if job.since is not None:
+        found = found.where(f.col("time") >= f.lit(job.since))
+    if job.until is not None:
+        found = found.where(f.col("time") < f.lit(job.until))
+    return found.where(f.col("type").isin(list(job.event_types))) if job.event_types else found

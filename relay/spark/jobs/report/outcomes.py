@@ -1,0 +1,114 @@
+"""What became of deliveries, from the delivery log or from an archive, and counts of it. Pure functions of DataFrames.
+
+Both sources are brought to one form: a row for each outcome with its event ``type``, the ``time`` at which it was
+known, how many ``delivered``, ``failed``, ``retries`` and ``dead`` it stands for, the ``latency`` of a delivery in
+seconds, and the ``code`` of a failure.
+
+- The log has a row for each attempt. A retry is an attempt with a number above 1. An event whose failure was not to be
+  retried counts as dead; one that used up its attempts does not, since the log does not know their limit.
+- An archive has a row for each event. Its failed attempts are ``attempts``, all counted at the time at which the event
+  was delivered or died; attempts beyond the first are retries. Only the last failure of an event has a code.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from relay.spark.jobs.measures import LATENCIES, MOST_BARS, PLOTTED, Bucket, hour, latencies, seconds_between, start_of
+from relay.spark.jobs.settled import settled_at
+
+COUNTS: Final = ("delivered", "failed", "retries", "dead")
+LOG_COLUMNS: Final = ("topic", "status", "time", "attempt_number", "event_time", "eligible_for_retry", "code")
+ARCHIVE_COLUMNS: Final = (
+    "event_type",
+    "status",
+    "attempts",
+    "last_error",
+    "created_at",
+    "delivered_at",
+    "updated_at",
+)
+
+
+def of_log(attempts: DataFrame) -> DataFrame:
+    """Outcomes of the delivery log's attempts."""
+    success = f.col("status") == "success"
+    return attempts.select(
+        f.col("topic").alias("type"),
+        "time",
+        success.cast("long").alias("delivered"),
+        (~success).cast("long").alias("failed"),
+        (f.col("attempt_number") > 1).cast("long").alias("retries"),
+        (~success & ~f.col("eligible_for_retry")).cast("long").alias("dead"),
+        f.when(success, seconds_between("event_time", "time")).alias("latency"),
+        f.when(~success, f.col("code")).alias("code"),
+    )
+
+
+def of_archive(rows: DataFrame) -> DataFrame:
+    """Outcomes of archived events."""
+    delivered = f.col("status") == "DELIVERED"
+    attempts = f.col("attempts").cast("long")
+    return rows.select(
+        f.col("event_type").alias("type"),
+        settled_at().alias("time"),
+        delivered.cast("long").alias("delivered"),
+        attempts.alias("failed"),
+        f.when(delivered, attempts).otherwise(f.greatest(attempts - 1, f.lit(0))).alias("retries"),
+        (~delivered).cast("long").alias("dead"),
+        f.when(delivered, seconds_between("created_at", "delivered_at")).alias("latency"),
+        f.when(attempts > 0, f.regexp_extract(f.coalesce("last_error", f.lit("")), r"^(\w{1,60})(?::|$)", 1)).alias(
+            "code"
+        ),
+    )
+
+
+def by_type(outcomes: DataFrame) -> DataFrame:
+    """A row for each event type."""
+    return outcomes.groupBy("type").agg(*_sums(), *_latencies())
+
+
+def by_type_and_hour(outcomes: DataFrame) -> DataFrame:
+    """A row for each event type and hour."""
+    return outcomes.groupBy("type", hour("time").alias("hour")).agg(*_sums(), *_latencies())
+
+
+def failures(outcomes: DataFrame) -> DataFrame:
+    """A row for each code that a failure had: how many outcomes it stands with."""
+    named = outcomes.where("failed > 0").select(f.coalesce(f.nullif("code", f.lit("")), f.lit("none")).alias("code"))
+    return named.groupBy("code").count()
+
+
+def totals(outcomes: DataFrame) -> dict[str, float | None]:
+    """Sums over all outcomes, latencies, and the seconds since 1970 between which they lie."""
+    plotted = f.when(f.expr(PLOTTED.format("time")), start_of("time", 1))
+    row = outcomes.agg(*_sums(), *_latencies(), f.min(plotted).alias("first"), f.max(plotted).alias("last")).first()
+    found = {} if row is None else row.asDict()
+    return {**found, **{name: found.get(name) or 0 for name in COUNTS}}
+
+
+def curve(outcomes: DataFrame, width: int) -> list[Bucket]:
+    """Outcomes over time, all types together; as many rows as a plot has bars."""
+    rows = (
+        outcomes.where(PLOTTED.format("time"))
+        .groupBy(start_of("time", width).alias("start"))
+        .agg(*_sums(), *_latencies())
+        .orderBy("start")
+        .limit(2 * MOST_BARS)
+        .collect()
+    )
+    return [
+        Bucket(row["start"], {name: row[name] for name in COUNTS}, {name: row[name] for name in LATENCIES})
+        for row in rows
+    ]
+
+
+def _sums() -> list[Column]:
+    return [f.sum(name).alias(name) for name in COUNTS]
+
+
+def _latencies() -> list[Column]:
+    return latencies(f.col("latency"))

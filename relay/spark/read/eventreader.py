@@ -1,0 +1,32 @@
+"""A batch of the event store's events: from a position to another, or to the end as it is when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from relay.postgres.errors import translating
+from relay.spark.read.events import Events, Share, shares
+
+
+class EventReader(DataSourceReader):
+    """Planned on the driver, pickled, and run by tasks."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def partitions(self) -> list[InputPartition]:
+        """On the driver: the tasks' shares. Raises ConfigError and SchemaError for a store that cannot be read."""
+        options = self._events.options
+        with translating("planning to read events"), self._events.connect() as connection:
+            self._events.check(connection)
+            horizon = self._events.horizon(connection)
+        end = horizon if options.end is None else min(options.end, horizon)
+        start = end if options.start is None else options.start
+        return list(shares(start, end, options.partitions)) or [Share(end, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: one share."""
+        return self._events.read(partition)

@@ -1,0 +1,57 @@
+"""``format("openoutbox_eventstore")``: the event store for Spark, as a batch and as a stream.
+
+Spark registers it automatically from the top-level module ``pyspark_openoutbox_eventstore``;
+``spark.dataSource.register`` does the same by hand. Options and columns are in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from relay.core.errors import ConfigError
+from relay.spark.read.eventreader import EventReader
+from relay.spark.read.events import Events
+from relay.spark.read.eventstream import EventStream
+from relay.spark.read.fields import EVENTS, named, schema_of
+from relay.spark.read.options import event_options
+
+_SINCE_4_2: Final = "pyspark.sql.streaming.datasource"
+
+
+class EventStoreDataSource(DataSource):
+    """Reads the events of all tenants by their positions."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As ``format(…)`` is given it."""
+        return "openoutbox_eventstore"
+
+    def schema(self) -> StructType:
+        """What is read where the user gives no schema. Raises ConfigError, naming option or column."""
+        return schema_of(named(event_options(self.options).columns, EVENTS))
+
+    def reader(self, schema: StructType) -> EventReader:
+        """Of one query. Raises ConfigError, naming option or column."""
+        options = event_options(self.options)
+        if options.most_events is not None:
+            raise ConfigError("option maxEventsPerTrigger: is for streams; a batch reads from start to end")
+        return EventReader(Events.of(options, schema, uuid4()))
+
+    def streamReader(self, schema: StructType) -> EventStream:  # noqa: N802 - Spark's name
+        """Of one stream. Raises ConfigError, naming option or column."""
+        options = event_options(self.options)
+        if options.end is not None:
+            raise ConfigError("option end: is for batches; a stream has none")
+        events = Events.of(options, schema, uuid4())
+        if find_spec(_SINCE_4_2) is not None:
+            from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - not there in 4.1
+
+            return BoundedEventStream(events)
+        if options.most_events is not None:
+            raise ConfigError("option maxEventsPerTrigger: needs Spark 4.2; 4.1 asks no source to bound a micro-batch")
+        return EventStream(events)

@@ -1,0 +1,138 @@
+"""The reader that Spark calls for a table: planned on the driver, pickled, and run by tasks.
+
+What is promised without a snapshot that the tasks share: each task sees its range as of the moment when it begins to
+read it. A row that is there from planning to the end is read exactly once, in one of the states that it had meanwhile;
+one that is inserted or deleted meanwhile is read once or not at all. A task that Spark repeats reads its range again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from relay.core.errors import SchemaError, StorageError
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName
+from relay.spark.connection import connect
+from relay.spark.read.copyout import portions
+from relay.spark.read.decode import decode
+from relay.spark.read.fields import Field, arrow_schema, asked_for
+from relay.spark.read.filters import Conditions, FilterTable, Values
+from relay.spark.read.options import TableOptions
+from relay.spark.read.ranges import Range, by_key, by_page
+from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
+from relay.spark.read.statements import parameters_of, read_statement
+from relay.spark.slots import slot
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
+
+_TABLES = ("r", "p", "m")  # relkind of what has pages to take a sample of: tables, partitioned or not
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table that can be read, and the statements that read it."""
+
+    relation: TableName
+    fields: tuple[Field, ...]
+    """All of its columns."""
+    key: str
+    """The column of which the ranges are: it never changes, and an index of the table begins with it."""
+    select: str
+    """The name of its statement in ``sql/spark/read.sql``."""
+
+    def table(self) -> FilterTable:
+        """What its statement can be asked."""
+        return FilterTable(self.fields, parameters_of(self.select))
+
+
+class TableReader(DataSourceReader):
+    """Reads all rows. ``FilteringReader`` lets Spark push conditions down, which Spark wants to be allowed first."""
+
+    def __init__(self, options: TableOptions, source: Source, chosen: tuple[Field, ...], schema: pa.Schema) -> None:
+        """On the driver, without a look at the database."""
+        self._options = options
+        self._source = source
+        self._chosen = chosen
+        self._schema = schema
+        self._snapshot = options.snapshot
+        self._values = source.table().nothing()
+        self._run_id: UUID = uuid4()
+
+    def partitions(self) -> list[InputPartition]:
+        """On the driver: the tasks' shares. Raises SchemaError for a table that is not there, or not granted."""
+        doing = f"planning to read {self._source.relation}"
+        with translating(doing), connect(self._options.url) as connection:
+            pages = check_readable(connection, self._source, self._chosen)
+            most = self._options.partitions
+            if self._snapshot is not None and "page_from" in self._values:
+                return list(by_page(pages, most))
+            sample = read_statement(self._source.select, self._source.relation, sample=True)
+            return list(by_key(connection, sample, self._values, pages, most))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: one share."""
+        if not isinstance(partition, Range):
+            raise StorageError("the reader's shares are ranges; it is to be called by Spark")
+        relation = self._source.relation
+        select = read_statement(self._source.select, relation, [field.name for field in self._chosen])
+        kinds = [field.kind for field in self._chosen]
+        values = {**self._values, **partition.values()}
+        statements = SparkStatements(relation, DEFAULT_SCHEMA)
+        with (
+            translating(f"reading {relation}"),
+            slot(self._run_id, self._options.max_connections, statements, self._connect, self._begin) as connection,
+        ):
+            for rows in portions(connection, select, values):
+                yield decode(rows, kinds, self._schema)
+
+    def _connect(self) -> SyncConnection:
+        connection = connect(self._options.url)
+        if self._snapshot is not None:
+            share_snapshots(connection)
+        return connection
+
+    def _begin(self, connection: SyncConnection) -> None:
+        if self._snapshot is not None:
+            adopt_snapshot(connection, self._snapshot)
+
+
+class FilteringReader(TableReader):
+    """Reads the rows that the query wants."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """On the driver: what PostgreSQL cannot be asked for is given back, and Spark looks after it."""
+        conditions = Conditions(self._source.table())
+        rest = conditions.push(filters)
+        self._values = conditions.parameters()
+        return rest
+
+
+def reader_of(options: TableOptions, source: Source, schema: StructType) -> TableReader:
+    """The reader of one query. Raises ConfigError for columns that there are not."""
+    chosen = asked_for(schema, options.columns, source.fields)
+    kind = FilteringReader if options.pushdown else TableReader
+    return kind(options, source, chosen, arrow_schema(schema, chosen))
+
+
+def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Field, ...]) -> int:
+    """The table's size in pages. Raises SchemaError naming what is missing or not granted."""
+    columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
+    asked: Values = {"relation": source.relation.quoted, "columns": columns}
+    row = connection.execute(read_statement("describe_relation"), asked).fetchone()
+    kind, missing, granted, pages = row or (None, [], False, 0)
+    relation = source.relation
+    if kind is None:
+        raise SchemaError(f"option table: there is no table {relation}, or this role may not see its schema")
+    if kind not in _TABLES:
+        raise SchemaError(f"option table: {relation} is not a table")
+    if missing:
+        raise SchemaError(f"option table: {relation} has no column {', '.join(missing)}")
+    if not granted:
+        raise SchemaError(f"this role may not read {relation}; GRANT SELECT ON {relation.quoted} TO it")
+    return int(pages)

@@ -1,0 +1,91 @@
+"""Columns to PostgreSQL's binary COPY format, whole Arrow arrays at a time.
+
+A row of that format is the number of its fields and then, for each, its length and its bytes. Joining the columns'
+bytes with arrays of lengths between them, element by element, makes one Arrow array whose data *is* the stream: no
+Python object is made for a row. Nothing here knows the outbox; ``relay.spark.write.frames`` puts its rows together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.postgres.codec import EPOCH_2000_US
+
+_NO_VALUE: Final = -1
+_JSONB_VERSION: Final = b"\x01"
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+def field_count(count: int) -> pa.Scalar:
+    """What every row begins with."""
+    return pa.scalar(count.to_bytes(2, "big"), pa.binary())
+
+
+def variable(column: pa.Array) -> list[pa.Array]:
+    """Fields of text or bytea: length and bytes, or the mark of NULL."""
+    column = column.cast(pa.binary())
+    lengths = pc.fill_null(pc.binary_length(column), _NO_VALUE)
+    return [_big_endian(lengths.to_numpy(zero_copy_only=False), ">i4"), _without_nulls(column)]
+
+
+def jsonb(column: pa.Array) -> list[pa.Array]:
+    """Fields of jsonb: JSON text behind a version number; no nulls."""
+    lengths = pc.binary_length(column).to_numpy(zero_copy_only=False) + len(_JSONB_VERSION)
+    return [_big_endian(lengths, ">i4"), pa.scalar(_JSONB_VERSION, pa.binary()), column.cast(pa.binary())]
+
+
+def fixed(values: npt.NDArray[np.uint8]) -> list[pa.Array]:
+    """Fields that all have as many bytes as ``values`` has columns, for example 16 of a UUID."""
+    count, width = values.shape
+    return [pa.scalar(width.to_bytes(4, "big"), pa.binary()), binary_array(np.ascontiguousarray(values), count, width)]
+
+
+def constant(field: bytes | None) -> list[pa.Scalar]:
+    """One field for every row; None is NULL."""
+    if field is None:
+        return [pa.scalar(_NO_VALUE.to_bytes(4, "big", signed=True), pa.binary())]
+    return [pa.scalar(len(field).to_bytes(4, "big") + field, pa.binary())]
+
+
+def timestamps(column: pa.Array) -> list[pa.Array]:
+    """Fields of timestamptz, from an array of timestamps; nulls are NULL."""
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    since_2000 = pc.subtract(pc.fill_null(micros, EPOCH_2000_US), EPOCH_2000_US)
+    eight = _big_endian(since_2000.to_numpy(zero_copy_only=False), ">i8")
+    if not column.null_count:
+        return [pa.scalar((8).to_bytes(4, "big"), pa.binary()), eight]
+    lengths = np.where(np.asarray(column.is_null()), _NO_VALUE, 8)
+    return [_big_endian(lengths, ">i4"), pc.if_else(column.is_valid(), eight, pa.scalar(b"", pa.binary()))]
+
+
+def rows(parts: list[pa.Array | pa.Scalar]) -> pa.BinaryArray:
+    """The rows' bytes, one element a row, lying one behind the other in memory."""
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+
+
+def stream(joined: pa.BinaryArray) -> memoryview:
+    """All elements of ``rows`` as one piece of memory, not copied."""
+    _, offsets, data = joined.buffers()
+    places = np.frombuffer(offsets, np.int32)
+    return memoryview(data)[places[joined.offset] : places[joined.offset + len(joined)]]
+
+
+def binary_array(values: npt.NDArray[Any], count: int, width: int) -> pa.Array:
+    """An array of ``count`` binary values of ``width`` bytes each, which lie one behind the other."""
+    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(values)])
+    return array.cast(pa.binary())
+
+
+def _big_endian(values: Integers, kind: str) -> pa.Array:
+    swapped = values.astype(kind)
+    return binary_array(swapped, len(swapped), swapped.itemsize)
+
+
+def _without_nulls(column: pa.Array) -> pa.Array:
+    return pc.fill_null(column, pa.scalar(b"", pa.binary())) if column.null_count else column

@@ -1,0 +1,160 @@
+"""An Arrow batch of a DataFrame to the outbox's rows, ready to be sent: checks, ids, and the bytes of COPY.
+
+Raises EventError, naming the column, for values that no outbox row can hold. Used on the executors, and by a dry run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.core.errors import EventError
+from relay.postgres.codec import EPOCH_2000_US
+from relay.spark.write.columns import ColumnKind, Columns
+from relay.spark.write.encode import (
+    constant,
+    field_count,
+    fixed,
+    jsonb,
+    rows,
+    stream,
+    timestamps,
+    variable,
+)
+from relay.spark.write.identity import Ids, Occurrences, given_ids, ids_of_content, ids_of_keys
+from relay.spark.write.jsontext import json_column
+
+_PIECE_BYTES: Final = 32 << 20  # of Arrow data turned into rows at once; Arrow's own limit is 2 GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Some rows as they are sent."""
+
+    data: memoryview
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The columns of a batch as arrays of one length, checked; ``available_at`` is None where there is none."""
+
+    event_type: pa.Array
+    partition_key: pa.Array
+    payload: pa.Array
+    headers: pa.Array
+    available_at: pa.Array | None
+
+
+@dataclass(slots=True)
+class Framer:
+    """Turns one partition's batches into frames; create one for each attempt at a partition."""
+
+    columns: Columns
+    event_type: str | None
+    job: str
+    space: UUID
+    """The namespace of ids that come from the data alone: of the job and this partition."""
+    seen: Occurrences = field(default_factory=Occurrences)
+
+    def frames(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
+        """The rows of one batch, in pieces that are not too large.
+
+        ``default_time`` is the field for a row without ``available_at``, None for NULL; ``attempt`` is put in front of
+        each row where rows are staged.
+        """
+        if not batch.num_rows:
+            return
+        step = max(1, int(_PIECE_BYTES / max(1, batch.nbytes) * batch.num_rows))
+        for start in range(0, batch.num_rows, step):
+            piece = batch.slice(start, step)
+            yield Frame(stream(self._rows(piece, default_time, attempt)), piece.num_rows)
+
+    def ids(self, batch: pa.RecordBatch, parts: Parts) -> Ids:
+        """The event ids of the batch."""
+        if self.columns.event_id is not None:
+            given = batch.column(self.columns.event_id)
+            return given_ids(_plain(given), text=self.columns.event_id_kind is ColumnKind.text)
+        if self.columns.id_columns:
+            names = [name for name, _ in self.columns.id_columns]
+            keys = [_plain(batch.column(place)) for _, place in self.columns.id_columns]
+            return ids_of_keys(self.job, parts.event_type, names, keys)
+        return ids_of_content(self.space, rows([*_body(parts), *_time(parts, None)]), self.seen)
+
+    def parts(self, batch: pa.RecordBatch) -> Parts:
+        """The batch's columns, each as it is stored. Raises EventError for nulls and empty names."""
+        return Parts(
+            self._event_type(batch),
+            self._optional(batch, self.columns.partition_key, None),
+            _bytes(batch.column(self.columns.payload), self.columns.payload_kind, "payload"),
+            self._headers(batch),
+            None if self.columns.available_at is None else batch.column(self.columns.available_at),
+        )
+
+    def _rows(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> pa.BinaryArray:
+        parts = self.parts(batch)
+        marked = [] if attempt is None else constant(attempt.to_bytes(8, "big"))
+        body = [*_body(parts), *_time(parts, default_time)]
+        return rows([field_count(6 + len(marked)), *marked, *fixed(self.ids(batch, parts)), *body])
+
+    def _event_type(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.columns.event_type is None:
+            return pa.repeat(pa.scalar(self.event_type, pa.string()), batch.num_rows)
+        types = _bytes(batch.column(self.columns.event_type), ColumnKind.text, "event_type")
+        empty = pc.sum(pc.equal(pc.binary_length(types), 0)).as_py()
+        if empty:
+            raise EventError(f"column event_type: empty in {empty} rows; it names the topic, subject or stream")
+        return types
+
+    def _headers(self, batch: pa.RecordBatch) -> pa.Array:
+        headers = self._optional(batch, self.columns.headers, "{}")
+        if self.columns.headers_kind is not ColumnKind.json:
+            return pc.fill_null(headers, "{}")
+        return pc.if_else(headers.is_valid(), json_column(headers), "{}")
+
+    @staticmethod
+    def _optional(batch: pa.RecordBatch, place: int | None, default: str | None) -> pa.Array:
+        if place is None:
+            return pa.repeat(pa.scalar(default, pa.string()), batch.num_rows)
+        return _plain(batch.column(place))
+
+
+def _body(parts: Parts) -> list[pa.Array]:
+    return [
+        *variable(parts.event_type),
+        *variable(parts.partition_key),
+        *variable(parts.payload),
+        *jsonb(parts.headers),
+    ]
+
+
+def _time(parts: Parts, default: bytes | None) -> list[pa.Array]:
+    if parts.available_at is None:
+        return constant(default)
+    column = parts.available_at
+    if default is not None and column.null_count:
+        column = pc.fill_null(column.cast(pa.timestamp("us", column.type.tz)), _time_of(default, column.type))
+    return timestamps(column)
+
+
+def _time_of(default: bytes, kind: pa.DataType) -> pa.Scalar:
+    from_2000 = int.from_bytes(default, "big", signed=True)
+    return pa.scalar(from_2000 + EPOCH_2000_US, pa.int64()).cast(pa.timestamp("us", kind.tz))
+
+
+def _bytes(column: pa.Array, kind: ColumnKind, name: str) -> pa.Array:
+    if column.null_count:
+        raise EventError(f"column {name}: null in {column.null_count} rows; every event has one")
+    return json_column(column) if kind is ColumnKind.json else _plain(column)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Without the 64-bit variants, which some of Spark's settings ask for."""
+    if pa.types.is_large_string(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_large_binary(column.type) else column

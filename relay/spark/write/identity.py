@@ -1,0 +1,168 @@
+"""Event ids: those that are given, and those that are derived so that a repeated task makes the same ones again.
+
+- From a business key (``idColumns``): UUIDv5 of job, event type and key. Two rows with one key are one event, whatever
+  the partitions are and however often the job runs. ``key_id`` is the same for a single key, for anybody who wants to
+  know an event's id beforehand.
+- From the data alone: UUIDv5 of job, partition, the row's content, and how many equal rows came before it in its
+  partition. Equal rows stay several events, and their order in the partition plays no part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+from uuid import UUID, uuid5
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.core.errors import EventError
+from relay.spark.write.encode import binary_array, stream
+from relay.spark.write.jsontext import json_array
+
+NAMESPACE: Final = UUID("84341a0f-d06f-51e2-8a45-907218e414c1")
+"""The namespace of every job's own namespace."""
+
+Ids = npt.NDArray[np.uint8]
+"""One row of 16 bytes an event."""
+
+_NO_DIGIT: Final = 255
+_DASHED: Final = np.array([place for place in range(36) if place not in (8, 13, 18, 23)])
+
+
+def job_namespace(job: str) -> UUID:
+    """The namespace in which a job's ids lie."""
+    return uuid5(NAMESPACE, job)
+
+
+def key_id(job: str, event_type: str, *key: object) -> UUID:
+    """The event id of one business key of text, whole numbers and booleans, as ``idColumns`` derives it."""
+    name = json.dumps([event_type, *key], ensure_ascii=False, separators=(",", ":"))
+    return uuid5(job_namespace(job), name)
+
+
+def ids_of_keys(job: str, event_types: pa.Array, names: list[str], keys: list[pa.Array]) -> Ids:
+    """Ids from business keys. Raises EventError for a key that is null: such rows would all be one event."""
+    for name, key in zip(names, keys, strict=True):
+        if key.null_count:
+            raise EventError(f"column {name}: null in {key.null_count} rows; option idColumns needs a value in each")
+    return _uuid5(job_namespace(job), json_array([event_types, *keys]).cast(pa.binary()))
+
+
+def ids_of_content(space: UUID, content: pa.Array, seen: Occurrences) -> Ids:
+    """Ids from the rows' content; ``seen`` remembers the rows of this partition that came before."""
+    ids = _uuid5(space, content)
+    numbers = seen.number(ids[:, :8].copy().view(np.uint64).ravel())
+    (again,) = np.nonzero(numbers)
+    for place in again:
+        repeated = content[int(place)].as_py() + b"#%d" % numbers[place]
+        ids[place] = _uuid5(space, pa.array([repeated], pa.binary()))[0]
+    return ids
+
+
+def given_ids(column: pa.Array, *, text: bool) -> Ids:
+    """Ids as the rows bring them. Raises EventError for one that is null or no UUID, showing it."""
+    if column.null_count:
+        raise EventError(f"column event_id: null in {column.null_count} rows; leave the column out to have ids derived")
+    if not text:
+        return _sixteen(column.cast(pa.binary()))
+    column = column.cast(pa.binary())
+    if not len(column) or pc.all(pc.equal(pc.binary_length(column), 36)).as_py():
+        ids = _parsed(_bytes(column, 36))
+        if ids is not None:
+            return ids
+    return np.frombuffer(b"".join(_uuid(value).bytes for value in column.to_pylist()), np.uint8).reshape(-1, 16)
+
+
+class Occurrences:
+    """How often each value was seen, as sorted arrays that are merged as they grow: 16 bytes a value."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
+
+    def number(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """How many equal values came before each of these, those among themselves included."""
+        if not len(values):
+            return np.zeros(0, np.int64)
+        order = np.argsort(values, kind="stable")
+        distinct, first, counts = np.unique(values[order], return_index=True, return_counts=True)
+        before = sum((_counts(distinct, *seen) for seen in self._seen), np.zeros(len(distinct), np.int64))
+        numbers = np.empty(len(values), np.int64)
+        numbers[order] = np.arange(len(values)) - np.repeat(first - before, counts)
+        self._remember(distinct, counts.astype(np.int64))
+        return numbers
+
+    def _remember(self, values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> None:
+        while self._seen and len(self._seen[-1][0]) <= 2 * len(values):
+            older, older_counts = self._seen.pop()
+            values, places = np.unique(np.concatenate([older, values]), return_inverse=True)
+            both = np.concatenate([older_counts, counts])
+            counts = np.zeros(len(values), np.int64)
+            np.add.at(counts, places, both)
+        self._seen.append((values, counts))
+
+
+def _counts(
+    wanted: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return np.where(values[places] == wanted, counts[places], 0)
+
+
+def _uuid5(space: UUID, names: pa.Array) -> Ids:
+    begun = hashlib.sha1(space.bytes, usedforsecurity=False)
+    digests = []
+    for name in names.to_pylist():
+        digest = begun.copy()
+        digest.update(name)
+        digests.append(digest.digest())
+    ids = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 20)[:, :16].copy()
+    ids[:, 6] = ids[:, 6] & 0x0F | 0x50
+    ids[:, 8] = ids[:, 8] & 0x3F | 0x80
+    return ids
+
+
+def _sixteen(column: pa.Array) -> Ids:
+    wrong = pc.not_equal(pc.binary_length(column), 16)
+    if pc.any(wrong).as_py():
+        raise EventError(f"column event_id: {pc.sum(wrong).as_py()} values are not 16 bytes long")
+    return _bytes(column, 16)
+
+
+def _bytes(column: pa.Array, width: int) -> Ids:
+    return np.frombuffer(stream(column), np.uint8).reshape(-1, width)
+
+
+def _parsed(text: Ids) -> Ids | None:
+    """The ids of usual spelling; None when one of them is spelt otherwise."""
+    if not (text[:, (8, 13, 18, 23)] == ord("-")).all():
+        return None
+    digits = _VALUES[text[:, _DASHED]]
+    if (digits == _NO_DIGIT).any():
+        return None
+    return (digits[:, 0::2] << 4 | digits[:, 1::2]).astype(np.uint8)
+
+
+def _uuid(value: bytes) -> UUID:
+    try:
+        return UUID(value.decode())
+    except ValueError:
+        raise EventError(f"column event_id: {value.decode(errors='replace')!r} is not a UUID") from None
+
+
+def _digit_values() -> npt.NDArray[np.uint8]:
+    values = np.full(256, _NO_DIGIT, np.uint8)
+    for digit in "0123456789abcdefABCDEF":
+        values[ord(digit)] = int(digit, 16)
+    return values
+
+
+_VALUES: Final = _digit_values()
+
+
+def as_binary(ids: Ids) -> pa.Array:
+    """The ids as an Arrow array of 16 bytes each."""
+    return binary_array(np.ascontiguousarray(ids), len(ids), 16)

@@ -1,0 +1,77 @@
+"""The options of a write to ``format("openoutbox")``, by the parser of all formats (``relay.spark.options``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from relay.core.errors import ConfigError
+from relay.postgres.sql import TableName, is_identifier
+from relay.spark.options import DEFAULT_CONNECTIONS, Options
+from relay.spark.statements import DEFAULT_SCHEMA
+
+DEFAULT_BATCH_ROWS: Final = 50_000
+MOST_BATCH_ROWS: Final = 10_000_000
+DEFAULT_MAX_AGE: Final = 86_400.0
+"""Seconds without a sign of life after which a run of another machine counts as dead."""
+
+
+class Commit(StrEnum):
+    """When rows become visible."""
+
+    ATOMIC = "atomic"
+    """All at once, when every task is done."""
+    PARTITION = "partition"
+    """Each task's at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of ``format("openoutbox")``; docs/spark.md says what each is for."""
+
+    url: str = field(repr=False)
+    table: TableName = field(default_factory=TableName)
+    event_type: str | None = None
+    id_columns: tuple[str, ...] = ()
+    job: str | None = None
+    commit: Commit = Commit.ATOMIC
+    max_connections: int = DEFAULT_CONNECTIONS
+    batch_rows: int = DEFAULT_BATCH_ROWS
+    staging_schema: str = DEFAULT_SCHEMA
+    staging_max_age: float = DEFAULT_MAX_AGE
+    query_id: str | None = None
+    run_id: UUID | None = None
+
+
+_KNOWN: Final = (
+    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "batchRows", "stagingSchema",
+    "stagingMaxAge", "queryId", "runId",
+)  # fmt: skip
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
+    values = Options("openoutbox", options, _KNOWN, streams=True)
+    return WriteOptions(
+        url=values.url,
+        table=values.table(),
+        event_type=values.text("eventType"),
+        id_columns=values.names("idColumns"),
+        job=values.text("job"),
+        commit=values.choice("commit", Commit.ATOMIC),
+        max_connections=values.connections(),
+        batch_rows=values.number("batchRows", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
+        staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
+        staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),
+        query_id=values.text("queryId"),
+        run_id=values.uuid("runId"),
+    )
+
+
+def _schema(name: str) -> str:
+    if not is_identifier(name):
+        raise ConfigError(f"option stagingSchema: {name!r} is not a schema's name of 1 to 63 bytes")
+    return name

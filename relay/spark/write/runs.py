@@ -1,0 +1,278 @@
+"""Runs and their staging tables: how a run begins, becomes visible, is given up, and is cleaned away.
+
+A run is one ``save()`` or one try at a micro-batch. In mode ``atomic``:
+
+    tasks    open the run (the first one makes its staging table), COPY into it, each attempt under a number of its own
+    driver   commits: in one transaction it inserts just what the attempts that Spark names have staged into the outbox,
+             compares the count, and marks the run as committed; afterwards it drops the staging table
+
+Until that transaction commits nothing is visible, and once it has, everything is. What attempts staged that Spark does
+not name (repeated, speculative or killed ones) is never looked at. If the server crashed meanwhile, the count is wrong,
+since unlogged tables are emptied, and the commit is refused. If the answer to COMMIT is lost, the ledger tells.
+
+A driver that dies before its commit leaves a run in state ``writing`` and a staging table. ``clean``, called whenever
+another run begins, removes both if that driver is known to be dead, or has given no sign of life for a long time. It
+cannot take them from a run that lives: a task at work locks the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+
+from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUnavailable
+from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import translating
+from relay.spark.connection import connect
+from relay.spark.setup import make_ledger
+from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.liveness import is_dead
+from relay.spark.write.options import WriteOptions
+
+_log = logging.getLogger(__name__)
+
+
+_COMMIT_TRIES: Final = 5
+_PLAIN_TABLE: Final = "r"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who writes: made on the driver, known to every task."""
+
+    run_id: UUID
+    outbox: str
+    job: str
+    mode: str
+    driver: str
+    query_id: str | None = None
+    epoch: int | None = None
+
+    @property
+    def stage(self) -> str:
+        """Its staging table."""
+        return stage_name(self.run_id)
+
+    def parameters(self) -> dict[str, Any]:
+        """As its row in the ledger."""
+        return {
+            "run_id": self.run_id,
+            "outbox": self.outbox,
+            "job": self.job,
+            "mode": self.mode,
+            "driver": self.driver,
+            "query_id": self.query_id,
+            "epoch": self.epoch,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the attempts that count have written."""
+
+    attempts: Sequence[int]
+    rows: int
+    inserted: int = 0
+    """How many of the rows are in the outbox already: those of tasks that write there themselves."""
+
+
+def prepare(options: WriteOptions, statements: SparkStatements) -> None:
+    """Before a run: outbox and ledger are there and granted, and what dead runs left is cleaned away.
+
+    Raises SchemaError naming what is missing. Makes the ledger where this role may.
+    """
+    with translating("preparing to write"), connect(options.url) as connection:
+        _check_outbox(connection, statements)
+        _ensure_ledger(connection, statements)
+        clean(connection, statements, options.staging_max_age)
+
+
+def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
+    """The run begins, or goes on. Raises StorageError when it was given up meanwhile."""
+    with translating("opening the run"), connection.transaction():
+        (state,) = _one(connection, statements, "runs:open_run", run.parameters())
+        if state != "writing":
+            raise StorageError(f"run {run.run_id} is {state} already; a task of it came too late")
+        if staging:
+            connection.execute(statements.query("staging:create_staging", run.stage))
+
+
+def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
+    """Make a run visible; the numbers of rows that it wrote and that were new.
+
+    Tries again when the connection is lost: the ledger says whether an earlier try took effect.
+    """
+    for tries in range(1, _COMMIT_TRIES):
+        try:
+            return _commit_once(url, statements, run, staged)
+        except StorageUnavailable as error:
+            _log.warning("run %s could not be committed, trying again: %s", run.run_id, error)
+            time.sleep(tries)
+    return _commit_once(url, statements, run, staged)
+
+
+def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
+    """Give a run up and drop its staging table; False when a task still writes to it, so that this must wait."""
+    try:
+        with connection.transaction():
+            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
+            _finish(connection, statements, run_id, "aborted", None, None)
+            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+        return False
+    return True
+
+
+def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
+    """Remove the staging tables of runs that are over or dead; return their ids. Waits 100 ms at most for a lock."""
+    found = connection.execute(
+        statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
+    ).fetchall()
+    removed = []
+    for name, run_id, state, driver, silent in found:
+        if state == "writing" and not silent and not is_dead(driver):
+            continue
+        whose = run_id or UUID(name.removeprefix("stage_"))
+        if abort_run(connection, statements, whose, wait="100ms"):
+            _log.info("removed the staging table that run %s of a dead driver left behind", whose)
+            removed.append(whose)
+    connection.execute(statements.query("runs:retire_runs"))
+    return removed
+
+
+def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
+    """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
+    statements = SparkStatements(options.table, options.staging_schema)
+    with translating("reading the ledger"), connect(options.url) as connection:
+        state, rows, inserted = _one(connection, statements, "runs:summarise_run", {"run_id": run_id})
+    return (rows, inserted) if state == "committed" else (0, 0)
+
+
+def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tuple[int, int]:
+    """How many rows a stream has written in the last ``seconds``, and how many of them were new."""
+    statements = SparkStatements(options.table, options.staging_schema)
+    values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
+    with translating("reading the ledger"), connect(options.url) as connection:
+        rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
+    return rows, inserted
+
+
+def epoch_is_committed(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
+    """Whether the run's micro-batch is in the outbox already."""
+    return bool(_one(connection, statements, "runs:epoch_committed", run.parameters())[0])
+
+
+def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
+    with translating("committing"), connect(url) as connection:
+        with connection.transaction():
+            counts = _commit(connection, statements, run, staged)
+        _tidy(connection, statements, run)
+    return counts
+
+
+def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
+    with connection.cursor() as cursor:
+        found = cursor.execute(statements.query("runs:lock_run"), {"run_id": run.run_id}).fetchone()
+    state, rows, inserted = found or ("gone", None, None)
+    if state == "committed":
+        return rows, inserted
+    if state != "writing":
+        raise StorageError(
+            f"run {run.run_id} is {state}: it was taken for dead and cleaned away; nothing was written, run it again "
+            "with a longer stagingMaxAge"
+        )
+    if run.epoch is not None and epoch_is_committed(connection, statements, run):
+        _finish(connection, statements, run.run_id, "aborted", 0, 0)
+        return 0, 0
+    inserted = staged.inserted
+    if staged.attempts:
+        inserted = _insert(connection, statements, run, staged)
+    _finish(connection, statements, run.run_id, "committed", staged.rows, inserted)
+    return staged.rows, inserted
+
+
+def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
+    """How many of the rows were new. A run that is repeated fails on its first row, and then looks at each."""
+    attempts = {"attempts": list(staged.attempts)}
+    try:
+        with connection.transaction():
+            count = connection.execute(statements.query("staging:insert_staging", run.stage), attempts).rowcount
+            _check_count(run, staged, count)
+            return count
+    except psycopg.errors.UniqueViolation:
+        _check_count(run, staged, *_one(connection, statements, "staging:count_staging", attempts, run.stage))
+        return connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
+
+
+def _check_count(run: Run, staged: Staged, count: int) -> None:
+    if count != staged.rows:
+        raise StorageError(
+            f"run {run.run_id}: {staged.rows} rows were staged and {count} are there; the database server was "
+            "restarted or failed over meanwhile. Nothing was written: run it again"
+        )
+
+
+def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
+    """After the commit, and not decisive: what is left behind here, the next run's ``clean`` finds."""
+    try:
+        abort_run(connection, statements, run.run_id)
+        if run.query_id is not None:
+            connection.execute(statements.query("runs:forget_epochs"), run.parameters())
+            tries = connection.execute(statements.query("runs:other_tries"), run.parameters()).fetchall()
+            for (other,) in tries:
+                abort_run(connection, statements, other, wait="100ms")
+    except psycopg.Error as error:
+        _log.warning("run %s is committed, but its staging could not be removed yet: %s", run.run_id, error)
+
+
+def _finish(
+    connection: SyncConnection,
+    statements: SparkStatements,
+    run_id: UUID,
+    state: str,
+    rows: int | None,
+    inserted: int | None,
+) -> None:
+    values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
+    connection.execute(statements.query("runs:finish_run"), values)
+
+
+def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
+    kind, granted, missing = _one(
+        connection, statements, "outbox:describe_outbox", {"outbox": statements.outbox.quoted}
+    )
+    if kind is None:
+        raise SchemaError(f"option table: there is no table {statements.outbox}, or this role may not see its schema")
+    if kind != _PLAIN_TABLE:
+        raise SchemaError(f"option table: {statements.outbox} is not a plain table")
+    if missing:
+        raise SchemaError(f"option table: {statements.outbox} is no outbox; it has no column {', '.join(missing)}")
+    if not granted:
+        raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
+
+
+def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
+    if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
+        return
+    try:
+        make_ledger(connection, statements)
+    except psycopg.errors.InsufficientPrivilege:
+        raise ConfigError(
+            f"schema {statements.schema} for Spark's ledger is not there and this role may not make it; let the "
+            "outbox's owner run: relay-cli spark setup --role ROLE"
+        ) from None
+
+
+def _one(
+    connection: SyncConnection, statements: SparkStatements, name: str, values: dict[str, Any], stage: str = ""
+) -> tuple[Any, ...]:
+    row = connection.execute(statements.query(name, stage), values).fetchone()
+    if row is None:
+        raise StorageError(f"{name}: the statement gave no row")
+    return row

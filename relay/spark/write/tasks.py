@@ -1,0 +1,146 @@
+"""What one task does: its partition's rows into the staging table, or into the outbox. Runs on the executors.
+
+A task that fails is rolled back and repeated by Spark; nothing here tries again, since its input can be read once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from uuid import UUID, uuid5
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from relay.core.errors import StorageError
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import translating
+from relay.spark.connection import connect
+from relay.spark.slots import slot
+from relay.spark.statements import SparkStatements
+from relay.spark.write.columns import Columns
+from relay.spark.write.frames import Frame, Framer
+from relay.spark.write.identity import job_namespace
+from relay.spark.write.load import DirectLoad, load_staging
+from relay.spark.write.options import Commit, WriteOptions
+from relay.spark.write.runs import Run, open_run
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver. ``run`` is None where there was nothing to write."""
+
+    run: Run | None = None
+    attempt: int | None = None
+    rows: int = 0
+    inserted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One attempt at one partition."""
+
+    options: WriteOptions
+    columns: Columns
+    statements: SparkStatements
+    run: Run
+    partition: int
+    first: bool
+    """Whether no attempt at this partition came before."""
+
+    def write(self, batches: Batches) -> Written:
+        """Write the partition. Raises EventError for rows that cannot be events, StorageError and its kinds."""
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return Written()
+        everything = chain([first], batches)
+        if self.options.commit is Commit.PARTITION:
+            return self._write_directly(everything)
+        return self._stage(everything)
+
+    def _write_directly(self, batches: Batches) -> Written:
+        with self._slot() as connection:
+            now = self._begin(connection)
+            load = DirectLoad(connection, self.statements, self.options.batch_rows, careful=not self.first)
+            load.load(self._frames(batches, now, None))
+        return Written(self.run, None, load.rows, load.inserted)
+
+    def _stage(self, batches: Batches) -> Written:
+        attempt = secrets.randbits(63)
+        with self._slot(self._open) as connection:
+            self._begin(connection)
+            statement = self.statements.query("staging:copy_staging", self.run.stage)
+            rows = load_staging(connection, statement, self._frames(batches, None, attempt))
+        return Written(self.run, attempt, rows)
+
+    @contextmanager
+    def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:
+        """One of the job's connections, in a transaction; ``before`` is called in one of its own."""
+
+        def connected() -> SyncConnection:
+            connection = connect(self.options.url)
+            try:
+                if before is not None:
+                    before(connection)
+            except BaseException:
+                close_and_wait(connection)
+                raise
+            return connection
+
+        doing = f"writing partition {self.partition} to {self.statements.outbox}"
+        with (
+            translating(doing),
+            slot(self.run.run_id, self.options.max_connections, self.statements, connected) as connection,
+        ):
+            yield connection
+
+    def _open(self, connection: SyncConnection) -> None:
+        open_run(connection, self.statements, self.run, staging=True)
+
+    def _begin(self, connection: SyncConnection) -> bytes:
+        """Settings of the task's transaction; its time as a field of COPY."""
+        row = connection.execute(self.statements.query("slots:task_settings")).fetchone()
+        if row is None:
+            raise StorageError("task_settings: the statement gave no row")
+        return int(row[-1]).to_bytes(8, "big", signed=True)
+
+    def _frames(self, batches: Batches, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
+        framer = self.framer()
+        for batch in batches:
+            yield from framer.frames(batch, default_time, attempt)
+
+    def framer(self) -> Framer:
+        """What turns this partition's rows into frames."""
+        job = job_of(self.options, self.run)
+        return Framer(self.columns, self.options.event_type, job, partition_space(job, self.run, self.partition))
+
+
+def job_of(options: WriteOptions, run: Run) -> str:
+    """The name under which ids are derived.
+
+    A business key without a job's name is unique by itself, so that the same write, run twice, makes the same ids.
+    Rows without any key are new ones in each run, unless the job has a name.
+    """
+    if options.job is not None or options.id_columns:
+        return options.job or ""
+    return f"{run.query_id}/{run.epoch}" if run.query_id is not None else str(run.run_id)
+
+
+def partition_space(job: str, run: Run, partition: int) -> UUID:
+    """The namespace of ids that come from a partition's data alone."""
+    epoch = "" if run.epoch is None else f"{run.query_id}/{run.epoch}/"
+    return uuid5(job_namespace(job), f"{epoch}{partition}")
+
+
+def current_task() -> TaskContext:
+    """The task that this process works for. Raises StorageError outside one."""
+    context = TaskContext.get()
+    if context is None:
+        raise StorageError("no Spark task runs here; the writer is to be called by Spark")
+    return context

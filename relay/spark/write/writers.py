@@ -1,0 +1,150 @@
+"""The two writers that Spark calls: of a batch, and of a stream's micro-batches.
+
+Both are made on the driver, pickled, and unpickled on executors (``write``) and in another process beside the driver
+(``commit``, ``abort``). So everything that they know is set when they are made, and what the tasks found out travels in
+their messages. A stream's writer is created for each micro-batch, and once more for its commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from relay.core.errors import ConfigError
+from relay.postgres.errors import translating
+from relay.spark.connection import connect
+from relay.spark.statements import SparkStatements
+from relay.spark.write.columns import Columns
+from relay.spark.write.liveness import this_driver
+from relay.spark.write.options import Commit, WriteOptions
+from relay.spark.write.runs import (
+    Run,
+    Staged,
+    abort_run,
+    commit_run,
+    open_run,
+    prepare,
+)
+from relay.spark.write.tasks import Task, Written, current_task
+
+_log = logging.getLogger(__name__)
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_EPOCH: Final = "streaming.sql.batchId"
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one ``save()``."""
+
+    def __init__(self, options: WriteOptions, columns: Columns) -> None:
+        """On the driver. Raises ConfigError and SchemaError for what would fail in every task."""
+        self._options = options
+        self._columns = columns
+        self._statements = SparkStatements(options.table, options.staging_schema)
+        prepare(options, self._statements)
+        run_id = options.run_id or uuid4()
+        job = options.job or str(run_id)
+        self._run = Run(run_id, options.table.quoted, job, options.commit.value, this_driver())
+        with connect(options.url) as connection:
+            open_run(connection, self._statements, self._run, staging=False)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """On an executor: one partition."""
+        context = current_task()
+        first = context.attemptNumber() == 0
+        task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
+        return task.write(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        """On the driver, when every partition has been written."""
+        staged = _staged(messages)
+        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged)
+        _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
+
+    def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
+        """On the driver, when a partition could not be written. What mode ``partition`` has written stays."""
+        with translating("giving the run up"), connect(self._options.url) as connection:
+            abort_run(connection, self._statements, self._run.run_id)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes one micro-batch, exactly once by query id and epoch."""
+
+    def __init__(self, options: WriteOptions, columns: Columns) -> None:
+        """On the driver. Raises ConfigError and SchemaError for what would fail in every task."""
+        if options.commit is Commit.PARTITION:
+            raise ConfigError(
+                "option commit: a stream is written with commit=atomic; only a whole micro-batch can be exactly once"
+            )
+        if options.run_id is not None:
+            raise ConfigError("option runId: not for a stream; each of its micro-batches is a run of its own")
+        self._options = options
+        self._columns = columns
+        self._statements = SparkStatements(options.table, options.staging_schema)
+        self._run_id = uuid4()
+        self._driver = this_driver()
+        _prepare_once(options, self._statements)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """On an executor: one partition of the micro-batch."""
+        context = current_task()
+        run = self._run(context)
+        batch = next((batch for batch in iterator if batch.num_rows), None)
+        if batch is None:
+            return Written()
+        task = Task(self._options, self._columns, self._statements, run, context.partitionId(), first=True)
+        return task.write(_with(batch, iterator))
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's names
+        """On the driver, when every partition has been written."""
+        run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
+        if run is None:
+            return
+        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages))
+        _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
+        """On the driver. A task may still be at work then, so the next commit of the query cleans up for all tries."""
+        run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
+        if run is not None:
+            with translating("giving the run up"), connect(self._options.url) as connection:
+                abort_run(connection, self._statements, run.run_id)
+
+    def _run(self, context: TaskContext) -> Run:
+        """Raises ConfigError where Spark tells the task no query id and none is given: it could not be exactly once."""
+        query_id = self._options.query_id or context.getLocalProperty(_QUERY_ID)
+        epoch = context.getLocalProperty(_EPOCH)
+        if not query_id or epoch is None:
+            raise ConfigError(
+                "option queryId: Spark names no query in the tasks' properties; give one that stays the same from "
+                "start to start of this stream"
+            )
+        job = self._options.job or query_id
+        mode = self._options.commit.value
+        return Run(self._run_id, self._options.table.quoted, job, mode, self._driver, query_id, int(epoch))
+
+
+def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield batch
+    yield from rest
+
+
+def _staged(messages: Messages) -> Staged:
+    written = [message for message in messages if isinstance(message, Written) and message.run is not None]
+    attempts = [message.attempt for message in written if message.attempt is not None]
+    return Staged(attempts, sum(message.rows for message in written), sum(message.inserted for message in written))
+
+
+@cache
+def _prepare_once(options: WriteOptions, statements: SparkStatements) -> None:
+    """A stream's writer is made for every micro-batch, mostly by one process: one check is enough."""
+    prepare(options, statements)

@@ -1,0 +1,42 @@
+-- A task's rows straight into the outbox (commit=partition).
+
+-- name: copy_events
+-- A task's rows straight into the outbox. Fails as a whole when one event_id exists already.
+-- Index: the outbox's primary key. Locks: the new rows.
+COPY openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+FROM STDIN WITH (FORMAT "binary");
+
+-- name: create_repeat
+-- Holds rows that may exist already: a repeated task, or two rows with one event_id. Dropped with the transaction.
+-- Needs the right to create temporary tables, which every role has unless it was revoked.
+CREATE TEMPORARY TABLE IF NOT EXISTS openoutbox_spark_repeat (
+    event_id UUID NOT NULL,
+    event_type TEXT NOT NULL,
+    partition_key TEXT,
+    payload BYTEA NOT NULL,
+    headers JSONB NOT NULL,
+    available_at TIMESTAMPTZ NOT NULL
+) ON COMMIT DROP;
+
+-- name: copy_repeat
+-- Rows that may exist already. Locks: this session's own table.
+COPY pg_temp.openoutbox_spark_repeat (event_id, event_type, partition_key, payload, headers, available_at)
+FROM STDIN WITH (FORMAT "binary");
+
+-- name: insert_repeat
+-- Inserts the held rows that do not exist yet. Naming no column in ON CONFLICT, it needs no right to read.
+-- Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids.
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+SELECT
+    again.event_id,
+    again.event_type,
+    again.partition_key,
+    again.payload,
+    again.headers,
+    again.available_at
+FROM pg_temp.openoutbox_spark_repeat AS again
+ON CONFLICT DO NOTHING;
+
+-- name: empty_repeat
+-- Empties the table for the next rows. Locks: this session's own table.
+TRUNCATE pg_temp.openoutbox_spark_repeat;

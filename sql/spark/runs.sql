@@ -1,0 +1,71 @@
+-- Runs of Spark's writer, and the ledger of them.
+
+-- name: open_run
+-- Records a run, or that it is alive; its state decides whether a task may go on.
+-- Index: the ledger's primary key. Locks: the run's row until the transaction ends, so that of tasks that come at the
+-- same time one makes the staging table and the others find it.
+INSERT INTO openoutbox_spark.runs AS run (run_id, outbox, job, mode, query_id, epoch, driver)
+VALUES (%(run_id)s, %(outbox)s, %(job)s, %(mode)s, %(query_id)s, %(epoch)s, %(driver)s)
+ON CONFLICT (run_id) DO UPDATE SET seen_at = NOW()
+RETURNING run.state;
+
+-- name: lock_run
+-- The state of a run, locked until the transaction ends. Index: the ledger's primary key. Locks: the run's row.
+SELECT state, written_rows, inserted_rows FROM openoutbox_spark.runs
+WHERE run_id = %(run_id)s
+FOR UPDATE;
+
+-- name: finish_run
+-- Ends a run: in the transaction that inserts its rows, or when it is aborted. A run that has ended does not change.
+-- Index: the ledger's primary key. Locks: the run's row; a second commit of one micro-batch fails on runs_epoch.
+UPDATE openoutbox_spark.runs
+SET
+    state = %(state)s,
+    written_rows = %(written_rows)s,
+    inserted_rows = %(inserted_rows)s,
+    seen_at = NOW(),
+    finished_at = NOW()
+WHERE run_id = %(run_id)s AND state = 'writing';
+
+-- name: summarise_run
+-- What a save() has written. Index: the ledger's primary key. Locks nothing.
+SELECT state, COALESCE(written_rows, 0), COALESCE(inserted_rows, 0) FROM openoutbox_spark.runs
+WHERE run_id = %(run_id)s;
+
+-- name: epoch_committed
+-- Whether any try has committed a micro-batch of a stream. Index: runs_epoch. Locks nothing.
+SELECT EXISTS (
+    SELECT 1
+    FROM openoutbox_spark.runs
+    WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch = %(epoch)s AND state = 'committed'
+);
+
+-- name: summarise_stream
+-- What a stream has written in the last ``seconds``. Index: runs_epoch. Locks nothing.
+SELECT
+    COALESCE(SUM(written_rows), 0)::bigint,
+    COALESCE(SUM(inserted_rows), 0)::bigint
+FROM openoutbox_spark.runs
+WHERE
+    outbox = %(outbox)s
+    AND query_id = %(query_id)s
+    AND state = 'committed'
+    AND finished_at >= NOW() - MAKE_INTERVAL(secs => %(seconds)s);
+
+-- name: forget_epochs
+-- Deletes what a stream wrote more than a thousand micro-batches ago: Spark goes back to the last one only.
+-- Index: runs_epoch. Locks: the deleted rows.
+DELETE FROM openoutbox_spark.runs
+WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch < %(epoch)s - 1000 AND state = 'committed';
+
+-- name: other_tries
+-- Earlier tries at a stream's micro-batches that were not committed: a query runs once at a time, so they are dead.
+-- Reads the ledger. Locks nothing.
+SELECT run_id FROM openoutbox_spark.runs
+WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND state = 'writing' AND run_id <> %(run_id)s;
+
+-- name: retire_runs
+-- Deletes runs that gave no sign of life for 90 days; the commits of streams stay. Reads the ledger.
+-- Locks: the deleted rows.
+DELETE FROM openoutbox_spark.runs
+WHERE seen_at < NOW() - INTERVAL '90 days' AND (query_id IS NULL OR state <> 'committed');

@@ -1,0 +1,188 @@
+"""The job ``archive``: what it moves, and that stopped anywhere and run again it neither loses nor repeats a row."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relay.postgres.sql import TableName
+from relay.spark.jobs.archive.files import Archive, read_archive
+from relay.spark.jobs.archive.job import run
+from relay.spark.jobs.archive.steps import ArchiveOptions, archiving
+from relay.spark.jobs.folder import ArchiveError
+from tests.cli.running import COMMAND, environment, run_cli
+from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
+from tests.support.documents import blocks
+from tests.support.fixtures.outbox import Outbox
+from tests.support.servers.spark import submit_arguments
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the archive is; a name that needs care."""
+    return tmp_path / "the archive = 100%"
+
+
+@pytest.fixture
+def archive(spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """``archive("--keep")`` runs the job."""
+    ask = answering(run, "archive", outbox, capsys)
+    return lambda *arguments, code=0: ask(str(folder), *arguments, code=code)
+
+
+def options(outbox: Outbox, folder: Path) -> ArchiveOptions:
+    return ArchiveOptions(outbox.url, str(folder), TableName())
+
+
+def test_old_rows_move_as_they_are_and_others_stay(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
+) -> None:
+    a_past(outbox)
+    before = in_table(outbox)
+    dry = archive("--dry-run")
+    assert (dry["rows"], {found["status"] for found in dry["found"]}) == (120, {"DELIVERED", "DEAD"})
+    assert not folder.exists()
+    done = archive("--max-connections", "2", "--batch-rows", "7")
+    assert (done["archived"], done["deleted"], done["left"]) == (120, 120, 0)
+    assert len(in_table(outbox)) == len(before) - 120
+    assert in_both(spark, outbox, folder) == before
+    rows = read_archive(spark, str(folder)).select("event_type", "day", "delivered_at", "updated_at").collect()
+    assert {row["event_type"] for row in rows} >= {"orders/odd = {name} %", "long" * 40}
+    assert len({row["day"] for row in rows}) > 1
+    files = list(folder.glob("run=*/day=*/type=*/*.parquet"))
+    assert len(files) == done["files"]
+    first = min(row["day"] for row in rows)
+    assert 0 < read_archive(spark, str(folder), last_day=first).count() < 120
+    fill(outbox, "DEAD", 3)
+    fill(outbox, "DELIVERED", 2)
+    assert archive("--status", "dead")["archived"] == 3
+    assert archive("--status", "delivered", "--older-than", "9d")["archived"] == 0
+    assert len(in_archive(spark, folder)) == 123
+    (shown,) = [block for block in blocks("docs/spark-archive.md") if block.language == "python"]
+    exec(shown.adapted({"/data/outbox": str(folder)}).text, {"spark": spark})
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_run_that_stops_after_any_step_is_made_up_for_by_the_next(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask, steps: int
+) -> None:
+    a_past(outbox, 20)
+    before = in_table(outbox)
+    with archiving(spark, options(outbox, folder)) as stopped:
+        for step in stopped.steps()[:steps]:
+            step()
+    assert set(in_both(spark, outbox, folder)) == set(before)
+    done = archive()
+    assert in_both(spark, outbox, folder) == before
+    published = steps >= 4
+    assert (done["archived"], done["recovered"]) == ((0, [stopped.done.run]) if published else (40, []))
+    assert done["discarded"] == ([stopped.done.run] if steps in (2, 3) else [])
+    assert len(in_table(outbox)) == 20
+
+
+def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_once(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
+) -> None:
+    a_past(outbox, 20)
+    everything = ids(in_table(outbox))
+    with archiving(spark, options(outbox, folder)) as run_:
+        recover, write, verify, publish, delete, close = run_.steps()
+        for step in (recover, write, verify, publish):
+            step()
+        replayed, touched, *_ = ids(in_archive(spark, folder))
+        outbox.database.run(
+            "UPDATE openoutbox_events SET status = 'PENDING', attempts = 0, last_error = NULL, delivered_at = NULL,"
+            f" updated_at = now() WHERE event_id = '{replayed}'"
+        )
+        outbox.database.run(f"UPDATE openoutbox_events SET headers = '{{}}' WHERE event_id = '{touched}'")
+        delete()
+        delete()  # as when its task is repeated
+        close()
+    assert run_.done.left == 2
+    assert (outbox.row(replayed)["status"], outbox.row(touched)["headers"]) == ("PENDING", {})
+    assert ids(in_both(spark, outbox, folder)) == everything
+    outbox.database.run(
+        "UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '8 days'"
+        f" WHERE event_id = '{replayed}'"
+    )
+    assert archive()["archived"] == 2
+    assert ids(in_both(spark, outbox, folder)) == everything
+
+
+def test_rows_may_be_kept_and_are_archived_once_all_the_same(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
+) -> None:
+    a_past(outbox, 20)
+    before = in_table(outbox)
+    assert archive("--keep")["archived"] == 40
+    assert in_table(outbox) == before
+    fill(outbox, "DEAD", 3)
+    assert archive("--keep")["archived"] == 3
+    assert len(in_archive(spark, folder)) == 43
+    before = in_table(outbox)
+    done = archive()
+    assert (done["archived"], len(done["recovered"])) == (0, 2)
+    assert in_both(spark, outbox, folder) == before
+
+
+def test_files_that_are_not_what_was_written_are_never_relied_on(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
+) -> None:
+    a_past(outbox, 20)
+    before = in_table(outbox)
+    with archiving(spark, options(outbox, folder)) as run_:
+        recover, write, verify, *_ = run_.steps()
+        recover()
+        write()
+        next(folder.glob("run=*/day=*/type=*/*.parquet")).unlink()
+        with pytest.raises(ArchiveError, match="nothing was deleted, run it again"):
+            verify()
+    assert in_both(spark, outbox, folder) == before
+    archive()
+    assert in_both(spark, outbox, folder) == before
+
+
+def test_one_archiving_of_an_outbox_at_a_time_and_one_outbox_for_each_archive(
+    spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with archiving(spark, options(outbox, folder)):
+        assert run("archive", [str(folder)], url=outbox.url) == 1
+    assert "is being archived already" in capsys.readouterr().err
+    Archive.at(spark, str(folder)).belongs_to("another/public.openoutbox_events")
+    assert run("archive", [str(folder)], url=outbox.url) == 1
+    assert "is the archive of another/public.openoutbox_events, not of " in capsys.readouterr().err
+    with pytest.raises(ArchiveError, match="there is no archive"):
+        read_archive(spark, str(folder / "elsewhere"))
+
+
+def test_a_table_that_is_not_there_is_one_line(
+    spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("archive", [str(folder), "--table", "nowhere"], url=outbox.url) == 1
+    assert capsys.readouterr().err == "error: there is no table nowhere, or this role may not see its schema\n"
+    assert not folder.exists()
+
+
+def test_relay_cli_runs_it_on_this_machine(spark: SparkSession, outbox: Outbox, folder: Path, tmp_path: Path) -> None:
+    a_past(outbox, 10)
+    before = in_table(outbox)
+    lean = submit_arguments(spark_sql_python_filterPushdown_enabled="false")  # as it is by default
+    small = shlex.join([*lean, "pyspark-shell"])
+    done = subprocess.run(
+        [*COMMAND, "spark", "archive", str(folder), "--json"],
+        cwd=tmp_path,
+        env=environment(STORAGE_URL=outbox.pruner_url, SPARK_LOCAL_IP="127.0.0.1", PYSPARK_SUBMIT_ARGS=small),
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["deleted"] == 20
+    assert in_both(spark, outbox, folder) == before
+    assert "examples:" in run_cli(tmp_path, "spark", "archive", "--help").stdout

@@ -1,0 +1,47 @@
+"""Parquet as the jobs write it: row groups that fit into Spark's default memory, and ``kept``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from relay.spark.jobs.parquet import ROW_GROUP_BYTES, kept, writing
+
+_BODY = "unhex(array_join(transform(sequence(1, 320), n -> sha2(concat(id, '/', n), 256)), ''))"
+"""10 KiB that no compression makes smaller."""
+
+
+def write_plainly(frame: DataFrame, path: str) -> None:
+    writing(frame).parquet(path)
+
+
+def write_and_keep(frame: DataFrame, path: str) -> None:
+    kept(frame, path)
+
+
+@pytest.mark.parametrize("write", [write_plainly, write_and_keep])
+def test_row_groups_are_bounded(spark: SparkSession, tmp_path: Path, write: Callable[[DataFrame, str], None]) -> None:
+    write(spark.range(0, 3600, 1, 1).selectExpr("id", f"{_BODY} AS body"), str(tmp_path / "frame"))
+    (file,) = (tmp_path / "frame").glob("*.parquet")
+    metadata = pq.read_metadata(file)
+    sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
+    assert sum(sizes) > 2 * ROW_GROUP_BYTES
+    assert max(sizes) < 1.25 * ROW_GROUP_BYTES  # the writer looks at the size every few hundred rows
+    assert metadata.num_rows == 3600
+
+
+def test_a_kept_frame_reads_the_same_rows_again_in_place_of_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "frame")
+    kept(spark.range(5).selectExpr("'earlier' AS name", "id AS number"), path)
+    frame = spark.range(0, 100, 1, 2).selectExpr("id AS number", "uuid() AS name", "IF(id % 2 = 0, NULL, id) AS odd")
+    rows = sorted(kept(frame, path).collect())
+    assert [row["number"] for row in rows] == list(range(100))
+    assert len({row["name"] for row in rows}) == 100
+    assert [row["odd"] for row in rows] == [number if number % 2 else None for number in range(100)]
+    read_again = spark.read.parquet(path)
+    assert read_again.columns == ["number", "name", "odd"]
+    assert {row["number"]: row["name"] for row in read_again.collect()} == {row["number"]: row["name"] for row in rows}

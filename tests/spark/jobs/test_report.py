@@ -1,0 +1,124 @@
+"""The job ``report``: from a real delivery log, from an archive, from nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relay.deliverylog import LogEntry, open_delivery_log
+from relay.spark.jobs.archive.files import Archive
+from relay.spark.jobs.report.job import run
+from relay.spark.jobs.report.outcomes import by_type, curve, failures, of_archive, totals
+from tests.deliverylog.making import entry, event
+from tests.support.fixtures.granted import granted
+from tests.support.fixtures.postgres import Database
+
+START = datetime(2026, 3, 10, 12, 59, tzinfo=UTC)
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def fill(url: str, entries: list[LogEntry]) -> None:
+    """Make a log and write these."""
+
+    async def work() -> None:
+        log = await open_delivery_log(url)
+        await log.migrate()
+        await log.insert_many(entries)
+        await log.close()
+
+    asyncio.run(work())
+
+
+def attempts() -> list[LogEntry]:
+    """Ten orders delivered after two seconds, half of them at the second attempt, and one refused event."""
+    entries = []
+    for number in range(10):
+        order = event(f"e{number}", START, topic="orders")
+        second = 1 + number % 2
+        if second == 2:
+            entries.append(entry(f"f{number}", START + timedelta(seconds=1), order, status="failed", code="TIMED_OUT"))
+        entries.append(entry(f"s{number}", START + timedelta(seconds=60 * second), order, attempt_number=second))
+    refused = event("r", START, topic=HOSTILE, eligible_for_retry=False)
+    entries.append(entry("r1", START, refused, status="failed", code="TOPIC_EXCEPTION"))
+    return entries
+
+
+def test_the_delivery_log_by_type_and_hour(
+    spark: SparkSession, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(database.url, attempts())
+    with granted(database, "docs/spark-report.md", "spark_reader") as url:
+        assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], url=url) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [told[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
+    assert told["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}
+    hours = {
+        (row["type"], row["hour"].astimezone(UTC).hour): (row["delivered"], row["failed"], row["latency_p50"])
+        for row in spark.read.parquet(f"{tmp_path}/report/hours").collect()
+    }
+    assert hours == {("orders", 12): (0, 5, None), ("orders", 13): (10, 0, 60.0), (HOSTILE, 12): (0, 1, None)}
+    codes = {row["code"]: row["count"] for row in spark.read.parquet(f"{tmp_path}/report/failures").collect()}
+    assert codes == {"TIMED_OUT": 5, "TOPIC_EXCEPTION": 1}
+    page = (tmp_path / "report/index.html").read_text()
+    assert HOSTILE not in page
+    assert "&lt;img src=x" in page
+    assert page.count("<svg ") == 4
+    window = ["--since", "2026-03-10T13:00:30Z", "--event-type", "orders,paid"]
+    assert run("report", ["--output", f"{tmp_path}/report", "--log-url", database.url, *window]) == 0
+    assert capsys.readouterr().out.startswith("5 delivered, 0 failed, 5 retries, 0 dead; latency p50 2 min, p99 2 min")
+
+
+def test_an_archives_events(spark: SparkSession) -> None:
+    late = START + timedelta(hours=1)
+    rows = spark.createDataFrame(
+        [
+            ("a", "DELIVERED", 0, None, START, START + timedelta(seconds=4), late),
+            ("a", "DELIVERED", 2, "NO_ACK: no answer", START, START + timedelta(seconds=6), late),
+            ("b", "DEAD", 3, "MAX_PAYLOAD: too large", START, None, late),
+            ("b", "DEAD", 0, "what this is: nobody knows", START, None, late),
+        ],
+        "event_type string, status string, attempts int, last_error string, created_at timestamp, "
+        "delivered_at timestamp, updated_at timestamp",
+    )
+    outcomes = of_archive(rows)
+    found = {row["type"]: row.asDict() for row in by_type(outcomes).collect()}
+    names = ("delivered", "failed", "retries", "dead", "latency_p50", "latency_max")
+    assert [found["a"][name] for name in names] == [2, 2, 2, 0, 4.0, 6.0]
+    assert [found["b"][name] for name in names] == [0, 3, 2, 2, None, None]
+    assert {row["code"]: row["count"] for row in failures(outcomes).collect()} == {"NO_ACK": 1, "MAX_PAYLOAD": 1}
+    assert [(bucket.start, bucket.counts["delivered"]) for bucket in curve(outcomes, 3600)] == [
+        (int(START.timestamp()) // 3600 * 3600, 2),
+        (int(late.timestamp()) // 3600 * 3600, 0),
+    ]
+    assert totals(outcomes)["first"] == int(START.timestamp()) + 4
+
+
+def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Archive.at(spark, str(tmp_path / "archive")).belongs_to("somebody")
+    assert run("report", ["--archive", f"{tmp_path}/archive", "--output", f"{tmp_path}/report"]) == 0
+    assert capsys.readouterr().out.startswith("0 delivered, 0 failed, 0 retries, 0 dead\n")
+    assert spark.read.parquet(f"{tmp_path}/report/hours").count() == 0
+    assert "There is nothing in this time." in (tmp_path / "report/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        ([], 2, "--log-url, --log-url-file or --archive: missing"),
+        (["--log-url", "clickhouse://h/d"], 2, "relay-cli log metrics"),
+        (["--log-url", "postgresql://h/d", "--archive", "a"], 2, "give one of the two"),
+        (["--archive", "/nowhere/at/all"], 1, "there is no archive"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], code: int, told: str
+) -> None:
+    assert run("report", ["--output", f"{tmp_path}/report", *given]) == code
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: ")
+    assert told in said

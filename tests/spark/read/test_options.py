@@ -1,0 +1,77 @@
+"""What a reader may be told, and what it says to anything else; how keys are cut into ranges."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from relay.core.errors import ConfigError
+from relay.postgres.sql import TableName
+from relay.spark import OutboxDataSource
+from relay.spark.read.options import outbox_options
+from relay.spark.read.ranges import between, by_page
+from relay.spark.read.reader import FilteringReader, TableReader
+from relay.spark.read.statements import copying, read_statement
+
+URL = {"url": "postgresql://reader:secret@db/shop"}
+
+
+def test_options_know_no_case() -> None:
+    given = {**URL, "TABLE": "a.b", "numpartitions": "3", "Columns": "Event_Id, payload", "pushdown": "True"}
+    options = outbox_options(given)
+    assert (options.table, options.partitions, options.columns) == (
+        TableName("b", "a"), 3, ("event_id", "payload"),
+    )  # fmt: skip
+    assert options.pushdown
+    assert "secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"numPartitions": "0"}, "numPartitions"),
+        ({"maxConnections": "x"}, "maxConnections"),
+        ({"columns": "a,,b"}, "columns"),
+        ({"pushdown": "maybe"}, "pushdown"),
+        ({"snapshot": ""}, "snapshot"),
+        ({"tabel": "x"}, "tabel: not known"),
+        ({"url": ""}, "url: missing"),
+        ({"url": "mysql://x"}, "not a PostgreSQL URL"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        outbox_options({**URL, **given})
+
+
+def test_columns_by_option_and_by_schema() -> None:
+    source = OutboxDataSource({**URL, "columns": "payload,event_id"})
+    schema = source.schema()
+    assert schema.fieldNames() == ["payload", "event_id"]
+    assert isinstance(source.reader(schema), TableReader)
+    with pytest.raises(ConfigError, match="option columns"):
+        source.reader(StructType([StructField("status", StringType())]))
+    with pytest.raises(ConfigError, match="column colour"):
+        OutboxDataSource({**URL, "columns": "colour"}).schema()
+    with pytest.raises(ConfigError, match="payload: is string in the given schema; it must be binary"):
+        OutboxDataSource(dict(URL)).reader(StructType([StructField("payload", StringType())]))
+
+
+def test_nothing_is_pushed_unless_it_is_asked_for() -> None:
+    source = OutboxDataSource(dict(URL))
+    assert type(source.reader(source.schema())) is TableReader
+    source = OutboxDataSource({**URL, "pushdown": "true"})
+    assert type(source.reader(source.schema())) is FilteringReader
+
+
+def test_names_are_quoted_in_the_statement() -> None:
+    text = copying(read_statement("read_events", TableName('out"box', "Own %"), ["event_id", "payload"]))
+    assert 'FROM "Own %%"."out""box"' in text
+    assert 'SELECT "event_id", "payload"' in text
+    assert text.rstrip().endswith('TO STDOUT WITH (FORMAT "binary")')
+
+
+def test_ranges_leave_nothing_out() -> None:
+    assert [(each.range_from, each.range_below) for each in between([3, 7])] == [(None, 3), (3, 7), (7, None)]
+    assert [(each.page_from, each.page_below) for each in by_page(400, 2)] == [("(0,0)", "(200,0)"), ("(200,0)", None)]
+    assert len(by_page(0, 8)) == 1

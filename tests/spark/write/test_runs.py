@@ -1,0 +1,117 @@
+"""Runs and their staging tables by hand, without Spark: commits, dead drivers, cleaning up after them."""
+
+from __future__ import annotations
+
+import uuid
+
+import psycopg
+import pytest
+
+from relay.core.errors import StorageError
+from relay.postgres.sql import TableName
+from relay.spark.connection import APPLICATION, connect
+from relay.spark.setup import make_ledger
+from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.liveness import this_driver
+from relay.spark.write.runs import Run, Staged, clean, commit_run, open_run
+from tests.spark.ledger import staging_tables
+from tests.support.fixtures.outbox import Outbox
+
+
+class Staging:
+    """A run by hand, as a driver and its tasks would make it."""
+
+    def __init__(self, outbox: Outbox, driver: str | None = None) -> None:
+        self.outbox = outbox
+        self.statements = SparkStatements(TableName(), "openoutbox_spark")
+        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
+        with self.connect() as connection:
+            make_ledger(connection, self.statements)
+            open_run(connection, self.statements, self.run, staging=True)
+
+    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        return connect(self.outbox.url, APPLICATION)
+
+    def stage(self, attempt: int, count: int) -> None:
+        """Rows as an attempt of a task stages them."""
+        self.outbox.database.run(
+            f"INSERT INTO openoutbox_spark.{self.run.stage} "
+            "SELECT %(attempt)s, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %(count)s)",
+            {"attempt": attempt, "count": count},
+        )
+
+    def commit(self, attempts: list[int], rows: int) -> tuple[int, int]:
+        return commit_run(self.outbox.url, self.statements, self.run, Staged(attempts, rows))
+
+    def clean(self, max_age: float = 3600) -> list[uuid.UUID]:
+        with self.connect() as connection:
+            return clean(connection, self.statements, max_age)
+
+    @property
+    def state(self) -> object:
+        return self.outbox.database.run("SELECT state FROM openoutbox_spark.runs WHERE run_id = %s", [self.run.run_id])[
+            0
+        ][0]
+
+
+DEAD = this_driver().rpartition("/")[0] + "/1"  # this machine, a process of another time
+
+
+def test_only_the_attempts_that_spark_names_count(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    staging.stage(2, 10)
+    assert staging.commit([2], 10) == (10, 10)
+    assert len(outbox.rows("event_id")) == 10
+    assert staging_tables(outbox) == []
+
+
+def test_a_commit_whose_answer_was_lost_is_told_by_the_ledger(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    assert staging.commit([1], 10) == staging.commit([1], 10) == (10, 10)
+    assert len(outbox.rows("event_id")) == 10
+
+
+def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    staging.stage(1, 10)
+    outbox.database.run(f"DELETE FROM openoutbox_spark.{staging.run.stage}")
+    with pytest.raises(StorageError, match="10 rows were staged and 0 are there"):
+        staging.commit([1], 10)
+    assert outbox.rows("event_id") == []
+
+
+def test_what_a_dead_driver_left_is_cleaned_away(outbox: Outbox) -> None:
+    dead, alive, elsewhere = Staging(outbox, DEAD), Staging(outbox), Staging(outbox, "another-machine/77/88")
+    assert dead.clean() == [dead.run.run_id]
+    assert sorted(staging_tables(outbox)) == sorted([alive.run.stage, elsewhere.run.stage])
+    assert (dead.state, alive.state, elsewhere.state) == ("aborted", "writing", "writing")
+    with pytest.raises(StorageError, match="taken for dead and cleaned away"):
+        dead.commit([1], 10)
+    with pytest.raises(StorageError, match="came too late"), dead.connect() as connection:
+        open_run(connection, dead.statements, dead.run, staging=True)
+
+
+def test_a_driver_of_another_machine_is_dead_after_a_long_silence(outbox: Outbox) -> None:
+    silent = Staging(outbox, "another-machine/77/88")
+    outbox.database.run("UPDATE openoutbox_spark.runs SET seen_at = now() - interval '2 hours'")
+    assert silent.clean(3 * 3600) == []
+    assert silent.clean(3600) == [silent.run.run_id]
+
+
+def test_a_table_without_a_run_is_cleaned_away(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    orphan = stage_name(uuid.uuid4())
+    outbox.database.run(f"CREATE UNLOGGED TABLE openoutbox_spark.{orphan} (attempt BIGINT)")
+    staging.clean()
+    assert staging_tables(outbox) == [staging.run.stage]
+
+
+def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
+    staging = Staging(outbox, DEAD)
+    with outbox.database.connect(autocommit=False) as task:
+        task.execute(f"LOCK TABLE openoutbox_spark.{staging.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        assert staging.clean() == []
+        assert staging.state == "writing"
+    assert staging.clean() == [staging.run.run_id]
