@@ -7,10 +7,9 @@ the relay unready.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily
@@ -18,15 +17,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp
 
+from relay.app import build
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.status import Exposition, Health, Readiness, Stats, StatusView
-from relay.deliverylog import DeliveryLog, open_delivery_log
-from relay.deliverylog.mapping import Naming
-from relay.deliverylog.recorder import Recorder, RecorderOptions
-from relay.outbox.replays import OutboxReplays
+from relay.deliverylog import DeliveryLog
+from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
-
-_CLOSE_SHARE = 0.1  # of SHUTDOWN_TIMEOUT, to write what is queued after the relay has ended
 
 
 class LogState(Protocol):
@@ -45,7 +41,9 @@ class DeliveryLogParts:
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError without DELIVERY_LOG_URL."""
-        self.recorder = build_recorder(settings)
+        self.recorder = Recorder(
+            build.delivery_log_opener(settings), build.recorder_options(settings), replays=build.build_replays(settings)
+        )
         self._api = LogApi(settings)
         self._relay_id = settings.relay_id
 
@@ -61,43 +59,6 @@ class DeliveryLogParts:
     async def close(self) -> None:
         """Write what is queued, within the recorder's deadline, and close. Never raises."""
         await asyncio.gather(self._api.close(), self.recorder.close())
-
-
-def build_recorder(settings: Settings) -> Recorder:
-    """Return the recorder of the DELIVERY_LOG_* variables. Raises ConfigError without DELIVERY_LOG_URL."""
-    options = RecorderOptions(
-        batch_size=settings.delivery_log_batch_size,
-        flush_interval=settings.delivery_log_flush_interval,
-        failed_only=settings.delivery_log_record == "failed",
-        queue_size=max(20 * settings.delivery_log_batch_size, 20_000),
-        close_timeout=settings.shutdown_timeout * _CLOSE_SHARE,
-        naming=Naming(
-            tenant_header=settings.delivery_log_tenant_header,
-            destination_id=settings.publisher_name or settings.publisher_type,
-            destination_type=settings.publisher_type,
-        ),
-    )
-    return Recorder(_opener(settings), options, replays=_replays(settings))
-
-
-def _opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[DeliveryLog]]:
-    """Return a function that opens the log of the DELIVERY_LOG_* variables."""
-    if settings.delivery_log_url is None:
-        raise ConfigError("DELIVERY_LOG_URL is not set")
-    return partial(
-        open_delivery_log,
-        settings.delivery_log_url.get_secret_value(),
-        schema=settings.delivery_log_schema,
-        prefix=settings.delivery_log_prefix,
-        retention_days=settings.delivery_log_retention_days,
-        connections=connections,
-    )
-
-
-def _replays(settings: Settings) -> OutboxReplays | None:
-    if settings.storage_url is None:
-        return None
-    return OutboxReplays(settings.storage_url.get_secret_value(), settings.relay_id, settings.storage_table_name)
 
 
 class LogCollector(Collector):
@@ -175,5 +136,5 @@ class LogApi:
     async def _opened(self) -> DeliveryLog:
         async with self._opening:  # two requests at once must not open two stores
             if self._store is None:
-                self._store = await _opener(self._settings, connections=2)()
+                self._store = await build.delivery_log_opener(self._settings, connections=2)()
             return self._store

@@ -16,7 +16,7 @@ from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
-from relay.settings.rules import publish_timeout
+from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
@@ -35,17 +35,16 @@ def examine(settings: Settings) -> list[Finding]:
 
 def _lease(settings: Settings) -> Iterator[Finding]:
     """Compare the lease with the time that one publish may take."""
-    limit = publish_timeout(settings)
-    if limit is None:
+    margin = lease_margin(settings)
+    if margin is None:
         return
-    name, seconds = limit
-    lease = format_duration(settings.lease_timeout)
-    if settings.lease_timeout <= 2 * seconds:
-        said = f"LEASE_TIMEOUT={lease} is less than twice {name}={format_duration(seconds)}"
-        advice = f"set LEASE_TIMEOUT to {format_duration(4 * seconds)} or more, or events are sent twice"
-        yield Finding(Level.WARNING, "lease", said, advice)
+    lease = f"LEASE_TIMEOUT={format_duration(margin.lease_timeout)}"
+    timeout = f"{margin.variable}={format_duration(margin.publish_timeout)}"
+    if margin.tight:
+        advice = f"set LEASE_TIMEOUT to {format_duration(margin.recommended)} or more, or events may be sent twice"
+        yield Finding(Level.WARNING, "lease", f"{lease} is not longer than twice {timeout}", advice)
     else:
-        yield Finding(Level.OK, "lease", f"LEASE_TIMEOUT={lease} leaves room for {name}={format_duration(seconds)}")
+        yield Finding(Level.OK, "lease", f"{lease} leaves room for {timeout}")
 
 
 async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:

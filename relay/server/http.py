@@ -32,9 +32,9 @@ _TICK = 1.0  # seconds; the Date header has no finer ones
 class ServerOptions:
     """Where to listen: SERVER_PORT, taken apart."""
 
-    host: str = ""
+    host: str
     """Empty: all interfaces, IPv6 and IPv4."""
-    port: int = 8080
+    port: int
     """0: any free one."""
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from relay.postgres.sql import DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.kinds import (
     Count,
@@ -79,7 +80,7 @@ class Storage(_Group):
     )
     storage_url_file: Text | None = _variable(None, "File that holds the URL, instead of STORAGE_URL.", shown="unset")
     storage_table_name: Table = _variable(
-        "openoutbox_events", "The outbox table: `table` or `schema.table`, taken exactly as written."
+        DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
     )
 
 

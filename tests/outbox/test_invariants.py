@@ -26,9 +26,9 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, Status
 from relay.core.ports import Settlement
 from relay.core.state import ALLOWED, Transition
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 
 LEASE: Final = 1000.0
 RETRY: Final = RetryPolicy(max_attempts=3, base_delay=50.0, max_delay=400.0, jitter=0.2)
@@ -258,7 +258,7 @@ def _close(loop: asyncio.Runner, relays: Iterable[PostgresOutbox]) -> None:
 
 
 def test_no_history_breaks_an_invariant(outbox: Outbox) -> None:
-    options = [PostgresOptions(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
+    options = [storage_options(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
     relays = [PostgresOutbox(one) for one in options]
     bounds = settings(
         max_examples=40,
