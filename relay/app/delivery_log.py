@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily
@@ -19,21 +18,16 @@ from starlette.types import ASGIApp
 
 from relay.app import build
 from relay.core.errors import ConfigError, OutboxError
-from relay.core.status import Exposition, Health, Readiness, Stats, StatusView
 from relay.deliverylog import DeliveryLog
 from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
 
 
-class LogState(Protocol):
-    """The part of a recorder that is shown."""
+class LogCounters(Protocol):
+    """The counters of a recorder."""
 
     written: int
     dropped: int
-
-    @property
-    def trouble(self) -> str:
-        """Why the log is degraded."""
 
 
 class DeliveryLogParts:
@@ -51,10 +45,13 @@ class DeliveryLogParts:
         """Return the API by the prefix of its paths; empty without API_TOKEN. Raises ConfigError without the extra."""
         return self._api.application()
 
-    def watched(self, view: StatusView, registry: CollectorRegistry) -> StatusView:
-        """Register the log's counters and return ``view`` with the log's state in ``/readyz``."""
+    def register(self, registry: CollectorRegistry) -> None:
+        """Add the log's counters to ``registry``."""
         registry.register(LogCollector(self.recorder, self._relay_id))
-        return StatusWithLog(view, self.recorder)
+
+    def degraded(self) -> dict[str, str]:
+        """Return the log's part of ``/readyz``: why it is degraded, empty when it works."""
+        return {"log": self.recorder.trouble}
 
     async def close(self) -> None:
         """Write what is queued, within the recorder's deadline, and close. Never raises."""
@@ -64,8 +61,8 @@ class DeliveryLogParts:
 class LogCollector(Collector):
     """The recorder's counters in Prometheus' terms."""
 
-    def __init__(self, state: LogState, relay_id: str) -> None:
-        self._state = state
+    def __init__(self, counters: LogCounters, relay_id: str) -> None:
+        self._counters = counters
         self._relay_id = relay_id
 
     def describe(self) -> Iterator[Family]:
@@ -75,37 +72,12 @@ class LogCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Both counters."""
         for name, meaning, value in (
-            ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._state.dropped),
-            ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._state.written),
+            ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._counters.dropped),
+            ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._counters.written),
         ):
             family = CounterMetricFamily(name, meaning, labels=["relay_id"])
             family.add_metric([self._relay_id], float(value))
             yield family
-
-
-class StatusWithLog:
-    """A view that lists the log among the degraded parts."""
-
-    def __init__(self, view: StatusView, state: LogState) -> None:
-        self._view = view
-        self._state = state
-
-    def health(self) -> Health:
-        """As without the log."""
-        return self._view.health()
-
-    def readiness(self) -> Readiness:
-        """As without the log; its trouble is listed as degraded."""
-        readiness = self._view.readiness()
-        return replace(readiness, degraded={**readiness.degraded, "log": self._state.trouble})
-
-    async def stats(self) -> Stats | None:
-        """As without the log."""
-        return await self._view.stats()
-
-    def metrics(self, accept: str) -> Exposition:
-        """As without the log; its counters are in the same registry."""
-        return self._view.metrics(accept)
 
 
 class LogApi:
