@@ -46,7 +46,7 @@ def retention(
     """Forget what is older.
 
     PostgreSQL: drops the months that ended longer ago, once, without making writers wait; run it daily. ClickHouse:
-    sets the TTL of the tables, which the server then applies by itself; 0 removes it.
+    sets the TTL of the tables, which the server then applies automatically; 0 removes it.
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
     typer.echo(f"keeping {days} days" if days else "keeping everything")
@@ -61,7 +61,7 @@ def partitions(
     """Look after the monthly partitions of a PostgreSQL log.
 
     ensure makes this month's and the next three; check exits with 1 if one of them is missing; drop removes the
-    months that ended more than --days ago. ClickHouse makes its partitions by itself.
+    months that ended more than --days ago. ClickHouse creates its partitions automatically.
     """
     match action:
         case "ensure":

@@ -59,7 +59,7 @@ def log_url(given: str | None) -> str:
     settings = Settings.from_process(overrides=overrides, only={"DELIVERY_LOG_URL"})
     if settings.delivery_log_url is None:
         raise ConfigError(
-            "DELIVERY_LOG_URL is not set; set it, or give --log-store-url postgres://user@host:5432/database"
+            "DELIVERY_LOG_URL is not set; set it, or pass --log-store-url postgres://user@host:5432/database"
         )
     return settings.delivery_log_url.get_secret_value()
 

@@ -84,7 +84,7 @@ async def _kafka(settings: Settings, types: list[str]) -> list[Finding]:
     topics = await read_topics(build.kafka_options(settings))
     advice = "create it or let this login see it, unless the brokers create topics automatically"
     missing = [name for name in types if name not in topics]
-    found = [Finding(Level.WARNING, "topics", f"there is no topic {name!r}", advice) for name in missing]
+    found = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", advice) for name in missing]
     return found or [_destinations("topics", "topic", types)]
 
 
@@ -117,12 +117,12 @@ def _window(settings: Settings, stream: str, window: float) -> Finding:
         enough = format_duration(needed)
         advice = f"make that {enough} or more: nats stream edit {stream} --dupe-window {enough}"
         return Finding(Level.WARNING, "duplicates", said, advice)
-    said = f"stream {stream} knows a repeated event for {format_duration(window)}"
+    said = f"stream {stream} recognizes a repeated event for {format_duration(window)}"
     late = settings.retry_max_delay > window
     return Finding(Level.OK, "duplicates", f"{said}; a later retry may arrive twice" if late else said)
 
 
 def _destinations(subject: str, noun: str, types: list[str]) -> Finding:
     if not types:
-        return Finding(Level.OK, subject, "nothing waits, so there is no destination to look for")
-    return Finding(Level.OK, subject, f"there is a {noun} for each event type of the first {SAMPLE} waiting events")
+        return Finding(Level.OK, subject, "no event waits, so no destination was checked")
+    return Finding(Level.OK, subject, f"a {noun} exists for each event type of the first {SAMPLE} waiting events")

@@ -1,4 +1,4 @@
-"""What the relay says about itself to whoever asks: the port between the HTTP side and the rest.
+"""The relay's state as its HTTP endpoints show it: the port between the server and the other rooms.
 
 Everything is answered from memory, in the event loop's thread, at once; only ``stats`` may wait for the database,
 and then not for long.
@@ -69,7 +69,7 @@ class StatusView(Protocol):
         """Whether storage and broker answered last."""
 
     async def stats(self) -> Stats | None:
-        """The backlog as last read, or read anew where that is cheap; None when it was never read."""
+        """The backlog, read again where that is cheap, else as last read; None before the first read."""
 
     def metrics(self, accept: str) -> Exposition:
         """All metrics in the format that the ``Accept`` header asks for."""

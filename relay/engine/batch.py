@@ -119,7 +119,7 @@ class Batch:
         self.aside: list[Portion] = []
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None
-        """What the recorder is told once it is settled; None when there is no recorder."""
+        """The record of the attempt for the recorder, sent once settled; None without a recorder."""
         self.claimed_at = lease.fence
         self.sent_at = sent_at
         self.offered_at = sent_at
@@ -286,7 +286,7 @@ class Batch:
 
     @property
     def renew_at(self) -> float:
-        """When the first of its leases is to be renewed."""
+        """When the first of its leases must be renewed."""
         if not self._leases_apart:
             return self.lease.renew_at
         return min((lease.renew_at for lease, _ in self.leases()), default=self.lease.renew_at)

@@ -42,7 +42,7 @@ def replays_of(table: TableName) -> TableName:
 def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     """The statements of one extension, as psql takes them. Raises ConfigError for a name that there is not."""
     if name not in extension_names():
-        raise ConfigError(f"there is no extension {name!r}; there is {', '.join(extension_names())}")
+        raise ConfigError(f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}")
     place = f"{_FOLDER}/{name.replace('-', '_')}"
     folder = sql_root() / place
     paths = [f"{place}/{file.name}" for file in sorted(folder.glob("*.sql"))] if folder.is_dir() else [f"{place}.sql"]

@@ -1,6 +1,6 @@
-"""Create the outbox table, or what is missing of it; called by ``relay-cli migrate`` and nobody else.
+"""Create the outbox table, or what is missing of it; called by ``relay-cli migrate`` only.
 
-The relay itself never needs it: it works on a table that anybody made from the contract. What is to be done is read
+The relay itself never needs it: it works on any table that meets the contract. What is missing is read
 from the catalog each time, so that running it again, or beside itself on several machines, does nothing twice:
 
 - no table: the table and its indexes are made in one transaction, or nothing is;
@@ -64,7 +64,7 @@ def plan(url: str, table: TableName) -> Plan:
 
 
 def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callable[[Step], None] | None = None) -> Plan:
-    """Apply what is missing and return it. ``on_step`` is told of each statement that has taken effect.
+    """Apply what is missing and return it. ``on_step`` receives each statement that has taken effect.
 
     Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
     :func:`plan` does, and SchemaError when a right is missing.

@@ -1,7 +1,7 @@
 """The outbox table's schema as the contract has it: the migrations for any table name, and what a table must be.
 
 Pure: nothing here connects. Each file under ``sql/outbox/migrations`` says in its first line what it creates, the
-table or one of the indexes; whether it is to be applied is read from the catalog (``relay.outbox.migrate``), not
+table or one of the indexes; whether it must be applied is read from the catalog (``relay.outbox.migrate``), not
 from a list of what once was, so that a table made by hand needs no second truth.
 """
 

@@ -84,7 +84,7 @@ def constraint_differences(found: Sequence[FoundConstraint]) -> list[str]:
 
 
 def index_differences(found: Sequence[FoundIndex], names: dict[str, str]) -> list[str]:
-    """One sentence for each wanted index name that something else bears, or whose index is of no use."""
+    """One sentence for each wanted index name that another object has, or whose index does not help."""
     by_name = {index.name: index for index in found}
     told = []
     for role, name in names.items():

@@ -1,4 +1,4 @@
-"""What must hold between variables, and what is allowed but deserves a word at the start.
+"""What must hold between variables, and what is allowed but warned about at the start.
 
 A rule yields findings; a finding names the variables it is about, so that a rule stays silent about variables whose
 own value is wrong already. Pure: nothing is opened, resolved or connected.
@@ -29,7 +29,7 @@ _SCHEME_OWNERS = {
     "https": "a web server",
 }
 _PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
-# What Kubernetes and container links set by themselves for a service called kafka, nats or redis.
+# Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 

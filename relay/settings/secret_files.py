@@ -14,7 +14,7 @@ BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL")
 
 
 def merged(layers: Sequence[Mapping[str, str]], found: list[str]) -> dict[str, str]:
-    """The variables of all layers, later ones winning, empty ones left out; a conflict is told in ``found``."""
+    """The variables of all layers, later ones winning, empty ones left out; a conflict is appended to ``found``."""
     values: dict[str, str] = {}
     for layer in layers:
         given = {name: value for name, value in layer.items() if value}

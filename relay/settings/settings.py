@@ -102,7 +102,7 @@ def _encodable(value: str) -> bool:
 
 
 def _read(chosen: dict[str, Any], found: list[str]) -> tuple[Variables, frozenset[str]]:
-    """The values, with defaults in place of wrong ones; those are told in ``found`` and named in the result."""
+    """The values, with defaults in place of wrong ones; appends problems to ``found``, returns their names."""
     try:
         return Variables(**chosen), frozenset()
     except ValidationError as error:

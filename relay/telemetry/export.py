@@ -1,6 +1,6 @@
 """Whether measurements are exported over OTLP, by the OpenTelemetry standard's variables.
 
-Nothing of OpenTelemetry is imported unless an exporter is asked for. What cannot be had is a warning and never a
+Nothing of OpenTelemetry is imported unless an exporter is configured. A missing library is a warning and never a
 failed start: a relay that delivers unobserved is better than one that does not deliver.
 """
 

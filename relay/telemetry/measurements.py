@@ -1,6 +1,6 @@
 """The relay's measurements as plain numbers: written by the engine, read by every exporter.
 
-An update is a few additions, so that telemetry costs the same whether or not anybody looks. Every label
+An update is a few additions, so that telemetry costs the same with and without scrapes. Every label
 combination exists from the start, with 0: a rate over a series that appears with its first failure would miss it.
 """
 
@@ -78,7 +78,7 @@ class Measurements:
         self._lost += events
 
     def reaped(self, retried: int, buried: int) -> None:
-        """Expired leases taken back: each is a failed attempt, whoever held it."""
+        """Reclaimed leases; each counts as a failed attempt, whichever relay held it."""
         self._failed += retried + buried
         self._reaped_retried += retried
         self._reaped_dead += buried

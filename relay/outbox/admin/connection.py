@@ -19,7 +19,7 @@ from relay.postgres.url import connection_parameters
 __all__ = ["Connection", "Moment", "database_time", "fetch", "operating", "rows", "short_transaction"]
 
 _NAME: Final = "openoutbox-relay-cli"
-LOCK_TIMEOUT: Final = 0.5  # seconds; an operation stands back behind whoever changes the table itself
+LOCK_TIMEOUT: Final = 0.5  # seconds; an operation gives way to a change of the table itself
 
 
 @contextmanager

@@ -45,7 +45,7 @@ Bound = datetime | timedelta
 
 
 class ReplayRefused(OutboxError):
-    """The broker would drop what is to be replayed; the message says until when."""
+    """The broker would drop the replayed events as duplicates; the message says until when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def replay(
     options: ReplayOptions,
     on_batch: Callable[[Replayed], None] = lambda _: None,
 ) -> Replayed:
-    """Take them back; ``on_batch`` is told of the sums after each batch.
+    """Replay the events; ``on_batch`` receives the totals after each batch.
 
     Raises ReplayRefused before anything is done when an event was delivered within the duplicate window; StorageBusy
     when the table is locked for more than half a second; what ``on_batch`` was told of stays done.
