@@ -69,7 +69,7 @@ class Run:
 
 
 async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
-    """Drain a backlog that is made anew."""
+    """Drain a fresh backlog."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("TRUNCATE openoutbox_events")
         connection.execute(_FILL.encode(), {"count": cell.events})

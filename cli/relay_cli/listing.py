@@ -86,14 +86,14 @@ def command(
 
     url, name = storage_of(read_settings(context, storage_url, table))
     chosen = tuple(statuses) if statuses else tuple(Status)
-    wanted = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
-    found = list_events(url, name, wanted)
+    row_filter = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
+    events = list_events(url, name, row_filter)
     if as_json:
-        print_json({"events": [event._asdict() for event in found]})
+        print_json({"events": [event._asdict() for event in events]})
     elif sys.stdout.isatty():
-        _print_on_terminal(found)
+        _print_on_terminal(events)
     else:
-        for event in found:
+        for event in events:
             typer.echo("\t".join(_cells(event)))
 
 
@@ -103,8 +103,8 @@ def _cells(event: ListedEvent) -> list[str]:
     return [one_line(shown[name]) for name in _COLUMNS]
 
 
-def _print_on_terminal(found: list[ListedEvent]) -> None:
-    if not found:
+def _print_on_terminal(events: list[ListedEvent]) -> None:
+    if not events:
         typer.echo("no events")
         return
     from rich.console import Console  # only a terminal needs it
@@ -115,12 +115,12 @@ def _print_on_terminal(found: list[ListedEvent]) -> None:
     table = RichTable(box=None, pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=True)
-    for event in found:
+    for event in events:
         table.add_row(*(Text(cell) for cell in _cells(event)))
     if console.measure(table, options=console.options.update(width=_UNBOUNDED)).maximum <= console.width:
         console.print(table)
         return
-    for event in found:
+    for event in events:
         console.print(Text(_paragraph(event)), soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli import log_options as given
+from relay_cli import log_options
 from relay_cli.log_options import opened, with_store
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def add_commands(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def migrate(url: given.DeliveryLogUrl = None, schema: given.Schema = None, prefix: given.Prefix = None) -> None:
+def migrate(
+    url: log_options.DeliveryLogUrl = None, schema: log_options.Schema = None, prefix: log_options.Prefix = None
+) -> None:
     """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
@@ -39,9 +41,9 @@ def migrate(url: given.DeliveryLogUrl = None, schema: given.Schema = None, prefi
 
 def retention(
     days: Days,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Forget what is older.
 
@@ -55,8 +57,8 @@ def retention(
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
     days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
 ) -> None:
     """Look after the monthly partitions of a PostgreSQL log.
 
@@ -89,8 +91,8 @@ def copy(
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must be there.")],
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
     state: Annotated[Path | None, typer.Option("--state", help="File that remembers the cursor.")] = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Copy a log to another store, also of the other kind.
 

@@ -76,8 +76,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 

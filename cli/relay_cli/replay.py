@@ -184,7 +184,7 @@ def _replay(
     selection: Selection,
     options: ReplayOptions,
     bar: Bar,
-    found: Replayed | None,
+    estimate: Replayed | None,
     *,
     as_json: bool,
 ) -> None:
@@ -192,7 +192,7 @@ def _replay(
     from relay.outbox.admin.replay import Replayed, replay
 
     done = Replayed()
-    total = found.total if found is not None and found.exact else None
+    total = estimate.total if estimate is not None and estimate.exact else None
 
     def on_batch(sums: Replayed) -> None:
         nonlocal done

@@ -54,7 +54,7 @@ class DeliveryLogParts:
         return {"log": self.recorder.trouble}
 
     async def close(self) -> None:
-        """Write what is queued, within the recorder's deadline, and close. Never raises."""
+        """Write the queued entries, within the recorder's deadline, and close. Never raises."""
         await asyncio.gather(self._api.close(), self.recorder.close())
 
 

@@ -54,7 +54,7 @@ async def run(settings: Settings) -> int:
 
 
 async def _live(settings: Settings) -> None:
-    """Build the rooms, run the relay until a signal, and close what was opened around it."""
+    """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings)

@@ -16,10 +16,10 @@ from relay.core.telemetry import RelayState
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the process and its loops live."""
+    """Whether the process and its loops run."""
 
     problem: str = ""
-    """What has stopped; empty when all is well."""
+    """The loops that have ended; empty if all run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Readiness:
     broker_problem: str = ""
     """Why the broker cannot be used; empty when it can."""
     degraded: Mapping[str, str] = field(default_factory=dict)
-    """What else does not work, by name, without keeping the relay from its work."""
+    """Other parts that fail without stopping the relay: the reason by name, empty for a part that works."""
 
     @property
     def ready(self) -> bool:
@@ -53,20 +53,20 @@ class Stats:
 
 
 class Exposition(NamedTuple):
-    """Metrics as text."""
+    """Metrics in an exposition format."""
 
     body: bytes
     content_type: str
 
 
 class StatusView(Protocol):
-    """What the server needs to see. Never raises."""
+    """The state that the server shows. Never raises."""
 
     def health(self) -> Health:
-        """Whether the process and its loops live."""
+        """Whether the process and its loops run."""
 
     def readiness(self) -> Readiness:
-        """Whether storage and broker answered last."""
+        """Whether storage and broker answered their last probes."""
 
     async def stats(self) -> Stats | None:
         """The backlog, read again where that is cheap, else as last read; None before the first read."""

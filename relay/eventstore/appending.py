@@ -120,11 +120,11 @@ async def _meaning(
     connection: Connection, statements: EventStoreStatements, order: Append, error: psycopg.Error
 ) -> Exception:
     """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
-    taken = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
-    if taken or error.sqlstate == CONFLICT_STATE:
+    duplicate = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
+    if duplicate or error.sqlstate == CONFLICT_STATE:
         values = {"tenant": order.tenant_id, "stream": order.stream_id}
         actual = (await execute(connection, statements.text("queries/version.sql"), values))[0][0]
-        if not taken or order.expected not in (Expected.ANY, actual):
+        if not duplicate or order.expected not in (Expected.ANY, actual):
             return VersionConflict(order.expected, actual)
         if not (error.diag.constraint_name or "").endswith("_pkey"):  # by an event that this transaction cannot see
             return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)

@@ -95,9 +95,9 @@ def _inspect(path: Path) -> tuple[UUID, int]:
 
 def _object(path: Path, line: str) -> dict[str, object]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise ConfigError(f"{path}: not an export of the event store, or cut short")
-    return found
+    return value

@@ -48,7 +48,7 @@ class SubscriptionOptions:
 
     batch_size: int = 1000
     """Most events of one batch."""
-    wanted: EventFilter = field(default_factory=EventFilter)
+    event_filter: EventFilter = field(default_factory=EventFilter)
     start: Start = "beginning"
     """Where a subscription begins that is not known yet: a position, after which the first event comes, or a word."""
     lease: float = 3.0
@@ -153,7 +153,7 @@ class Subscription:
             raise_if_cancelled()
             woken.clear()
             page = await read_page(
-                self._database, self._statements, position, self._options.batch_size, self._options.wanted
+                self._database, self._statements, position, self._options.batch_size, self._options.event_filter
             )
             self._measure(page, position)
             if page.events:

@@ -30,8 +30,8 @@ WAKE_SUFFIX = "_wake"
 
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""
-    found = (path for path in (sql_root() / _FOLDER).iterdir() if path.is_dir() or path.suffix == ".sql")
-    return sorted(path.stem.replace("_", "-") for path in found)
+    paths = (path for path in (sql_root() / _FOLDER).iterdir() if path.is_dir() or path.suffix == ".sql")
+    return sorted(path.stem.replace("_", "-") for path in paths)
 
 
 def replays_of(table: TableName) -> TableName:

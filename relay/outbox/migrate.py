@@ -71,19 +71,19 @@ def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callabl
     """
     with translating("migrating"), _connect(url) as guard, _connect(url) as connection:
         _lock(guard, wait)
-        found = _plan(connection, table)
-        if found.live:
-            for step in found.steps:
+        migration = _plan(connection, table)
+        if migration.live:
+            for step in migration.steps:
                 connection.execute(step.sql)
                 _tell(on_step, step)
-        elif found.steps:
+        elif migration.steps:
             with connection.transaction():
-                for step in found.steps:
+                for step in migration.steps:
                     connection.execute(step.sql)
-            for step in found.steps:
+            for step in migration.steps:
                 _tell(on_step, step)
         guard.rollback()
-        return found
+        return migration
 
 
 def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
@@ -124,13 +124,13 @@ def _plan(connection: SyncConnection, table: TableName) -> Plan:
     names = index_names(table)
     looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
     indexes = [FoundIndex(*row) for row in _rows(connection, "schema_indexes", looked_for)]
-    told = index_differences(indexes, names)
+    faults = index_differences(indexes, names)
     if oid is not None:
         columns = [FoundColumn(*row) for row in _rows(connection, "schema_columns", {"oid": oid})]
         constraints = [FoundConstraint(*row) for row in _rows(connection, "schema_constraints", {"oid": oid})]
-        told = column_differences(columns) + constraint_differences(constraints) + told
-    if told:
-        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *told]))
+        faults = column_differences(columns) + constraint_differences(constraints) + faults
+    if faults:
+        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *faults]))
     wanted = missing_indexes(indexes) if oid is not None else frozenset({"table", *INDEXES})
     return Plan(table, steps(table, live=oid is not None, wanted=wanted), live=oid is not None)
 

@@ -107,7 +107,7 @@ class Measurements:
         """Every metric with all its series, in the catalogue's order; label values without ``relay_id``."""
         backlog = self._backlog
         publisher = [Sample((status,), histogram.read()) for status, histogram in self._publisher.items()]
-        storage = [Sample((op, _status(ok)), kept.read()) for (op, ok), kept in tuple(self._storage.items())]
+        storage = [Sample((op, _status(ok)), histogram.read()) for (op, ok), histogram in tuple(self._storage.items())]
         yield metrics.EVENTS, _by_label(success=self._delivered, failed=self._failed)
         yield metrics.BATCH_SIZE, [Sample((), self._batch_size.read())]
         yield metrics.E2E_LATENCY, [Sample((), self._e2e.read())]

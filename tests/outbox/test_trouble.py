@@ -62,7 +62,7 @@ async def test_idle_connections_that_were_ended_cost_one_error_each_at_most(outb
     assert outbox.database.run(TERMINATE) == [(3,)]
     with pytest.raises(StorageUnavailable):
         await storage.ping()
-    fence, ids = await claim(storage, 1)  # the others were made anew without an error of their own
+    fence, ids = await claim(storage, 1)  # the others were opened again without an error of their own
     assert await storage.settle([Settlement(fence, delivered=ids)]) == [Settled(delivered=1)]
 
 

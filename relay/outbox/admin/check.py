@@ -50,20 +50,20 @@ def _schema(url: str, table: TableName) -> Iterator[Finding]:
     """Table, columns and indexes against the contract's."""
     create = f"run: {creation(table)}"
     try:
-        found = plan(url, table)
+        migration = plan(url, table)
     except SchemaError as error:
         yield Finding(Level.ERROR, "table", str(error), "change the table by hand to what the contract says")
         return
     except OutboxError as error:
         yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
         return
-    if not found.live:
+    if not migration.live:
         yield Finding(Level.ERROR, "table", f"there is no table {table}", create)
         return
     yield Finding(Level.OK, "table", f"{table} is a plain table with the contract's columns")
-    for step in found.steps:
+    for step in migration.steps:
         yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
-    if found.up_to_date:
+    if migration.up_to_date:
         yield Finding(Level.OK, "indexes", "all six indexes exist")
 
 
@@ -76,8 +76,10 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
         return
     names = [index_name(table, role) for role in ORDER_INDEXES]
-    found = fetch(connection, statement("outbox/queries/order_indexes.sql"), {"table": table.quoted, "names": names})
-    valid = dict(found)
+    index_rows = fetch(
+        connection, statement("outbox/queries/order_indexes.sql"), {"table": table.quoted, "names": names}
+    )
+    valid = dict(index_rows)
     for name in names:
         if name not in valid:
             yield Finding(Level.ERROR, "order", f"index {name} is missing, and ORDERING=key is slow without it", advice)
@@ -110,9 +112,9 @@ def _clock(connection: Connection) -> Finding:
     ours = before + (datetime.now(UTC) - before) / 2
     skew = (theirs - ours).total_seconds()
     if abs(skew) > _LONGEST_SKEW:
-        said = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
+        message = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
         advice = "set the clocks by NTP; deliveries are timed by the database alone, but logs and latencies mislead"
-        return Finding(Level.WARNING, "clock", said, advice)
+        return Finding(Level.WARNING, "clock", message, advice)
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 
 

@@ -69,9 +69,9 @@ def database_time(connection: Connection) -> datetime:
 
 
 def _check_table(connection: Connection, table: TableName) -> None:
-    found = fetch(connection, statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
-    if not found:
+    description = fetch(connection, statement("outbox/queries/describe_table.sql"), {"table": table.quoted})
+    if not description:
         raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
-    kind, _, columns, _ = found[0]
+    kind, _, columns, _ = description[0]
     refuse_kind(kind, table)
     refuse_missing(columns, table)

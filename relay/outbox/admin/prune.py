@@ -81,14 +81,14 @@ def prune(
 def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
     """What ``prune`` would delete now; counts from the indexes and locks nothing."""
     with operating(url, table, _DOING) as connection:
-        found = _cutoffs(connection, options)
+        totals = _cutoffs(connection, options)
         counts = {"delivered": 0, "dead": 0}
         for kind in KINDS:
-            if (before := _before(found, kind)) is not None:
+            if (before := _before(totals, kind)) is not None:
                 [(count,)] = rows(connection, f"prunable_{kind}", table, {"before": before, "most": COUNT_MOST + 1})
                 counts[kind] = min(count, COUNT_MOST)
-                found = replace(found, exact=found.exact and count <= COUNT_MOST)
-        return replace(found, delivered=counts["delivered"], dead=counts["dead"])
+                totals = replace(totals, exact=totals.exact and count <= COUNT_MOST)
+        return replace(totals, delivered=counts["delivered"], dead=counts["dead"])
 
 
 def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:

@@ -96,16 +96,16 @@ class Replayed:
 def preview(url: str, table: TableName, selection: Selection, options: ReplayOptions) -> Replayed:
     """What ``replay`` would take back now. Raises ReplayRefused as ``replay`` does."""
     with operating(url, table, _DOING) as connection:
-        asked = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, asked)
-        found = Replayed(recorded=_recorded(connection, table))
+        parameters = _parameters(connection, selection)
+        _refuse_duplicates(connection, table, selection, options, parameters)
+        totals = Replayed(recorded=_recorded(connection, table))
         room = options.limit if options.limit is not None else COUNT_MOST
         for kind in selection.kinds:
             most = min(room, COUNT_MOST)
-            [(count, _)] = rows(connection, f"replayable_{kind}", table, {**asked, "most": most + 1})
+            [(count, _)] = rows(connection, f"replayable_{kind}", table, {**parameters, "most": most + 1})
             room -= min(count, most)
-            found = _added(replace(found, exact=found.exact and count <= COUNT_MOST), kind, min(count, most))
-        return found
+            totals = _added(replace(totals, exact=totals.exact and count <= COUNT_MOST), kind, min(count, most))
+        return totals
 
 
 def replay(
@@ -121,8 +121,8 @@ def replay(
     when the table is locked for more than half a second; what ``on_batch`` was told of stays done.
     """
     with operating(url, table, _DOING) as connection:
-        asked = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, asked)
+        parameters = _parameters(connection, selection)
+        _refuse_duplicates(connection, table, selection, options, parameters)
         done = Replayed(recorded=_recorded(connection, table))
         replay_id = uuid7()
         pace = _Pace(options.rate)
@@ -130,16 +130,16 @@ def replay(
             after: Moment = "-infinity"
             while size := _next_size(options, done.total):
                 with short_transaction(connection):
-                    found = _batch(connection, table, kind, {**asked, "after": after, "limit": size})
-                    if found and done.recorded:
-                        _record(connection, table, found, replay_id, options)
-                if found:
-                    after = found[-1][4]
-                    done = _added(done, kind, len(found))
+                    batch = _batch(connection, table, kind, {**parameters, "after": after, "limit": size})
+                    if batch and done.recorded:
+                        _record(connection, table, batch, replay_id, options)
+                if batch:
+                    after = batch[-1][4]
+                    done = _added(done, kind, len(batch))
                     on_batch(done)
-                if len(found) < size:
+                if len(batch) < size:
                     break
-                pace.wait(len(found))
+                pace.wait(len(batch))
         return done
 
 
@@ -186,9 +186,9 @@ def _batch(connection: Connection, table: TableName, kind: Kind, parameters: dic
 
 
 def _record(
-    connection: Connection, table: TableName, found: Sequence[tuple[Any, ...]], replay_id: UUID, options: ReplayOptions
+    connection: Connection, table: TableName, batch: Sequence[tuple[Any, ...]], replay_id: UUID, options: ReplayOptions
 ) -> None:
-    ids, statuses, attempts, errors, sinces = (list(column) for column in zip(*found, strict=True))
+    ids, statuses, attempts, errors, sinces = (list(column) for column in zip(*batch, strict=True))
     parameters = {
         "replay_id": replay_id,
         "outbox": str(table),
@@ -214,14 +214,18 @@ def _recorded(connection: Connection, table: TableName) -> bool:
 
 
 def _refuse_duplicates(
-    connection: Connection, table: TableName, selection: Selection, options: ReplayOptions, asked: dict[str, Any]
+    connection: Connection, table: TableName, selection: Selection, options: ReplayOptions, parameters: dict[str, Any]
 ) -> None:
     if not options.duplicate_window or "delivered" not in selection.kinds:
         return
     window = timedelta(seconds=options.duplicate_window)
     now = database_time(connection)
     begins = now - window
-    recent = {**asked, "since": begins if asked["since"] is None else max(begins, asked["since"]), "most": COUNT_MOST}
+    recent = {
+        **parameters,
+        "since": begins if parameters["since"] is None else max(begins, parameters["since"]),
+        "most": COUNT_MOST,
+    }
     [(count, newest)] = rows(connection, "replayable_delivered", table, recent)
     if count:
         until = (newest if isinstance(newest, datetime) else now) + window + timedelta(seconds=1)

@@ -143,7 +143,7 @@ async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
 
 
 async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
-    """What a probe says once it has found the reason; the first may only know that nobody answered in time."""
+    """What a probe says once it has found the reason; the first may only report a timeout."""
     async with asyncio.timeout(patience()):
         while True:
             with pytest.raises(BrokerUnreachable) as caught:

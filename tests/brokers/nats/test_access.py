@@ -150,7 +150,7 @@ def mounted(tmp_path: Path) -> Path:
 
 
 async def test_a_seed_that_is_replaced_is_used_for_the_next_connection(mounted: Path) -> None:
-    """As mounted secrets are: the relay need not be started anew."""
+    """As mounted secrets are: the relay does not restart."""
     right = Key(USER)
     with NatsServer(config=f"authorization {{ users = [ {{ nkey: {right.public} }} ] }}") as server:
         publisher = NatsPublisher(nats_options(f"{server.url}?nkey_seed={mounted}"))

@@ -1,4 +1,4 @@
-"""What only NATS does: repeats, limits of a stream, rights to publish, logins, subjects that nobody stores."""
+"""What only NATS does: repeats, limits of a stream, rights to publish, logins, subjects that no stream stores."""
 
 from __future__ import annotations
 
