@@ -18,7 +18,9 @@ import redis
 from confluent_kafka import Producer
 from nats.aio.msg import Msg
 
-from relay.brokers.kafka.options import KafkaOptions, producer_config
+from relay.app.build import kafka_options
+from relay.brokers.kafka.options import producer_config
+from relay.settings.settings import Settings
 
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
 
@@ -53,7 +55,8 @@ def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -
 
 
 def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:
-    producer = Producer(producer_config(KafkaOptions(url)))
+    environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": url}
+    producer = Producer(producer_config(kafka_options(Settings.from_env(environ))))
     answered = 0
 
     def on_delivery(error: Any, _: Any) -> None:  # noqa: ANN401  # the library's own types

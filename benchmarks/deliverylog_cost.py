@@ -19,17 +19,17 @@ from functools import partial
 
 import psycopg
 
+from relay.app.build import engine_options, storage_options
 from relay.brokers.null import NullPublisher
 from relay.deliverylog import DeliveryLog, LogEntry, open_delivery_log
 from relay.deliverylog.memory import MemoryDeliveryLog
 from relay.deliverylog.recorder import Recorder, RecorderOptions
-from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.migrate import migrate
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
+from relay.settings.settings import Settings
 from relay.telemetry.prometheus import PrometheusTelemetry
 
 _FILL = """
@@ -69,16 +69,16 @@ class Run:
 
 
 async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
-    """Drain a backlog that is made anew."""
+    """Drain a fresh backlog."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("TRUNCATE openoutbox_events")
         connection.execute(_FILL.encode(), {"count": cell.events})
         connection.execute("VACUUM ANALYZE openoutbox_events")
         connection.execute("CHECKPOINT")
     gc.collect()
-    storage = PostgresOutbox(PostgresOptions(url=url, relay_id="bench"))
-    options = EngineOptions(batch_size=cell.batch, max_in_flight=8 * cell.batch)
-    relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), options, recorder)
+    settings = Settings.from_env({"STORAGE_URL": url, "RELAY_ID": "bench", "BATCH_SIZE": str(cell.batch)})
+    storage = PostgresOutbox(storage_options(settings))
+    relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), engine_options(settings), recorder)
     began, cpu_began = time.perf_counter(), time.process_time()
     running = asyncio.create_task(relay.run())
     while relay.decider.acknowledged < cell.events or relay.inflight.events:  # noqa: ASYNC110 - counters, no event

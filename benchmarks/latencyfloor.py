@@ -16,7 +16,9 @@ import nats
 import redis
 from confluent_kafka import Producer
 
-from relay.brokers.kafka.options import KafkaOptions, producer_config
+from relay.app.build import kafka_options
+from relay.brokers.kafka.options import producer_config
+from relay.settings.settings import Settings
 
 _PAYLOAD = b"x" * 512
 
@@ -38,7 +40,8 @@ def _moments(rate: float, seconds: float) -> Iterator[float]:
 
 
 def _kafka(url: str, target: str, rate: float, seconds: float) -> list[float]:
-    producer = Producer(producer_config(KafkaOptions(url)))
+    environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": url}
+    producer = Producer(producer_config(kafka_options(Settings.from_env(environ))))
     taken: list[float] = []
 
     def on_delivery(error: Any, message: Any) -> None:  # noqa: ANN401  # the library's own types

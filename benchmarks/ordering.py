@@ -31,10 +31,11 @@ import psycopg
 
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
+from relay.app.build import storage_options
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import PostgresOptions
 from relay.outbox.ordered import LONGEST_RUN, OrderedClaim
 from relay.postgres.sql import TableName, statement
+from relay.settings.settings import Settings
 
 _FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
@@ -101,7 +102,8 @@ LOADS = [
 
 
 def _ordered(number: int, batch: int, run: int) -> Claim:
-    claim = OrderedClaim(PostgresOptions("", f"worker-{number}"), run)
+    environ = {"STORAGE_URL": "postgres://unused@host/database", "RELAY_ID": f"worker-{number}", "ORDERING": "key"}
+    claim = OrderedClaim(storage_options(Settings.from_env(environ)), run)
     return lambda connection: claim.rows(connection, batch, 64 << 20)
 
 

@@ -198,7 +198,7 @@ def _horizon(url: str, held: bool) -> Iterator[None]:
 
 
 def ageing(url: str, connection: Connection, rows: int, events: int, *, held: bool, points: int = 4) -> Ageing:
-    """Let events through a table that nobody vacuums, look at claims and at prune, then vacuum it."""
+    """Let events through a table without vacuum, look at claims and at prune, then vacuum it."""
     loop = Loop(connection)
     with _horizon(url, held):
         found = [loop.look(0)]

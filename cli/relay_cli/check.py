@@ -1,4 +1,4 @@
-"""``relay-cli check``: the doctor."""
+"""``relay-cli check``: examine a relay's settings, outbox and broker."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Examine a relay's settings, its outbox and its broker, and say what to do about what is wrong.
+    """Examine a relay's settings, its outbox and its broker, and say how to fix each problem.
 
-    Run it with the relay's environment and database user. It looks at the table, its columns and indexes, the
-    rights, the clocks, the broker and its login, whether there is a topic or stream for each waiting event type, and
-    whether lease, timeouts and the duplicate window of NATS fit. It changes nothing.
+    Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
+    privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
+    timeouts and the duplicate window of NATS fit together. It changes nothing.
 
     Exit codes: 0 nothing is wrong, 1 an error was found (with --strict also a warning), 2 wrong usage or a setting
     that cannot be read.
@@ -38,10 +38,10 @@ def command(
     from relay.app.doctor import examine
     from relay.settings.variables import NAMES
 
-    logging.getLogger().addHandler(logging.NullHandler())  # what a broker's client says is in the findings
+    logging.getLogger().addHandler(logging.NullHandler())  # the findings hold what a broker's client logs
     findings = examine(read_settings(context, storage_url, table, only=NAMES))
-    bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
-    failed = any(finding.level in bad for finding in findings)
+    failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    failed = any(finding.level in failing for finding in findings)
     if as_json:
         print_json({"ok": not failed, "findings": [finding._asdict() for finding in findings]})
     else:

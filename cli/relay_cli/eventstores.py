@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
 def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
-    """Connect to the store, do the work, and close it. Ctrl-C ends it without a word."""
+    """Connect to the store, do the work, and close it. Ctrl-C ends it silently."""
     from relay.eventstore import EventStore
 
     url, _ = storage_of(read_settings(context, storage_url))

@@ -1,4 +1,4 @@
-"""``relay-cli list``: events, by what is known of them."""
+"""``relay-cli list``: list events, filtered by status, type, key, error and age."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS = (
     "payload_bytes",
     "last_error",
 )
-_UNBOUNDED = 100_000  # columns, to learn how wide a table would like to be
+_UNBOUNDED = 100_000  # columns: wide enough to measure a table's natural width
 
 Statuses = Annotated[
     list[Status] | None,
@@ -41,14 +41,18 @@ Statuses = Annotated[
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
 Error = Annotated[
-    str | None, typer.Option("--error", metavar="TEXT", help="Only events whose last error has TEXT in it.")
+    str | None, typer.Option("--error", metavar="TEXT", help="Only events whose last error contains TEXT.")
 ]
 Older = Annotated[
-    float | None, typer.Option("--older-than", metavar="AGE", parser=age, help="In their status for longer.")
+    float | None,
+    typer.Option("--older-than", metavar="AGE", parser=age, help="Only events in their status for longer than this."),
 ]
-Newer = Annotated[float | None, typer.Option("--newer-than", metavar="AGE", parser=age, help="In it for less.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Most events.")]
-Oldest = Annotated[bool, typer.Option("--oldest/--newest", help="Which come first.")]
+Newer = Annotated[
+    float | None,
+    typer.Option("--newer-than", metavar="AGE", parser=age, help="Only events in their status for less than this."),
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Maximum number of events.")]
+Oldest = Annotated[bool, typer.Option("--oldest/--newest", help="Sort order.")]
 
 
 @app.command("list", context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,10 +70,10 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """List events, newest first by the time at which they came into their status.
+    """List events, newest first by the time at which they entered their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next try. Off a
+    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. Off a
     terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
     try, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
     rare type, key or error takes a while; name the status to make it shorter.
@@ -82,14 +86,14 @@ def command(
 
     url, name = storage_of(read_settings(context, storage_url, table))
     chosen = tuple(statuses) if statuses else tuple(Status)
-    wanted = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
-    found = list_events(url, name, wanted)
+    row_filter = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
+    events = list_events(url, name, row_filter)
     if as_json:
-        print_json({"events": [event._asdict() for event in found]})
+        print_json({"events": [event._asdict() for event in events]})
     elif sys.stdout.isatty():
-        _print_on_terminal(found)
+        _print_on_terminal(events)
     else:
-        for event in found:
+        for event in events:
             typer.echo("\t".join(_cells(event)))
 
 
@@ -99,8 +103,8 @@ def _cells(event: ListedEvent) -> list[str]:
     return [one_line(shown[name]) for name in _COLUMNS]
 
 
-def _print_on_terminal(found: list[ListedEvent]) -> None:
-    if not found:
+def _print_on_terminal(events: list[ListedEvent]) -> None:
+    if not events:
         typer.echo("no events")
         return
     from rich.console import Console  # only a terminal needs it
@@ -111,12 +115,12 @@ def _print_on_terminal(found: list[ListedEvent]) -> None:
     table = RichTable(box=None, pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=True)
-    for event in found:
+    for event in events:
         table.add_row(*(Text(cell) for cell in _cells(event)))
     if console.measure(table, options=console.options.update(width=_UNBOUNDED)).maximum <= console.width:
         console.print(table)
         return
-    for event in found:
+    for event in events:
         console.print(Text(_paragraph(event)), soft_wrap=True)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relay_cli import log_options as given
+from relay_cli import log_options
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
@@ -25,22 +25,22 @@ add_commands(app)
 
 @app.command("events")
 def events(
-    tenant: given.Tenants = None,
-    event: given.Events = None,
-    destination: given.Destinations = None,
-    topic: given.Topics = None,
-    since: given.Gte = None,
-    until: given.Lte = None,
-    after: given.Gt = None,
-    before: given.Lt = None,
-    limit: given.Limit = None,
-    order: given.Order = "desc",
-    next_page: given.Next = None,
-    prev_page: given.Prev = None,
+    tenant: log_options.Tenants = None,
+    event: log_options.Events = None,
+    destination: log_options.Destinations = None,
+    topic: log_options.Topics = None,
+    since: log_options.Gte = None,
+    until: log_options.Lte = None,
+    after: log_options.Gt = None,
+    before: log_options.Lt = None,
+    limit: log_options.Limit = None,
+    order: log_options.Order = "desc",
+    next_page: log_options.Next = None,
+    prev_page: log_options.Prev = None,
     as_json: Json = False,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """List events. The cursors printed below a page lead to its neighbours.
 
@@ -66,25 +66,25 @@ def events(
 
 @app.command("attempts")
 def attempts(
-    tenant: given.Tenants = None,
-    event: given.Events = None,
-    destination: given.Destinations = None,
+    tenant: log_options.Tenants = None,
+    event: log_options.Events = None,
+    destination: log_options.Destinations = None,
     destination_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
     status: Annotated[list[str] | None, typer.Option("--status", help="success or failed; repeatable.")] = None,
-    topic: given.Topics = None,
-    since: given.Gte = None,
-    until: given.Lte = None,
-    after: given.Gt = None,
-    before: given.Lt = None,
-    limit: given.Limit = None,
-    order: given.Order = "desc",
+    topic: log_options.Topics = None,
+    since: log_options.Gte = None,
+    until: log_options.Lte = None,
+    after: log_options.Gt = None,
+    before: log_options.Lt = None,
+    limit: log_options.Limit = None,
+    order: log_options.Order = "desc",
     sort_by: Annotated[str, typer.Option("--sort-by", help="time or event_time.")] = "time",
-    next_page: given.Next = None,
-    prev_page: given.Prev = None,
+    next_page: log_options.Next = None,
+    prev_page: log_options.Prev = None,
     as_json: Json = False,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """List attempts. The cursors printed below a page lead to its neighbours.
 
@@ -104,40 +104,40 @@ def attempts(
 @app.command("event")
 def event(
     event_id: Annotated[str, typer.Argument(metavar="ID")],
-    tenant: given.Tenant = None,
+    tenant: log_options.Tenant = None,
     destination: Annotated[str | None, typer.Option("--destination", help="Only if it was sent there.")] = None,
     as_json: Json = False,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Show one event."""
     from relay_cli.log_print import print_event
 
-    found = with_store(
+    record = with_store(
         url, schema, prefix, lambda s: s.retrieve_event(event_id, tenant_id=tenant, destination_id=destination)
     )
-    if found is None:
+    if record is None:
         raise _absent("event", event_id)
-    print_event(found, as_json=as_json)
+    print_event(record, as_json=as_json)
 
 
 @app.command("attempt")
 def attempt(
     attempt_id: Annotated[str, typer.Argument(metavar="ID")],
-    tenant: given.Tenant = None,
+    tenant: log_options.Tenant = None,
     as_json: Json = False,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Show one attempt."""
     from relay_cli.log_print import print_attempt
 
-    found = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
-    if found is None:
+    record = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
+    if record is None:
         raise _absent("attempt", attempt_id)
-    print_attempt(found, as_json=as_json)
+    print_attempt(record, as_json=as_json)
 
 
 @app.command("metrics")
@@ -150,9 +150,9 @@ def metrics(
     filters: Annotated[list[str] | None, typer.Option("--filter", metavar="NAME=VALUE", help="Repeatable.")] = None,
     granularity: Annotated[str | None, typer.Option("--granularity", help="For example 5m, 1h, 1d, 1w, 1M.")] = None,
     as_json: Json = False,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Count events or attempts.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli import log_options as given
+from relay_cli import log_options
 from relay_cli.log_options import opened, with_store
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def add_commands(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def migrate(url: given.DeliveryLogUrl = None, schema: given.Schema = None, prefix: given.Prefix = None) -> None:
+def migrate(
+    url: log_options.DeliveryLogUrl = None, schema: log_options.Schema = None, prefix: log_options.Prefix = None
+) -> None:
     """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
@@ -39,14 +41,14 @@ def migrate(url: given.DeliveryLogUrl = None, schema: given.Schema = None, prefi
 
 def retention(
     days: Days,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Forget what is older.
 
     PostgreSQL: drops the months that ended longer ago, once, without making writers wait; run it daily. ClickHouse:
-    sets the TTL of the tables, which the server then applies by itself; 0 removes it.
+    sets the TTL of the tables, which the server then applies automatically; 0 removes it.
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
     typer.echo(f"keeping {days} days" if days else "keeping everything")
@@ -55,13 +57,13 @@ def retention(
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
     days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
-    url: given.DeliveryLogUrl = None,
-    schema: given.Schema = None,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
 ) -> None:
     """Look after the monthly partitions of a PostgreSQL log.
 
     ensure makes this month's and the next three; check exits with 1 if one of them is missing; drop removes the
-    months that ended more than --days ago. ClickHouse makes its partitions by itself.
+    months that ended more than --days ago. ClickHouse creates its partitions automatically.
     """
     match action:
         case "ensure":
@@ -89,8 +91,8 @@ def copy(
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must be there.")],
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
     state: Annotated[Path | None, typer.Option("--state", help="File that remembers the cursor.")] = None,
-    schema: given.Schema = None,
-    prefix: given.Prefix = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
     """Copy a log to another store, also of the other kind.
 

@@ -47,19 +47,19 @@ def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> 
     from relay.deliverylog import TimeWindow
     from relay.deliverylog.text import parse_time
 
-    given = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
-    return TimeWindow(**{name: parse_time(text) for name, text in given.items() if text is not None})
+    bounds = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
+    return TimeWindow(**{name: parse_time(text) for name, text in bounds.items() if text is not None})
 
 
-def log_url(given: str | None) -> str:
+def log_url(url: str | None) -> str:
     """The log's URL: the option, else DELIVERY_LOG_URL. Raises ConfigError when there is none."""
     from relay.settings.settings import Settings
 
-    overrides = {"DELIVERY_LOG_URL": given} if given else {}
+    overrides = {"DELIVERY_LOG_URL": url} if url else {}
     settings = Settings.from_process(overrides=overrides, only={"DELIVERY_LOG_URL"})
     if settings.delivery_log_url is None:
         raise ConfigError(
-            "DELIVERY_LOG_URL is not set; set it, or give --log-store-url postgres://user@host:5432/database"
+            "DELIVERY_LOG_URL is not set; set it, or pass --log-store-url postgres://user@host:5432/database"
         )
     return settings.delivery_log_url.get_secret_value()
 

@@ -37,13 +37,13 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
     if as_json:
         _print_page(page, [attempt_json(record) for record in page.items])
         return
-    made = [record.attempt for record in page.items]
+    attempts = [record.attempt for record in page.items]
     print_table(
         ("TIME", "ATTEMPT", "EVENT", "TENANT", "TOPIC", "DESTINATION", "NUMBER", "STATUS", "CODE"),
         [
             (time_text(a.time), a.id, a.event_id, a.tenant_id, a.topic, a.destination_id, a.attempt_number, a.status,
              a.code or "-")
-            for a in made
+            for a in attempts
         ],
     )  # fmt: skip
     _print_cursors(page)

@@ -1,4 +1,4 @@
-"""The entry of ``relay-cli``. Commands are modules, imported only when one is run or its help is asked for.
+"""The entry of ``relay-cli``. Commands are modules, imported only to run them or to show their help.
 
 Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting, 130 where
 Ctrl-C ends long work. Errors are one text on standard error; results are plain lines on standard output.
@@ -60,7 +60,7 @@ class _LazyGroup(TyperGroup):
 
 
 def _summarize(command: TyperCommand | TyperGroup) -> None:
-    """Let lists of commands show first sentences whole: left to itself, click cuts them off at 45 characters."""
+    """Show first sentences whole in lists of commands: click cuts them at 45 characters by default."""
     text = " ".join(inspect.cleandoc(command.help or "").split())
     command.short_help = re.split(r"(?<=\.) ", text, maxsplit=1)[0]
     for each in getattr(command, "commands", {}).values():
@@ -76,8 +76,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -90,7 +90,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Operate an Open Outbox relay: create its table, look at it, and repair what is in it."""
+    """Operate an Open Outbox relay: create its table, look at its events, replay and prune them."""
     context.obj = storage_url
 
 

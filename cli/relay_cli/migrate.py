@@ -1,4 +1,4 @@
-"""``relay-cli migrate``: create the outbox table, or the indexes that are missing on it."""
+"""``relay-cli migrate``: create the outbox table, or its missing indexes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 With = Annotated[
-    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Add an optional part too. Repeatable.")
+    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add an optional part. Repeatable.")
 ]
 
 
@@ -29,14 +29,14 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Create the outbox table and its six indexes, or what is missing of them.
+    """Create the outbox table and its six indexes, as far as they are missing.
 
-    Running it again, or on several machines at once, does nothing twice. On a table that exists, indexes are built
-    CONCURRENTLY. A table that differs from the contract is left alone: the error says how it differs. A schema is
+    It may run again, and on several machines at once. On a table that exists, indexes are built
+    CONCURRENTLY. A table that differs from the contract is not changed: the error says how it differs. A schema is
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
     Extensions are optional parts of the schema: key-order adds what ORDERING=key needs (docs/ordering.md says what
-    it locks), replay-audit remembers every event that is replayed, tuning sets storage parameters for a large table
+    it locks), replay-audit records every replayed event, tuning sets storage parameters for a large table
     (docs/operations.md), wake-up is the trigger for WAKE_UP.
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
@@ -49,43 +49,43 @@ def command(
     url, name = storage_of(read_settings(context, storage_url, table))
     extra = {extension: extension_sql(extension, name) for extension in extensions or []}
     if dry_run:
-        found = plan(url, name)
-        _print_plan(found, extra) if not as_json else _print_json(found, extra, dry_run=True)
+        migration = plan(url, name)
+        _print_plan(migration, extra) if not as_json else _print_json(migration, extra, dry_run=True)
         return
-    found = migrate(url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_what(step, name)}"))
+    migration = migrate(url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_what(step, name)}"))
     for extension in extra:
         add_extension(url, name, extension)
-    _print_json(found, extra, dry_run=False) if as_json else _print_end(found, extra)
+    _print_json(migration, extra, dry_run=False) if as_json else _print_end(migration, extra)
 
 
 def _what(step: Step, table: object) -> str:
     return f"table {table}" if step.creates == "table" else f"index {step.creates}"
 
 
-def _print_plan(found: Plan, extra: dict[str, list[LiteralString]]) -> None:
-    """The SQL, as psql takes it; a comment when there is nothing to do."""
-    if found.up_to_date:
-        typer.echo(f"-- table {found.table} is up to date")
-    for step in found.steps:
+def _print_plan(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
+    """The SQL, as psql takes it; a comment when the table is up to date."""
+    if migration.up_to_date:
+        typer.echo(f"-- table {migration.table} is up to date")
+    for step in migration.steps:
         typer.echo(step.sql)
     for statements in extra.values():
         for sql in statements:
             typer.echo(sql)
 
 
-def _print_end(found: Plan, extra: dict[str, list[LiteralString]]) -> None:
-    if found.up_to_date:
-        typer.echo(f"table {found.table} is up to date")
+def _print_end(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
+    if migration.up_to_date:
+        typer.echo(f"table {migration.table} is up to date")
     for extension in extra:
-        typer.echo(f"extension {extension} is there")
+        typer.echo(f"extension {extension} exists")
 
 
-def _print_json(found: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:
-    statements = [{"number": step.number, "creates": step.creates, "sql": step.sql} for step in found.steps]
+def _print_json(migration: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:
+    statements = [{"number": step.number, "creates": step.creates, "sql": step.sql} for step in migration.steps]
     answer = {
-        "table": str(found.table),
+        "table": str(migration.table),
         "dry_run": dry_run,
-        "up_to_date": found.up_to_date,
+        "up_to_date": migration.up_to_date,
         "statements": statements,
         "extensions": list(extra),
     }

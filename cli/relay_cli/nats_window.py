@@ -19,7 +19,7 @@ def duplicate_window(settings: Settings) -> float:
     if settings.publisher_type != "nats":
         return 0.0
     if settings.publisher_url is None:
-        raise ConfigError("PUBLISHER_URL is not set; set it, or give --nats-duplicate-window")
+        raise ConfigError("PUBLISHER_URL is not set; set it, or pass --nats-duplicate-window")
     from relay.app.build import nats_options
     from relay.brokers.nats.streams import read_streams
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and where their values come from when they are not given."""
+"""Options that several commands share, and where their values come from by default."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Table = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")]
 
 
 def read_settings(
@@ -35,16 +35,16 @@ def read_settings(
 ) -> Settings:
     """The settings a command needs: the storage's, and what ``only`` names.
 
-    ``--storage-url`` counts after the command, then before it, then STORAGE_URL from the environment or ``.env``.
-    Raises ConfigError, also when there is no URL at all.
+    ``--storage-url`` wins after the command, then before it, then STORAGE_URL from the environment or ``.env``.
+    Raises ConfigError for a wrong or missing value.
     """
     from relay.settings.settings import Settings
 
-    given = {"STORAGE_URL": storage_url or context.obj, "STORAGE_TABLE_NAME": table}
-    overrides = {name: value for name, value in given.items() if value}
-    settings = Settings.from_process(overrides=overrides, only={*given, *only})
+    options = {"STORAGE_URL": storage_url or context.obj, "STORAGE_TABLE_NAME": table}
+    overrides = {name: value for name, value in options.items() if value}
+    settings = Settings.from_process(overrides=overrides, only={*options, *only})
     if settings.storage_url is None:
-        raise ConfigError("STORAGE_URL is not set; set it, or give --storage-url postgres://user@host:5432/database")
+        raise ConfigError("STORAGE_URL is not set; set it, or pass --storage-url postgres://user@host:5432/database")
     return settings
 
 

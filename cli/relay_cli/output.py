@@ -68,7 +68,7 @@ def event_id(text: str | UUID) -> UUID:
 
 
 def clear_screen() -> None:
-    """Begin anew on a terminal; off one, an empty line."""
+    """Clear the screen on a terminal; elsewhere print an empty line."""
     typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "\n", nl=False)
 
 

@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 DeliveredAge = Annotated[
-    float, typer.Option("--delivered-age", metavar="AGE", parser=age, help="Delete events delivered longer ago.")
+    float,
+    typer.Option("--delivered-age", metavar="AGE", parser=age, help="Delete events delivered longer ago than this."),
 ]
-DeadAge = Annotated[float, typer.Option("--dead-age", metavar="AGE", parser=age, help="Delete events dead for longer.")]
+DeadAge = Annotated[
+    float, typer.Option("--dead-age", metavar="AGE", parser=age, help="Delete events dead for longer than this.")
+]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", metavar="N", min=1, max=100_000, help="Most events of one transaction.")
+    int,
+    typer.Option("--batch-size", metavar="N", min=1, max=100_000, help="Maximum number of events in one transaction."),
 ]
 
 
 @app.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
 def command(
     context: typer.Context,
-    delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # parsed as what is given is
+    delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # typer parses a default as it parses a value
     dead_age: DeadAge = "30d",  # type: ignore[assignment]  # likewise
     dry_run: DryRun = False,
     batch_size: BatchSize = 1000,
@@ -38,10 +42,10 @@ def command(
 ) -> None:
     """Delete events that were delivered, or have been dead, for long enough.
 
-    An age is a number and d, h or m; 0 or nothing leaves that status alone. Works beside a running relay: small
-    batches, each a short transaction that waits for no lock, with rests while events wait to be sent. Interrupted by
-    Ctrl-C it says what is done (exit code 130) and may be run again. A dry run counts from the indexes, up to 5000000
-    of each status.
+    An age is a number and d, h or m; 0 keeps all events of that status. Works beside a running relay: small
+    batches, each a short transaction that waits for no lock, with pauses while events wait to be sent. After
+    Ctrl-C it reports what is deleted (exit code 130) and may be run again. A dry run counts from the indexes, up to
+    5000000 of each status.
 
     Needs SELECT, DELETE and UPDATE on the table.
 
@@ -74,8 +78,8 @@ def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) 
 
     try:
         if bar.possible:
-            found = preview(url, table, options)
-            total = found.total if found.exact else None
+            estimate = preview(url, table, options)
+            total = estimate.total if estimate.exact else None
         prune(url, table, options, on_batch)
     except KeyboardInterrupt:
         bar.close()
@@ -116,4 +120,4 @@ def _report(done: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True
         least = "at least " if count >= COUNT_MOST and not done.exact else ""
         typer.echo(f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}")
     if not complete:
-        typer.echo("not complete; run it again to go on")
+        typer.echo("not complete; run it again to continue")

@@ -28,7 +28,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_com
 
 
 class From(StrEnum):
-    """Where events are taken back from."""
+    """The statuses that a replay may start from."""
 
     DEAD = "dead"
     DELIVERED = "delivered"
@@ -45,39 +45,46 @@ def bound(text: str | Bound) -> Bound:
 
 
 Ids = Annotated[
-    list[UUID] | None, typer.Option("--id", metavar="UUID", parser=event_id, help="That event. Repeatable.")
+    list[UUID] | None,
+    typer.Option("--id", metavar="UUID", parser=event_id, help="Only the event with this id. Repeatable."),
 ]
-Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Events of that event type.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Events of that partition key.")]
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
 Statuses = Annotated[
     list[From] | None,
     typer.Option(
         "--status",
         metavar="STATUS",
         case_sensitive=False,
-        help="Dead or delivered events; dead ones if not said, either with --id. Repeatable.",
+        help="Only dead or delivered events. Default: dead; with --id both. Repeatable.",
     ),
 ]
 Since = Annotated[
-    datetime | None, typer.Option("--from", metavar="TIME|AGE", parser=bound, help="Delivered or dead since then.")
+    datetime | None,
+    typer.Option("--from", metavar="TIME|AGE", parser=bound, help="Only events delivered or dead since then."),
 ]
 Until = Annotated[
-    datetime | None, typer.Option("--to", metavar="TIME|AGE", parser=bound, help="Delivered or dead before then.")
+    datetime | None,
+    typer.Option("--to", metavar="TIME|AGE", parser=bound, help="Only events delivered or dead before then."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Most events; the oldest go first.")]
-Rate = Annotated[float | None, typer.Option("--rate", metavar="N", min=0.01, help="Most events a second.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="Maximum number of events, oldest first.")
+]
+Rate = Annotated[
+    float | None, typer.Option("--rate", metavar="N", min=0.01, help="Maximum number of events per second.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record (extension replay-audit).")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation on a terminal.")]
 Window = Annotated[
     float | None,
     typer.Option(
         "--nats-duplicate-window",
         metavar="AGE",
         parser=age,
-        help="The stream's, if it is not to be read from NATS; 0 for none.",
+        help="The stream's duplicate window, instead of reading it from NATS; 0 for none.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replay also what NATS will drop as a duplicate.")]
+Force = Annotated[bool, typer.Option("--force", help="Also replay events that NATS will drop as duplicates.")]
 
 
 @app.command("replay", context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,13 +109,13 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    At least one of --id, --type, --key, --status, --from and --to is needed; an event must meet all that are given.
+    At least one of --id, --type, --key, --status, --from and --to is needed; an event must match all of them.
     An age is a number and d, h or m. Consumers see the same event id again. Batches are short transactions; after
-    Ctrl-C (exit code 130) what was reported stays done. Where relay-cli migrate --with replay-audit was run, every
-    event is recorded with who and why.
+    Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every replayed event
+    is recorded with the user and the reason.
 
-    With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused, for NATS
-    would acknowledge and drop them. Needs SELECT and UPDATE on the table.
+    With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
+    acknowledge and drop them. Needs SELECT and UPDATE on the table.
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
 
@@ -177,7 +184,7 @@ def _replay(
     selection: Selection,
     options: ReplayOptions,
     bar: Bar,
-    found: Replayed | None,
+    estimate: Replayed | None,
     *,
     as_json: bool,
 ) -> None:
@@ -185,7 +192,7 @@ def _replay(
     from relay.outbox.admin.replay import Replayed, replay
 
     done = Replayed()
-    total = found.total if found is not None and found.exact else None
+    total = estimate.total if estimate is not None and estimate.exact else None
 
     def on_batch(sums: Replayed) -> None:
         nonlocal done

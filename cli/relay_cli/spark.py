@@ -94,21 +94,23 @@ def report(context: typer.Context) -> None:
 
 
 def _run(
-    context: typer.Context, name: str, more: Callable[[typer.Context, list[str]], list[str]] = lambda _, given: given
+    context: typer.Context,
+    name: str,
+    more: Callable[[typer.Context, list[str]], list[str]] = lambda _, args: args,
 ) -> None:
-    """Run the job of this name with the arguments as they were given; it reads them itself, ``--help`` too."""
+    """Run the job of this name with the user's arguments, which the job parses, ``--help`` too."""
     try:
         job = importlib.import_module(f"relay.spark.jobs.{name}.job")
     except ImportError as error:
         raise _not_installed(error, "spark-report" if name in _WITH_PAGE else "spark") from None
-    given = [*context.args]
+    arguments = [*context.args]
     url, table = None, None
-    if not _asks_for_nothing(name, given):
+    if not _asks_for_nothing(name, arguments):
         url, table = (log_url(None), None) if name == "report" else _storage(context)
-        given = more(context, given)
+        arguments = more(context, arguments)
     # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    raise typer.Exit(job.run(f"relay-cli spark {name}", given, url=url, table=table))
+    raise typer.Exit(job.run(f"relay-cli spark {name}", arguments, url=url, table=table))
 
 
 _WITH_PAGE: Final = ("reconcile", "report")
@@ -122,22 +124,22 @@ _INSTEAD: Final = {
 """Options with which a job needs no database of the environment's."""
 
 
-def _asks_for_nothing(name: str, given: list[str]) -> bool:
+def _asks_for_nothing(name: str, arguments: list[str]) -> bool:
     """Whether no database is needed, or another one is named."""
     nothing = ("-h", "--help", "--url", "--url-file", *_INSTEAD.get(name, ()))
-    return any(each.partition("=")[0] in nothing for each in given)
+    return any(each.partition("=")[0] in nothing for each in arguments)
 
 
-def _window(context: typer.Context, given: list[str]) -> list[str]:
+def _window(context: typer.Context, arguments: list[str]) -> list[str]:
     """With the duplicate window of this environment's NATS streams, where it has any and none was given."""
     option = "--nats-duplicate-window"
-    if any(each.partition("=")[0] in (option, "--dry-run") for each in given):
-        return given
+    if any(each.partition("=")[0] in (option, "--dry-run") for each in arguments):
+        return arguments
     from relay_cli.nats_window import duplicate_window
 
     only = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
     window = duplicate_window(read_settings(context, None, only=only))
-    return [*given, f"{option}={window / 60:.4f}m"] if window else given
+    return [*arguments, f"{option}={window / 60:.4f}m"] if window else arguments
 
 
 def _storage(context: typer.Context) -> tuple[str, str]:

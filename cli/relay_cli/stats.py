@@ -18,7 +18,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_com
 
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", metavar="SECONDS", min=0.1, help="Read again every so often, until Ctrl-C."),
+    typer.Option("--watch", metavar="SECONDS", min=0.1, help="Read again every SECONDS, until Ctrl-C."),
 ]
 
 
@@ -30,10 +30,10 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show what waits, how old it is, what is in flight and what is dead.
+    """Show how many events wait, for how long, and how many are in flight and dead.
 
-    Names are those of the relay's GET /stats; here in_flight_count is what all relays have leased. Alert on
-    oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, an object a line.
+    Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
+    oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one object per line.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
@@ -55,7 +55,7 @@ def command(
 
 
 def stats_answer(figures: Figures) -> dict[str, object]:
-    """The figures by the names of ``/stats``, as far as a database knows them."""
+    """The figures by the names of ``/stats``, without those that only a relay knows."""
     backlog = figures.backlog
     return {
         "pending_count": backlog.pending_new,
@@ -68,11 +68,11 @@ def stats_answer(figures: Figures) -> dict[str, object]:
 
 
 def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
-    found = stats_answer(figures)
+    answer = stats_answer(figures)
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     if again:
         clear_screen()
-    for name, value in found.items():
+    for name, value in answer.items():
         typer.echo(f"{name:<19} {value}")

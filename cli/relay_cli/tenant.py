@@ -65,7 +65,7 @@ def drop(
 ) -> None:
     """Destroy all events of a tenant. There is no way back but an export."""
     if confirm != tenant:
-        raise ConfigError(f"dropping a tenant is irreversible; say it again: --confirm {tenant}")
+        raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
 
     async def work(store: EventStore) -> None:
         await store.drop_tenant(tenant, confirm=confirm)

@@ -1,4 +1,4 @@
-"""The application: loads an account, decides, and appends; someone else was faster: it decides anew.
+"""The application: loads an account, decides, and appends; another writer was faster: it decides again.
 
 The events, and their announcements in the outbox, are one transaction. The relay does the rest.
 """

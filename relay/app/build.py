@@ -1,4 +1,4 @@
-"""Settings into rooms: the options of each part of the daemon, in one place.
+"""Turn settings into the options of each room, in one place. Default values stand in ``relay.settings`` only.
 
 The daemon (``relay.app.run``), ``relay-cli check`` (``relay.app.doctor``) and the other commands build from here, so
 that a variable means the same for all of them. Nothing connects here, and a broker's module is imported only when that
@@ -7,7 +7,8 @@ broker is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -17,6 +18,7 @@ from relay.core.errors import ConfigError
 from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.replays import OutboxReplays
 from relay.outbox.wakeup import OutboxWakeUps
 from relay.settings.settings import Settings
 
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
     from relay.brokers.redis.options import RedisOptions
+    from relay.deliverylog import DeliveryLog
+    from relay.deliverylog.recorder import RecorderOptions
+
+_RECORDER_SHARE = 0.1
+"""Share of SHUTDOWN_TIMEOUT in which the recorder writes its queue after the relay has ended."""
+_SMALLEST_QUEUE = 20_000
+"""Attempts that may wait for the delivery log, even with a small DELIVERY_LOG_BATCH_SIZE."""
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
@@ -167,6 +176,44 @@ def build_delivery_log(settings: Settings) -> DeliveryLogParts | None:
     from relay.app.delivery_log import DeliveryLogParts
 
     return DeliveryLogParts(settings)
+
+
+def recorder_options(settings: Settings) -> RecorderOptions:
+    """The DELIVERY_LOG_* variables that the recorder uses, and the names of the destination."""
+    from relay.deliverylog.mapping import Naming
+    from relay.deliverylog.recorder import RecorderOptions
+
+    return RecorderOptions(
+        batch_size=settings.delivery_log_batch_size,
+        flush_interval=settings.delivery_log_flush_interval,
+        failed_only=settings.delivery_log_record == "failed",
+        queue_size=max(20 * settings.delivery_log_batch_size, _SMALLEST_QUEUE),
+        close_timeout=settings.shutdown_timeout * _RECORDER_SHARE,
+        naming=Naming(
+            tenant_header=settings.delivery_log_tenant_header,
+            destination_id=settings.publisher_name,
+            destination_type=settings.publisher_type,
+        ),
+    )
+
+
+def delivery_log_opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[DeliveryLog]]:
+    """Return a function that opens the log of DELIVERY_LOG_URL. Raises ConfigError without it."""
+    from relay.deliverylog import open_delivery_log
+
+    return partial(
+        open_delivery_log,
+        _required(settings.delivery_log_url, "DELIVERY_LOG_URL"),
+        schema=settings.delivery_log_schema,
+        prefix=settings.delivery_log_prefix,
+        retention_days=settings.delivery_log_retention_days,
+        connections=connections,
+    )
+
+
+def build_replays(settings: Settings) -> OutboxReplays:
+    """Return the reader of replays, which marks attempts in the delivery log that an operator asked for."""
+    return OutboxReplays(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def _wants_receipts(settings: Settings) -> bool:

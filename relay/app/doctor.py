@@ -16,7 +16,7 @@ from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
-from relay.settings.rules import publish_timeout
+from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
@@ -35,39 +35,38 @@ def examine(settings: Settings) -> list[Finding]:
 
 def _lease(settings: Settings) -> Iterator[Finding]:
     """Compare the lease with the time that one publish may take."""
-    limit = publish_timeout(settings)
-    if limit is None:
+    margin = lease_margin(settings)
+    if margin is None:
         return
-    name, seconds = limit
-    lease = format_duration(settings.lease_timeout)
-    if settings.lease_timeout <= 2 * seconds:
-        said = f"LEASE_TIMEOUT={lease} is less than twice {name}={format_duration(seconds)}"
-        advice = f"set LEASE_TIMEOUT to {format_duration(4 * seconds)} or more, or events are sent twice"
-        yield Finding(Level.WARNING, "lease", said, advice)
+    lease = f"LEASE_TIMEOUT={format_duration(margin.lease_timeout)}"
+    timeout = f"{margin.variable}={format_duration(margin.publish_timeout)}"
+    if margin.tight:
+        advice = f"set LEASE_TIMEOUT to {format_duration(margin.recommended)} or more, or events may be sent twice"
+        yield Finding(Level.WARNING, "lease", f"{lease} is not longer than twice {timeout}", advice)
     else:
-        yield Finding(Level.OK, "lease", f"LEASE_TIMEOUT={lease} leaves room for {name}={format_duration(seconds)}")
+        yield Finding(Level.OK, "lease", f"{lease} leaves room for {timeout}")
 
 
 async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
-    """Does it answer, does the login work, and has each waiting event a destination?"""
+    """Check the broker's answer, the login, and a destination for each waiting event type."""
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
-        said = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [Finding(Level.WARNING, "broker", said, "set PUBLISHER_TYPE to kafka, nats or redis for real use")]
+        message = f"PUBLISHER_TYPE={kind} reaches no broker"
+        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats or redis for real use")]
     try:
         await _probe(settings)
-        found = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
+        findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
         if types is None:
-            return found  # the waiting event types are not known; the table's findings say why
+            return findings  # the waiting event types are not known; the table's findings say why
         if kind == "nats":
-            found += await _nats(settings, types)
+            findings += await _nats(settings, types)
         elif kind == "kafka":
-            found += await _kafka(settings, types)
+            findings += await _kafka(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
         return [Finding(Level.ERROR, "broker", str(error), "check that it runs, PUBLISHER_URL and its login")]
-    return found
+    return findings
 
 
 async def _probe(settings: Settings) -> None:
@@ -85,22 +84,26 @@ async def _kafka(settings: Settings, types: list[str]) -> list[Finding]:
     topics = await read_topics(build.kafka_options(settings))
     advice = "create it or let this login see it, unless the brokers create topics automatically"
     missing = [name for name in types if name not in topics]
-    found = [Finding(Level.WARNING, "topics", f"there is no topic {name!r}", advice) for name in missing]
-    return found or [_destinations("topics", "topic", types)]
+    findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", advice) for name in missing]
+    return findings or [_destinations("topics", "topic", types)]
 
 
 async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
     from relay.brokers.nats.streams import read_streams  # noqa: PLC0415 - only with this broker
 
     streams = await read_streams(build.nats_options(settings))
-    taken = {name: next((stream for stream in streams if stream.takes(name)), None) for name in types}
-    found = [
+    stream_of = {name: next((stream for stream in streams if stream.takes(name)), None) for name in types}
+    findings = [
         Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", _add_stream(name))
-        for name, stream in taken.items()
+        for name, stream in stream_of.items()
         if stream is None
     ] or [_destinations("streams", "stream", types)]
-    used = {stream.name: stream for stream in taken.values() if stream} if types else {one.name: one for one in streams}
-    return found + [_window(settings, stream.name, stream.duplicate_window) for stream in used.values()]
+    used = (
+        {stream.name: stream for stream in stream_of.values() if stream}
+        if types
+        else {one.name: one for one in streams}
+    )
+    return findings + [_window(settings, stream.name, stream.duplicate_window) for stream in used.values()]
 
 
 def _add_stream(subject: str) -> str:
@@ -114,16 +117,16 @@ def _window(settings: Settings, stream: str, window: float) -> Finding:
     """Compare the stream's duplicate window with the time after which an event may be sent again."""
     needed = settings.lease_timeout + settings.nats_publish_timeout
     if window < needed:
-        said = f"stream {stream} forgets an event's id after {format_duration(window)}, before its lease has expired"
+        message = f"stream {stream} forgets an event's id after {format_duration(window)}, before its lease has expired"
         enough = format_duration(needed)
         advice = f"make that {enough} or more: nats stream edit {stream} --dupe-window {enough}"
-        return Finding(Level.WARNING, "duplicates", said, advice)
-    said = f"stream {stream} knows a repeated event for {format_duration(window)}"
+        return Finding(Level.WARNING, "duplicates", message, advice)
+    message = f"stream {stream} recognizes a repeated event for {format_duration(window)}"
     late = settings.retry_max_delay > window
-    return Finding(Level.OK, "duplicates", f"{said}; a later retry may arrive twice" if late else said)
+    return Finding(Level.OK, "duplicates", f"{message}; a later retry may arrive twice" if late else message)
 
 
 def _destinations(subject: str, noun: str, types: list[str]) -> Finding:
     if not types:
-        return Finding(Level.OK, subject, "nothing waits, so there is no destination to look for")
-    return Finding(Level.OK, subject, f"there is a {noun} for each event type of the first {SAMPLE} waiting events")
+        return Finding(Level.OK, subject, "no event waits, so no destination was checked")
+    return Finding(Level.OK, subject, f"a {noun} exists for each event type of the first {SAMPLE} waiting events")

@@ -12,7 +12,7 @@ import signal
 
 from relay.app import build
 from relay.core.errors import ConfigError, OutboxError, SchemaError
-from relay.core.status import Exposition, StatusView
+from relay.core.status import Exposition
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
 from relay.outbox.storage import PostgresOutbox
@@ -54,7 +54,7 @@ async def run(settings: Settings) -> int:
 
 
 async def _live(settings: Settings) -> None:
-    """Build the rooms, run the relay until a signal, and close what was opened around it."""
+    """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings)
@@ -62,9 +62,14 @@ async def _live(settings: Settings) -> None:
     wake_ups = build.build_wake_ups(settings)
     publisher = build.build_publisher(settings)
     relay = Relay(storage, publisher, telemetry, build.engine_options(settings), recorder, wake_ups=wake_ups)
-    view: StatusView = RelayStatus(relay, settings.relay_id, lambda accept: Exposition(*telemetry.exposition(accept)))
+    view = RelayStatus(
+        relay,
+        settings.relay_id,
+        lambda accept: Exposition(*telemetry.exposition(accept)),
+        log.degraded if log is not None else dict,
+    )
     if log is not None:
-        view = log.watched(view, telemetry.registry)
+        log.register(telemetry.registry)
     options = ServerOptions(settings.server_port.host, settings.server_port.port)
     server = StatusServer(view, options, log.apis() if log is not None else {})
     _stop_on_signals(relay)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Enqueued(NamedTuple):
-    """What became of the events that were handed in."""
+    """The result of one ``enqueue``."""
 
     event_ids: list[UUID]
-    """The id of each, in the order given, whether it was new or not."""
+    """The id of each event, in the order of the call, whether it was new or not."""
     inserted: int | None
-    """How many were new; the others' ids were there already. None in psycopg's pipeline mode, which knows later."""
+    """Number of new events; the other ids existed already. None in psycopg's pipeline mode: not known yet."""
 
 
 def enqueue(
@@ -41,8 +41,8 @@ def enqueue(
     ``Session`` or ``scoped_session``. A session that is bound to several databases needs ``session.connection()``
     of the right one. The statement needs the INSERT privilege only.
 
-    Raises ``EventError`` for events that cannot be, ``ConfigError`` for a table name that cannot be, ``TypeError``
-    for any other target; all before anything is sent.
+    Raises ``EventError`` for invalid events, ``ConfigError`` for an invalid table name and ``TypeError`` for any other
+    target; all before anything is sent.
     """
     announced, statement, rows = _prepare(events, table)
     library = _library(target)
@@ -77,8 +77,8 @@ async def enqueue_async(
         from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
 
         if isinstance(target, alchemy.async_classes()):
-            given = cast("through_sqlalchemy.AsyncTarget", target)
-            return _enqueued(announced, await alchemy.insert_async(given, statement, rows) if announced else 0)
+            connection = cast("through_sqlalchemy.AsyncTarget", target)
+            return _enqueued(announced, await alchemy.insert_async(connection, statement, rows) if announced else 0)
     raise TypeError(
         f"enqueue_async takes an asynchronous connection, cursor or session of psycopg or SQLAlchemy, not "
         f"{_named(target)}; for a synchronous one: enqueue(...)"

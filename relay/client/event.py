@@ -28,7 +28,7 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event that is to be sent once the application's transaction has committed.
+    """An event to send once the application's transaction has committed.
 
     Made once and checked once: what is sent is in ``body`` and ``headers_json``, and later changes to the objects
     handed in change nothing. Raises ``EventError``, naming the field, for anything that no outbox row can hold.
@@ -112,7 +112,7 @@ def _check_text(name: str, value: object) -> None:
 
 def _check_times(delay: object, available_at: object) -> None:
     if delay is not None and available_at is not None:
-        raise EventError("delay: given together with available_at; give one of them")
+        raise EventError("delay: set together with available_at; set one of them")
     if delay is not None:
         _check_delay(delay)
     if available_at is not None:

@@ -32,7 +32,7 @@ def insert_rows(events: Iterable[NewEvent]) -> InsertRows:
     """The parameters that insert these events, in this order.
 
     Raises EventError for anything that is not a ``NewEvent``, and when one ``event_id`` stands for two different
-    events: the second would be lost without a word.
+    events: the second would be lost silently.
     """
     distinct = list(_distinct(events).values())
     return {
@@ -52,5 +52,5 @@ def _distinct(events: Iterable[NewEvent]) -> dict[UUID, NewEvent]:
         if not isinstance(event, NewEvent):
             raise EventError(f"events: a {type(event).__name__} among them; pass relay.client.NewEvent")
         if distinct.setdefault(event.event_id, event) != event:
-            raise EventError(f"event_id: {event.event_id} is given to two different events")
+            raise EventError(f"event_id: {event.event_id} is the same for two different events")
     return distinct

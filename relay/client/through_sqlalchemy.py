@@ -35,7 +35,7 @@ def async_classes() -> tuple[type, ...]:
 
 
 def insert(target: SyncTarget, statement: str, rows: InsertRows) -> int:
-    """Send it; the number of new rows. A session begins its transaction by itself, as for any statement."""
+    """Send it; the number of new rows. A session begins its transaction automatically, as for any statement."""
     return cast("CursorResult[Any]", target.execute(_clause(statement), rows)).rowcount
 
 

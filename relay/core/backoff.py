@@ -9,15 +9,15 @@ _MOST_DOUBLINGS = 62  # beyond this every delay is past any cap, and a float pow
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently a failing event is offered again."""
+    """How often a failing event is retried, and after which delays. Times are seconds."""
 
-    max_attempts: int = 25
+    max_attempts: int
     """Failed attempts after which an event is DEAD."""
-    base_delay: float = 1.0
+    base_delay: float
     """Seconds before the second attempt."""
-    max_delay: float = 86_400.0
-    """Seconds no delay exceeds, jitter aside."""
-    jitter: float = 0.15
+    max_delay: float
+    """Seconds that no delay exceeds, without jitter."""
+    jitter: float
     """Largest random share added to a delay."""
 
     def delay(self, attempts: int, chance: float) -> float:

@@ -14,10 +14,10 @@
     ├── DeliveryLogError           the delivery log; its branch is in relay.deliverylog.errors
     │   ├── DeliveryLogUnavailable the log's database does not answer, or its folder is in use
     │   ├── DeliveryLogBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
-    │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    what was asked is wrong
+    │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    the request is invalid
     │   └── ResourceLimit       the answer would be too large
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
-    └── EventError              an application handed in something that is not an event
+    └── EventError              an application passed an invalid event
 
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds
 it to this drawing.
@@ -62,7 +62,7 @@ class SchemaError(StorageError):
 
 
 class PublisherError(OutboxError):
-    """The publisher could not do what it was asked, and no single event is to blame."""
+    """The publisher failed as a whole, not on a single event."""
 
 
 class BrokerUnreachable(PublisherError):
@@ -70,4 +70,4 @@ class BrokerUnreachable(PublisherError):
 
 
 class EventError(OutboxError, ValueError):
-    """What an application handed in cannot be an event; the message names the field. The database was not asked."""
+    """An application passed an invalid event; the message names the field. Nothing was sent to the database."""

@@ -1,4 +1,4 @@
-"""The event as the relay sees it, and the words this project uses.
+"""The outbox event, and the terms of this project.
 
 Glossary (the field's standard terms, used the same way everywhere):
 
@@ -6,9 +6,9 @@ Glossary (the field's standard terms, used the same way everywhere):
 - *claim*: take due PENDING rows and lock them for this relay (PENDING -> DELIVERING).
 - *lease*: the right to work on a claimed row until LEASE_TIMEOUT after ``locked_at``.
 - *fence*: ``locked_by`` and the exact ``locked_at`` of one claim or renewal; only its holder may settle.
-- *renew*: prolong a lease; *reap*: take back an expired one (it counts as a failed attempt).
+- *renew*: extend a lease; *reap*: reclaim an expired one (it counts as a failed attempt).
 - *settle*: write an outcome back: DELIVERED, PENDING with backoff, or DEAD.
-- *release*: give a row back untouched (PENDING, attempts as before).
+- *release*: return a row unchanged (PENDING, attempts as before).
 - *backoff*: the delay before the next attempt; *dead letter*: a row in DEAD.
 - *gate*: open while the broker answers; closed, nothing is claimed.
 - *lag*: the age of the oldest row that is due.
@@ -61,7 +61,7 @@ class OutboxEvent(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What one claim returned: the fence of all its rows, and the rows, oldest first.
+    """The result of one claim: the fence of all its rows, and the rows, oldest first.
 
     ``fence`` is None exactly when ``events`` is empty.
     """

@@ -1,4 +1,4 @@
-"""What an examination found: one fact, how bad it is, and what to do about it."""
+"""One result of an examination: a fact, its severity, and advice."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
-    """The relay works, but not as well or as surely as it could."""
+    """The relay works, but less well or less safely than it could."""
     ERROR = "error"
     """Events are not delivered, or not all of them."""
 
 
 class Finding(NamedTuple):
-    """One fact. ``advice`` says what to do; it is empty when there is nothing to do."""
+    """One fact. ``advice`` says what to do; it is empty if no action is needed."""
 
     level: Level
     subject: str
-    """What was looked at, in one word: ``table``, ``indexes``, ``clock``, ``broker``, …"""
+    """The examined part, in one word: ``table``, ``indexes``, ``clock``, ``broker``, …"""
     message: str
     advice: str = ""

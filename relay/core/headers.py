@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 RAW_HEADERS = "X-Raw-Headers"
 REPLAY_HEADER = "replay_id"
-"""What Spark's replay adds to a copy: the id of the replay, by which consumers know it."""
+"""Header that Spark's replay adds to a copy: the id of the replay."""
 
 Header = tuple[str, str]
 

@@ -1,4 +1,4 @@
-"""What the broker's side said about one event: the five things a publisher may report.
+"""The outcome of publishing one event: the five results that a publisher may report.
 
 A publisher resolves every event it was offered with exactly one of these. ``TimedOut`` is not a verdict: a
 timeout alone decides nothing (CONTRACT section 4), so the engine holds it while it probes the broker and then
@@ -18,7 +18,7 @@ Receipt = dict[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The broker has the message as safely as the contract asks."""
+    """The broker has stored the message as durably as the contract requires."""
 
     receipt: Receipt | None = None
 

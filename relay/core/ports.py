@@ -1,4 +1,4 @@
-"""What the engine needs from the outside, as narrow protocols.
+"""The engine's ports to storage, broker and recorder, as narrow protocols.
 
 All methods are called from one event loop and never concurrently for the same claim, unless their text says
 otherwise. An adapter raises errors of ``relay.core.errors`` only.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Settlement:
-    """The verdicts on events of one claim, to be written in one go. Each event id occurs once at most."""
+    """The verdicts on events of one claim, written together. Each event id occurs once at most."""
 
     fence: Fence
     delivered: list[EventId] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Settlement:
 
 
 class Settled(NamedTuple):
-    """How many rows of each kind were still ours and are written and committed."""
+    """Number of rows of each kind that were written and committed under a valid fence."""
 
     delivered: int = 0
     retried: int = 0
@@ -50,7 +50,7 @@ class Settled(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Rows written in all."""
+        """Total number of rows written."""
         return self.delivered + self.retried + self.buried + self.released
 
 
@@ -62,7 +62,7 @@ class Renewal(NamedTuple):
 
 
 class Reaped(NamedTuple):
-    """Expired leases taken back by one statement: back to PENDING, and used up."""
+    """Expired leases that one statement reclaimed: set to PENDING, and dead."""
 
     retried: int
     buried: int
@@ -199,7 +199,7 @@ class AttemptRecorder(Protocol):
 
 
 class ReplayRecord(Protocol):
-    """What is known of the events that operators took back to be sent again."""
+    """The events that operators replayed."""
 
     async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
         """When each of these events was replayed for the first time, by the database's clock.

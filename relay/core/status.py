@@ -1,4 +1,4 @@
-"""What the relay says about itself to whoever asks: the port between the HTTP side and the rest.
+"""The relay's state as its HTTP endpoints show it: the port between the server and the other rooms.
 
 Everything is answered from memory, in the event loop's thread, at once; only ``stats`` may wait for the database,
 and then not for long.
@@ -16,10 +16,10 @@ from relay.core.telemetry import RelayState
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the process and its loops live."""
+    """Whether the process and its loops run."""
 
     problem: str = ""
-    """What has stopped; empty when all is well."""
+    """The loops that have ended; empty if all run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Readiness:
     broker_problem: str = ""
     """Why the broker cannot be used; empty when it can."""
     degraded: Mapping[str, str] = field(default_factory=dict)
-    """What else does not work, by name, without keeping the relay from its work."""
+    """Other parts that fail without stopping the relay: the reason by name, empty for a part that works."""
 
     @property
     def ready(self) -> bool:
@@ -53,23 +53,23 @@ class Stats:
 
 
 class Exposition(NamedTuple):
-    """Metrics as text."""
+    """Metrics in an exposition format."""
 
     body: bytes
     content_type: str
 
 
 class StatusView(Protocol):
-    """What the server needs to see. Never raises."""
+    """The state that the server shows. Never raises."""
 
     def health(self) -> Health:
-        """Whether the process and its loops live."""
+        """Whether the process and its loops run."""
 
     def readiness(self) -> Readiness:
-        """Whether storage and broker answered last."""
+        """Whether storage and broker answered their last probes."""
 
     async def stats(self) -> Stats | None:
-        """The backlog as last read, or read anew where that is cheap; None when it was never read."""
+        """The backlog, read again where that is cheap, else as last read; None before the first read."""
 
     def metrics(self, accept: str) -> Exposition:
         """All metrics in the format that the ``Accept`` header asks for."""

@@ -1,4 +1,4 @@
-"""What the engine reports about itself: one small protocol, fed once per batch, never once per event."""
+"""The engine's measurements as a protocol, called once per batch and never once per event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Telemetry(Protocol):
     """A sink of measurements. Methods are cheap, never raise and never wait. Times are seconds."""
 
     def claimed(self, events: int) -> None:
-        """A claim returned that many events (0 too: it is a successful claim)."""
+        """A claim returned that many events; 0 is a successful claim too."""
 
     def storage_op(self, op: str, ok: bool, seconds: float) -> None:
         """One call to the database: ``claim``, ``mark_delivered``, ``mark_failed``, ``release``, ``renew``,
@@ -29,22 +29,22 @@ class Telemetry(Protocol):
         """
 
     def acknowledged(self, publish_seconds: Sequence[float], e2e_seconds: Sequence[float]) -> None:
-        """Events acknowledged together: since offered, and since created."""
+        """Events acknowledged together: seconds since the offer and since ``created_at``."""
 
     def refused(self, publish_seconds: Sequence[float]) -> None:
-        """Events that failed together, since offered."""
+        """Events that failed together: seconds since the offer."""
 
     def settled(self, delivered: int, failed: int) -> None:
-        """Outcomes written and still ours."""
+        """Outcomes written under a valid fence."""
 
     def leases_lost(self, events: int) -> None:
-        """Outcomes or renewals that came after the lease was gone."""
+        """Outcomes or renewals whose lease was lost."""
 
     def reaped(self, retried: int, buried: int) -> None:
-        """Expired leases taken back."""
+        """Expired leases reclaimed."""
 
     def released(self, events: int) -> None:
-        """Events given back without an attempt."""
+        """Events released without an attempt."""
 
     def in_flight(self, events: int) -> None:
         """Events claimed and not settled, now."""

@@ -43,10 +43,10 @@ RELEASE = Release()
 
 
 def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) -> Verdict:
-    """What becomes of an event that had failed ``attempts`` times before this outcome.
+    """Decide about an event that had failed ``attempts`` times before this outcome.
 
-    ``chance`` is a random number in [0, 1) for the jitter. An undecided timeout counts as transient: whoever has
-    not probed the broker must not hold it for unreachable.
+    ``chance`` is a random number in [0, 1) for the jitter. An undecided timeout counts as transient: without
+    a probe the broker must not count as unreachable.
     """
     match outcome:
         case Acknowledged():

@@ -22,11 +22,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=_positive, default=15.0, help="how long transactions run (default 15)")
     parser.add_argument("--rate", type=_positive, help="transactions a second (default 200, with --keep 5)")
     parser.add_argument("--keep", action="store_true", help="go on until Ctrl-C and print the addresses to look at")
-    given = parser.parse_args()
-    rate = given.rate or (5.0 if given.keep else 200.0)
+    arguments = parser.parse_args()
+    rate = arguments.rate or (5.0 if arguments.keep else 200.0)
     console = Console()
     try:
-        return 0 if run(Options(None if given.keep else given.seconds, rate), console) else 1
+        return 0 if run(Options(None if arguments.keep else arguments.seconds, rate), console) else 1
     except KeyboardInterrupt:
         say(console, "interrupted while starting; everything is cleaned up")
         return 130

@@ -53,16 +53,16 @@ class Attempts:
 
     def _take_acknowledged(self, delivered: set[EventId], claimed_at: Fence) -> list[SettledAttempt]:
         """The attempts of these events; groups with others in them are kept for the settlement of those."""
-        taken: list[SettledAttempt] = []
+        settled_attempts: list[SettledAttempt] = []
         groups, self._acknowledged = self._acknowledged, []
         for resolutions, seconds in groups:
             rest: list[Resolution] = []
             for resolution in resolutions:
                 event, outcome = resolution
                 if event.event_id in delivered:
-                    taken.append(SettledAttempt(event, outcome, DELIVER, claimed_at, seconds))
+                    settled_attempts.append(SettledAttempt(event, outcome, DELIVER, claimed_at, seconds))
                 elif type(outcome) is Acknowledged:
                     rest.append(resolution)
             if rest:
                 self._acknowledged.append((rest, seconds))
-        return taken
+        return settled_attempts

@@ -70,8 +70,8 @@ class Portion:
 
     def part(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on some of the events."""
-        wanted = frozenset(event_ids)
-        return Portion(self.batch, _select(self.settlement, wanted.__contains__), ambiguous=self.ambiguous)
+        chosen = frozenset(event_ids)
+        return Portion(self.batch, _select(self.settlement, chosen.__contains__), ambiguous=self.ambiguous)
 
 
 class Batch:
@@ -119,7 +119,7 @@ class Batch:
         self.aside: list[Portion] = []
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None
-        """What the recorder is told once it is settled; None when there is no recorder."""
+        """The record of the attempt for the recorder, sent once settled; None without a recorder."""
         self.claimed_at = lease.fence
         self.sent_at = sent_at
         self.offered_at = sent_at
@@ -286,7 +286,7 @@ class Batch:
 
     @property
     def renew_at(self) -> float:
-        """When the first of its leases is to be renewed."""
+        """When the first of its leases must be renewed."""
         if not self._leases_apart:
             return self.lease.renew_at
         return min((lease.renew_at for lease, _ in self.leases()), default=self.lease.renew_at)
@@ -378,12 +378,12 @@ class Batch:
         return parts
 
 
-def _select(settlement: Settlement, wanted: Callable[[EventId], bool]) -> Settlement:
+def _select(settlement: Settlement, is_chosen: Callable[[EventId], bool]) -> Settlement:
     """The verdicts on some of the events."""
     return Settlement(
         settlement.fence,
-        [event_id for event_id in settlement.delivered if wanted(event_id)],
-        [entry for entry in settlement.retried if wanted(entry[0])],
-        [entry for entry in settlement.buried if wanted(entry[0])],
-        [event_id for event_id in settlement.released if wanted(event_id)],
+        [event_id for event_id in settlement.delivered if is_chosen(event_id)],
+        [entry for entry in settlement.retried if is_chosen(entry[0])],
+        [entry for entry in settlement.buried if is_chosen(entry[0])],
+        [event_id for event_id in settlement.released if is_chosen(event_id)],
     )

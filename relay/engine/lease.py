@@ -174,7 +174,7 @@ class LeaseReaper:
         finally:
             if any(total):
                 logger.warning(
-                    "took back %d expired leases, %d of them dead now",
+                    "reclaimed %d expired leases; %d of their events are dead now",
                     total.retried + total.buried,
                     total.buried,
                     extra={"action": "leases_reaped", "retried": total.retried, "dead": total.buried},

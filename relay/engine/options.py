@@ -1,38 +1,39 @@
-"""The engine's settings, already parsed and checked. Times are seconds, sizes bytes."""
+"""The engine's options, parsed and checked. Times are seconds, sizes are bytes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relay.core.backoff import RetryPolicy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Sizes and paces of the loops; the defaults are those of CONTRACT section 5."""
+    """Sizes and intervals of the loops. What a variable sets has no default here: ``relay.settings`` holds it."""
 
-    batch_size: int = 100
-    """Most events in one claim."""
-    batch_bytes: int = 64 * 2**20
-    """Most payload bytes of one claim, and of all that is in flight."""
-    max_in_flight: int = 800
-    """Most events claimed and not settled."""
-    in_order: bool = False
-    """Of each key one event is with the broker at a time; the storage claims in order per key."""
-    poll_interval: float = 0.5
+    batch_size: int
+    """Maximum number of events in one claim."""
+    batch_bytes: int
+    """Maximum payload bytes of one claim, and of all events in flight."""
+    max_in_flight: int
+    """Maximum number of events that are claimed and not settled."""
+    in_order: bool
+    """Whether the storage claims in order per key: at most one event of each key is with the broker at a time."""
+    poll_interval: float
     """Longest wait after an empty claim."""
-    lease_timeout: float = 180.0
-    """How long a claim or renewal is good for."""
-    reap_batch_size: int = 100
-    """Most leases taken back by one statement."""
-    health_check_interval: float = 5.0
-    """Between two looks at a broker and database that are well."""
-    connect_retry_interval: float = 5.0
-    """Between two probes of a broker that is not."""
+    lease_timeout: float
+    """How long a claim or renewal is valid."""
+    reap_batch_size: int
+    """Maximum number of expired leases that one statement reclaims."""
+    health_check_interval: float
+    """Time between two probes of a broker and database that answer."""
+    connect_retry_interval: float
+    """Time between two probes of a broker that does not answer."""
+    shutdown_timeout: float
+    """From the order to stop until the process has ended."""
+    retry: RetryPolicy
+    """When a failed event is retried, and when it is dead."""
     probe_timeout: float = 5.0
     """How long a probe waits for the broker's answer."""
     sample_interval: float = 2.5
-    """Between two samples of the backlog, when they are cheap."""
-    shutdown_timeout: float = 8.0
-    """From the order to stop until the process is gone."""
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """Time between two samples of the backlog, when they are cheap."""

@@ -57,11 +57,11 @@ class Offers:
         async with self._turn:
             # While this task waited for its turn, abandon may have released events, a renewal may have lost them, and
             # their lease may have run out: what is offered is decided now, with the turn.
-            wanted = list(batch.offered) if events is None else [event.event_id for event in events]
-            expired = [event_id for event_id in batch.expired(wanted, self._clock()) if event_id in batch.offered]
+            candidates = list(batch.offered) if events is None else [event.event_id for event in events]
+            expired = [event_id for event_id in batch.expired(candidates, self._clock()) if event_id in batch.offered]
             if expired:
                 self._inflight.forfeit(batch, expired)
-            held = [batch.offered[event_id] for event_id in wanted if event_id in batch.offered]
+            held = [batch.offered[event_id] for event_id in candidates if event_id in batch.offered]
             if held:
                 error = await self._publish(batch, held)
         if error is not None:

@@ -1,4 +1,4 @@
-"""Rows that the database refuses to change: how they are told from a failing database, found, and reported.
+"""Rows that the database refuses to change: how they are isolated, distinguished from a failing database, and reported.
 
 A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
 """

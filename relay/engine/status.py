@@ -1,33 +1,43 @@
-"""What the relay answers on /healthz, /readyz and /stats: ``relay.core.status.StatusView``, for ``relay.server``.
+"""The answers of /healthz, /readyz and /stats: implements ``relay.core.status.StatusView`` for ``relay.server``.
 
-/readyz speaks for ``RelayHealth`` in ``relay.engine.health``, which the loops and the pings keep up to date.
+/readyz shows ``RelayHealth`` of ``relay.engine.health``, which the loops and the pings keep up to date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 
 
 class RelayStatus:
-    """Answers from what the loops know; only ``stats`` may ask the database, through the backlog sampler."""
+    """Answers from memory; only ``stats`` may query the database, through the backlog sampler.
 
-    def __init__(self, relay: Relay, relay_id: str, metrics: Callable[[str], Exposition]) -> None:
+    ``degraded`` returns the parts outside the engine that fail without stopping the relay, by name, with the reason.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        relay_id: str,
+        metrics: Callable[[str], Exposition],
+        degraded: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._relay = relay
         self._relay_id = relay_id
         self._metrics = metrics
+        self._degraded = degraded
 
     def health(self) -> Health:
-        """Whether every loop lives."""
+        """Whether every loop is running."""
         ended = self._relay.ended_loops()
         return Health(f"the {', '.join(ended)} loop has ended" if ended else "")
 
     def readiness(self) -> Readiness:
-        """Whether storage and broker answered last."""
+        """Whether storage and broker answered their last probes."""
         health = self._relay.health
-        return Readiness(health.storage_error, health.broker_error)
+        return Readiness(health.storage_error, health.broker_error, self._degraded())
 
     async def stats(self) -> Stats | None:
         """The backlog: read again where that is cheap, else as last read."""

@@ -32,13 +32,18 @@ class Announcement:
     table: str | TableName = DEFAULT_TABLE
     """The outbox, also as ``schema.table``."""
 
+    @property
+    def table_name(self) -> TableName:
+        """``table``, parsed. Raises ``ConfigError`` for an invalid name."""
+        return self.table if isinstance(self.table, TableName) else TableName.parse(self.table)
+
     def rows(self, tenant_id: UUID, stream_id: UUID, first: int, events: Sequence[NewEvent]) -> list[client.NewEvent]:
         """The outbox events for appended ones, of which the first has version ``first``."""
-        found = []
+        rows = []
         for version, event in enumerate(events, first):
             destination = self._destination(event)
             if destination is not None:
-                found.append(
+                rows.append(
                     client.NewEvent(
                         destination,
                         (event.data_json or "null") if self.payload is None else self.payload(event),
@@ -52,7 +57,7 @@ class Announcement:
                         event_id=announcement_id(tenant_id, stream_id, version),
                     )
                 )
-        return found
+        return rows
 
     def _destination(self, event: NewEvent) -> str | None:
         if isinstance(self.event_type, Mapping):

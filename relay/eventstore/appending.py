@@ -16,7 +16,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from relay import client
-from relay.client import enqueue_async
+from relay.client.insert import insert_rows, insert_statement
+from relay.client.through_psycopg import insert_async
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.database import CONFLICT_STATE, Connection, Database, execute, translated
@@ -89,7 +90,7 @@ async def _append_and_announce(connection: Connection, statements: EventStoreSta
     appended = _appended(await execute(connection, statement, order.values))
     first = appended.version - len(order.events) + 1
     rows = order.announcement.rows(order.tenant_id, order.stream_id, first, order.events)
-    await enqueue_async(connection, rows, table=order.announcement.table)
+    await _announce(connection, rows, order.announcement)
     return appended
 
 
@@ -102,9 +103,15 @@ async def _both_at_once(
 ) -> Appended:
     """The versions are known beforehand: the announcement goes ahead of the append, in the same round trip."""
     async with connection.pipeline(), AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await enqueue_async(connection, rows, table=announcement.table)
+        await _announce(connection, rows, announcement)
         await cursor.execute(statement, order.values, prepare=False)
         return _appended(await cursor.fetchall())
+
+
+async def _announce(connection: Connection, rows: list[client.NewEvent], announcement: Announcement) -> None:
+    statement = insert_statement(announcement.table_name)  # first: an invalid name is refused even without rows
+    if rows:
+        await insert_async(connection, statement, insert_rows(rows))
 
 
 def _appended(rows: list[TupleRow]) -> Appended:
@@ -115,11 +122,11 @@ async def _meaning(
     connection: Connection, statements: EventStoreStatements, order: Append, error: psycopg.Error
 ) -> Exception:
     """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
-    taken = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
-    if taken or error.sqlstate == CONFLICT_STATE:
+    duplicate = isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
+    if duplicate or error.sqlstate == CONFLICT_STATE:
         values = {"tenant": order.tenant_id, "stream": order.stream_id}
         actual = (await execute(connection, statements.text("eventstore/append:version"), values))[0][0]
-        if not taken or order.expected not in (Expected.ANY, actual):
+        if not duplicate or order.expected not in (Expected.ANY, actual):
             return VersionConflict(order.expected, actual)
         if not (error.diag.constraint_name or "").endswith("_pkey"):  # by an event that this transaction cannot see
             return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)

@@ -1,8 +1,8 @@
 """One tenant's events to a file and back. For ``EventStore`` only.
 
 The file is JSON lines: a head that names the tenant, one line an event, and a tail with their number, without which a
-file is not complete. Versions, times and bodies come back as they were, every digit of them; positions are given out
-anew, in the same order.
+file is not complete. Versions, times and bodies come back as they were, every digit of them; positions are
+assigned again, in the same order.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def _inspect(path: Path) -> tuple[UUID, int]:
 
 def _object(path: Path, line: str) -> dict[str, object]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise ConfigError(f"{path}: not an export of the event store, or cut short")
-    return found
+    return value

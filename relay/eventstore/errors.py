@@ -24,7 +24,7 @@ class EventStoreError(OutboxError):
 
 
 class VersionConflict(EventStoreError):
-    """The stream was changed by someone else. Nothing was written: read the stream again and decide anew."""
+    """The stream has changed. Nothing was written: read the stream again, then repeat the decision."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(f"the stream was expected to have version {int(expected)}, but it has version {actual}")

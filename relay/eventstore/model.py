@@ -20,7 +20,6 @@ from relay.core.errors import EventError
 Json = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
 
 LARGEST_VERSION: Final = 2**31 - 1
-LARGEST_POSITION: Final = 2**63 - 1
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 

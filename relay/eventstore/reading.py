@@ -67,21 +67,21 @@ async def read_stream(
 
 
 async def read_page(
-    database: Database, statements: EventStoreStatements, after: int, limit: int, wanted: EventFilter
+    database: Database, statements: EventStoreStatements, after: int, limit: int, event_filter: EventFilter
 ) -> EventPage:
     """The next events of all tenants, in the order of their positions."""
     async with database.connection("read events") as connection:
         horizon, newest, read_at = (await execute(connection, statements.text("eventstore/queries/horizon.sql")))[0]
-        types = None if wanted.types is None else list(wanted.types)
+        types = None if event_filter.types is None else list(event_filter.types)
         values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
-        if wanted.tenants is not None and len(wanted.tenants) <= _TENANTS_BY_THEMSELVES:
-            found = (await _from_partitions(connection, statements, wanted.tenants, values))[:limit]
-            events = [StoredEvent(*row) for row in found]
+        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_BY_THEMSELVES:
+            rows = (await _from_partitions(connection, statements, event_filter.tenants, values))[:limit]
+            events = [StoredEvent(*row) for row in rows]
         else:
-            values["tenants"] = None if wanted.tenants is None else list(wanted.tenants)
-            found = await execute(connection, statements.text("eventstore/queries/feed_page.sql"), values)
-            events = await _fetch(connection, statements, found, values)
-        position = int(found[-1][0]) if len(found) == limit else max(after, horizon)
+            values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
+            rows = await execute(connection, statements.text("eventstore/queries/feed_page.sql"), values)
+            events = await _fetch(connection, statements, rows, values)
+        position = int(rows[-1][0]) if len(rows) == limit else max(after, horizon)
         return EventPage(events, position, newest, horizon < newest, read_at)
 
 

@@ -21,14 +21,14 @@ async def migrate(database: Database, statements: EventStoreStatements, position
         raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
     async with database.connection("make the event store") as connection, connection.transaction():
         await execute(connection, statements.text("eventstore/migrate:lock"))
-        found = await _settings(connection, statements)
-        if found == (positions, notify):
+        state = await _settings(connection, statements)
+        if state == (positions, notify):
             return
-        if found is None:
+        if state is None:
             await _create(connection, statements, positions)
-        elif found[0] != positions:
+        elif state[0] != positions:
             raise ConfigError(
-                f"positions: this store was made with {found[0]!r} and cannot become {positions!r}; export the "
+                f"positions: this store was made with {state[0]!r} and cannot become {positions!r}; export the "
                 f"tenants, make a store in another schema with {positions!r} and import them there"
             )
         await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
@@ -39,10 +39,10 @@ async def migrate(database: Database, statements: EventStoreStatements, position
 async def isolate(database: Database, statements: EventStoreStatements, role: str) -> None:
     """Switch row-level security on and let ``role`` read and append within one tenant at a time."""
     async with database.connection("isolate tenants") as connection, connection.transaction():
-        found = await _settings(connection, statements)
-        if found is None:
+        state = await _settings(connection, statements)
+        if state is None:
             raise ConfigError("the event store has not been made yet; call migrate first")
-        for statement in statements.definitions("eventstore/isolation", found[0], role=role):
+        for statement in statements.definitions("eventstore/isolation", state[0], role=role):
             await execute(connection, statement)
 
 
@@ -59,8 +59,8 @@ async def _create(connection: Connection, statements: EventStoreStatements, posi
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
-    made = await execute(connection, statements.text("eventstore/migrate:is_made"))
-    if not made[0][0]:
+    exists = await execute(connection, statements.text("eventstore/migrate:is_made"))
+    if not exists[0][0]:
         return None
     rows = await execute(connection, statements.text("eventstore/migrate:settings"))
     return (rows[0][0], rows[0][1]) if rows else None

@@ -151,8 +151,8 @@ class EventStore:
         all that were returned. ``None`` means all tenants or types.
         """
         _check_limit(limit)
-        wanted = _filter(tenants, types)
-        return (await reading.read_page(self._database, self._statements, after, limit, wanted)).events
+        event_filter = _filter(tenants, types)
+        return (await reading.read_page(self._database, self._statements, after, limit, event_filter)).events
 
     def subscribe(
         self,
@@ -180,8 +180,8 @@ class EventStore:
             raise ConfigError("name: empty or with a NUL character; name the subscription")
         if lease <= 0 or poll_interval <= 0:
             raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
-        wanted = _filter(tenants, types)
-        options = SubscriptionOptions(batch_size, wanted, start, lease, poll_interval, meter or NoMeter())
+        event_filter = _filter(tenants, types)
+        options = SubscriptionOptions(batch_size, event_filter, start, lease, poll_interval, meter or NoMeter())
         return Subscription(self._database, self._statements, self._wakeup, name, options).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:

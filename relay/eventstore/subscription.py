@@ -30,7 +30,7 @@ from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import StoredEvent
 from relay.eventstore.reading import EventFilter, EventPage, read_page
 from relay.eventstore.statements import EventStoreStatements
-from relay.eventstore.wakeup import Wakeup, heed_cancellation
+from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SubscriptionOptions:
 
     batch_size: int = 1000
     """Most events of one batch."""
-    wanted: EventFilter = field(default_factory=EventFilter)
+    event_filter: EventFilter = field(default_factory=EventFilter)
     start: Start = "beginning"
     """Where a subscription begins that is not known yet: a position, after which the first event comes, or a word."""
     lease: float = 3.0
@@ -150,10 +150,10 @@ class Subscription:
         """Batches while the lease is held."""
         wait, stored, stored_at = _SHORTEST_WAIT, position, time.monotonic()
         while True:
-            heed_cancellation()
+            raise_if_cancelled()
             woken.clear()
             page = await read_page(
-                self._database, self._statements, position, self._options.batch_size, self._options.wanted
+                self._database, self._statements, position, self._options.batch_size, self._options.event_filter
             )
             self._measure(page, position)
             if page.events:
@@ -166,7 +166,7 @@ class Subscription:
             if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
                 await self._acknowledge(position)
                 stored, stored_at = position, time.monotonic()
-            heed_cancellation()
+            raise_if_cancelled()
             pause = wait if page.waiting else self._options.poll_interval
             wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
             with contextlib.suppress(TimeoutError):
@@ -204,7 +204,7 @@ class Subscription:
         """Wait until this is the active instance; the checkpoint to begin at."""
         while True:
             rows = await self._run("claim", {})
-            heed_cancellation()
+            raise_if_cancelled()
             if rows:
                 self._options.meter.active(self._name, is_active=True)
                 position: int = rows[0][0]
@@ -224,7 +224,7 @@ class Subscription:
     async def _renew(self) -> None:
         """Prolong the lease while the consumer works. Whoever loses it learns so when acknowledging."""
         while True:
-            heed_cancellation()
+            raise_if_cancelled()
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
             try:
                 await self._run("renew", {})

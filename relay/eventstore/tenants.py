@@ -30,9 +30,9 @@ async def provision(database: Database, statements: EventStoreStatements, tenant
     async with database.connection(f"provision tenant {tenant_id}") as connection, connection.transaction():
         values = {"tenant": tenant_id}
         await execute(connection, statements.text("eventstore/tenants:lock"), values)
-        found = await _partition(connection, statements, tenant_id)
-        if found is not None:
-            if found.bucket is None or found.detaching:
+        partition = await _partition(connection, statements, tenant_id)
+        if partition is not None:
+            if partition.bucket is None or partition.detaching:
                 raise TenantBusy(f"tenant {tenant_id} is half dropped; call drop_tenant again before provisioning it")
             return
         bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
@@ -54,19 +54,21 @@ async def drop(database: Database, statements: EventStoreStatements, tenant_id: 
         raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant_id)!r}")
     doing = f"drop tenant {tenant_id}"
     async with database.connection(doing) as connection, _locked(connection, statements, tenant_id):
-        found = await _partition(connection, statements, tenant_id)
-        if found is None:
+        partition = await _partition(connection, statements, tenant_id)
+        if partition is None:
             raise UnknownTenant(tenant_id)
-        await _detach(connection, statements, tenant_id, found)
+        await _detach(connection, statements, tenant_id, partition)
         await _forget(connection, statements, tenant_id)
         await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant_id))
 
 
-async def _detach(connection: Connection, statements: EventStoreStatements, tenant_id: UUID, found: _Partition) -> None:
-    if found.bucket is None:
+async def _detach(
+    connection: Connection, statements: EventStoreStatements, tenant_id: UUID, partition: _Partition
+) -> None:
+    if partition.bucket is None:
         return
-    step = "eventstore/tenants:finalize" if found.detaching else "eventstore/tenants:detach"
-    await execute(connection, statements.for_tenant(step, tenant_id, found.bucket))
+    step = "eventstore/tenants:finalize" if partition.detaching else "eventstore/tenants:detach"
+    await execute(connection, statements.for_tenant(step, tenant_id, partition.bucket))
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:

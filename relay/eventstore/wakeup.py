@@ -1,7 +1,7 @@
-"""One connection that listens for new events and wakes whoever waits. Owned by the store.
+"""One connection that listens for new events and wakes the waiting subscriptions. Owned by the store.
 
 A notification only shortens a wait: its content is not looked at, and one that is lost costs a poll interval. When
-the connection breaks, it is made again, and everybody is woken once.
+the connection breaks, it is opened again, and every subscription is woken once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _PAUSE_AFTER_FAILURE: Final = 1.0  # seconds
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """Raise CancelledError in a task that was cancelled, but whose cancellation was swallowed by what it awaited.
 
     Seen with the driver on Python 3.11, where a statement that completes as the task is cancelled wins over it.
@@ -33,7 +33,7 @@ def heed_cancellation() -> None:
 
 
 class Wakeup:
-    """Hands out events that are set when something may have been appended. Listens while anyone is interested."""
+    """Hands out events that are set when something may have been appended. Listens while a subscription waits."""
 
     def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
@@ -71,8 +71,8 @@ class Wakeup:
                     async for _ in connection.notifies():
                         self._wake()
             except (psycopg.Error, StorageError) as error:
-                _log.warning("event store: listening failed, polling meanwhile: %s", type(error).__name__)
-            heed_cancellation()
+                _log.warning("event store: LISTEN failed, polling until it works again: %s", type(error).__name__)
+            raise_if_cancelled()
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     def _wake(self) -> None:

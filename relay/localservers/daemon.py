@@ -33,7 +33,7 @@ class RelayDaemon(LocalServer):
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str) -> int:
-        """The HTTP status of one GET, 0 when nobody answers."""
+        """The HTTP status of one GET, 0 without an answer."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=2) as answer:
                 status: int = answer.status

@@ -159,8 +159,8 @@ class ServerProcess:
             self._process.wait()
 
     def release(self) -> None:
-        """Let it run on when this process ends: whoever knows its process id stops it (``stop_process``)."""
-        self._process.returncode = 0  # else the process object would warn that nobody waited for its end
+        """Let it run on when this process ends: ``stop_process`` stops it by its process id."""
+        self._process.returncode = 0  # else the process object would warn that its end was never awaited
 
 
 def log_tail(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 
 from relay.localservers.process import Account, ServerFailed, ServerProcess, log_tail, make_folder, remove
 
-_TRIES = 5  # of other ports, if somebody takes a chosen one first
+_TRIES = 5  # of other ports, if another process takes a chosen one first
 
 
 class LocalServer(ABC):
@@ -24,7 +24,7 @@ class LocalServer(ABC):
     name: ClassVar[str]
     ready_within: ClassVar[float]  # seconds; generous, since test machines are busy
     patience: ClassVar[float] = 1.0  # the factor of ready_within; tests raise it on slow machines
-    polite: ClassVar[signal.Signals] = signal.SIGTERM  # what makes it stop in good order, whoever is connected
+    polite: ClassVar[signal.Signals] = signal.SIGTERM  # what makes it stop in good order, even with open connections
 
     def __init__(self, account: Account | None = None) -> None:
         """``account`` is the user it runs as, None for the caller's."""
@@ -39,7 +39,7 @@ class LocalServer(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Choose free ports and write what they stand in. Called again with a port that somebody took first."""
+        """Choose free ports and write what they stand in. Called again when another process took a port first."""
 
     @abstractmethod
     def _command(self) -> Sequence[str | Path]:
@@ -93,7 +93,7 @@ class LocalServer(ABC):
         return log_tail(self.folder / "log")
 
     def release(self) -> None:
-        """Leave it running and forget it: whoever knows its process id and folder stops it and deletes its data."""
+        """Leave it running and forget it: the caller stops it by its process id and deletes its folder."""
         if self._process:
             self._process.release()
         self._process = self._folder = None

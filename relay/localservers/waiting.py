@@ -18,8 +18,8 @@ def wait_until(predicate: Callable[[], T], deadline: float = 10.0, what: str = "
     predicate raises goes through at once.
     """
     end = time.monotonic() + deadline
-    while not (found := predicate()):
+    while not (answer := predicate()):
         if time.monotonic() >= end:
-            raise TimeoutError(f"waited {deadline:g} s for {what or predicate}; the last answer was {found!r}")
+            raise TimeoutError(f"waited {deadline:g} s for {what or predicate}; the last answer was {answer!r}")
         time.sleep(_POLL)
-    return found
+    return answer

@@ -41,7 +41,7 @@ def replays_of(table: TableName) -> TableName:
 def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     """The statements of one extension, as psql takes them. Raises ConfigError for a name that there is not."""
     if name not in extension_names():
-        raise ConfigError(f"there is no extension {name!r}; there is {', '.join(extension_names())}")
+        raise ConfigError(f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}")
     place = f"{_FOLDER}/{name.replace('-', '_')}"
     names: dict[str, Name] = {REPLAYS: replays_of(table), **default_index_names(table, ORDER_INDEXES)}
     if name == "wake-up":

@@ -1,6 +1,6 @@
-"""Create the outbox table, or what is missing of it; called by ``relay-cli migrate`` and nobody else.
+"""Create the outbox table, or what is missing of it; called by ``relay-cli migrate`` only.
 
-The relay itself never needs it: it works on a table that anybody made from the contract. What is to be done is read
+The relay itself never needs it: it works on any table that meets the contract. What is missing is read
 from the catalog each time, so that running it again, or beside itself on several machines, does nothing twice:
 
 - no table: the table and its indexes are made in one transaction, or nothing is;
@@ -64,26 +64,26 @@ def plan(url: str, table: TableName) -> Plan:
 
 
 def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callable[[Step], None] | None = None) -> Plan:
-    """Apply what is missing and return it. ``on_step`` is told of each statement that has taken effect.
+    """Apply what is missing and return it. ``on_step`` receives each statement that has taken effect.
 
     Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
     :func:`plan` does, and SchemaError when a right is missing.
     """
     with translating("migrating"), _connect(url) as guard, _connect(url) as connection:
         _lock(guard, wait)
-        found = _plan(connection, table)
-        if found.live:
-            for step in found.steps:
+        migration = _plan(connection, table)
+        if migration.live:
+            for step in migration.steps:
                 connection.execute(step.sql)
                 _tell(on_step, step)
-        elif found.steps:
+        elif migration.steps:
             with connection.transaction():
-                for step in found.steps:
+                for step in migration.steps:
                     connection.execute(step.sql)
-            for step in found.steps:
+            for step in migration.steps:
                 _tell(on_step, step)
         guard.rollback()
-        return found
+        return migration
 
 
 def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
@@ -124,13 +124,13 @@ def _plan(connection: SyncConnection, table: TableName) -> Plan:
     names = index_names(table)
     looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
     indexes = [FoundIndex(*row) for row in _rows(connection, "outbox/migrate:indexes", looked_for)]
-    told = index_differences(indexes, names)
+    faults = index_differences(indexes, names)
     if oid is not None:
         columns = [FoundColumn(*row) for row in _rows(connection, "outbox/migrate:columns", {"oid": oid})]
         constraints = [FoundConstraint(*row) for row in _rows(connection, "outbox/migrate:constraints", {"oid": oid})]
-        told = column_differences(columns) + constraint_differences(constraints) + told
-    if told:
-        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *told]))
+        faults = column_differences(columns) + constraint_differences(constraints) + faults
+    if faults:
+        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *faults]))
     wanted = missing_indexes(indexes) if oid is not None else frozenset({"table", *INDEXES})
     return Plan(table, steps(table, live=oid is not None, wanted=wanted), live=oid is not None)
 

@@ -1,4 +1,4 @@
-"""What the storage needs to be told, as one frozen value."""
+"""The options of the outbox in PostgreSQL, parsed and checked. Times are seconds."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from relay.postgres.sql import TableName
 
 
 def application_name(relay_id: str) -> str:
-    """What a relay's connections are called in ``pg_stat_activity``."""
+    """Name of a relay's connections in ``pg_stat_activity``."""
     return f"openoutbox-relay/{relay_id}"
 
 
 MIGRATE: Final = application_name("migrate")
-"""What the connections that change the schema are called."""
+"""Name of the connections that change the schema."""
 
 
 class KeyOrder(StrEnum):
-    """Order per key, by what an event does that comes after a dead one of its key."""
+    """What happens to an event that follows a dead event of the same key."""
 
     SKIP = "skip"
-    """It passes by."""
+    """It is delivered."""
     BLOCK = "block"
-    """It waits until the dead one is replayed or gone."""
+    """It waits until the dead event is replayed or deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresOptions:
-    """The outbox in PostgreSQL. Times are seconds."""
+    """Address, table and lease. What a variable sets has no default here: ``relay.settings`` holds it."""
 
     url: str = field(repr=False)
     """STORAGE_URL; holds a password."""
     relay_id: str
     """RELAY_ID, written to ``locked_by`` verbatim."""
-    table: TableName = field(default_factory=TableName)
-    lease_timeout: float = 180.0
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """The reaper's backoff (every other delay comes with its verdict), and which attempt is the last."""
-    key_order: KeyOrder | None = None
-    """Claim in order per key; the table needs the column of ``sql/outbox/extensions/key_order.sql`` for it."""
+    table: TableName
+    lease_timeout: float
+    """How long a claim or renewal is valid."""
+    retry: RetryPolicy
+    """The backoff of reclaimed events (every other delay comes with its verdict), and which attempt is the last."""
+    key_order: KeyOrder | None
+    """Claim in order per key; None claims in any order. The table needs the extension ``key-order`` for it."""
     statement_timeout: float = 15.0
-    """After that long without an answer a statement is cancelled and its connection cut, which may take two seconds
-    more."""
+    """A statement without an answer for that long is cancelled, then its connection is cut; 2 s more at most."""
     ping_timeout: float = 3.0
-    """After that long without an answer to a ping the database counts as away; 4 s more for each further host."""
+    """A database that does not answer a ping for that long is unavailable; 4 s more for each further host."""

@@ -52,14 +52,14 @@ class OrderedClaim:
         if not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
             rows = await self._execute(connection, self._oldest, {**bounds, "window": window})
-            found = _claimed(rows, 1)
-            self._walks_next = rows[0][0] == window and len(found) < limit
-            if len(found) == limit or not found:  # where nothing may be claimed, looking further is for the walk
+            batch = _claimed(rows, 1)
+            self._walks_next = rows[0][0] == window and len(batch) < limit
+            if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
                 self._width = max(self._width // 2, 1)
             elif self._walks_next:
                 self._width = min(self._width * 2, _WIDEST)
-            if found:
-                return found
+            if batch:
+                return batch
         return await self._walk(connection, bounds) if self._walks_next else []
 
     async def _walk(self, connection: Connection, bounds: dict[str, int]) -> list[Row]:
@@ -71,8 +71,8 @@ class OrderedClaim:
             at_the_end, last = rows[0][:2]
             at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
-            if found := _claimed(rows, 2):
-                return found
+            if batch := _claimed(rows, 2):
+                return batch
             if at_the_end and wrapped:
                 break
             wrapped = wrapped or at_the_end

@@ -1,7 +1,7 @@
 """Leases prolonged, and the current fence known even when the answer is lost.
 
 The renewal runs in a transaction of its own, so that the new fence is known before COMMIT is sent. When COMMIT's
-answer is lost, a second connection reads which of the two fences the rows bear, locking them so that it waits for a
+answer is lost, a second connection reads which of the two fences the rows have, locking them so that it waits for a
 COMMIT that is still under way. That is repeated until it is answered, or the leases have run out for certain.
 """
 
@@ -66,7 +66,7 @@ class Renewer:
         return _renewal(rows, fence)
 
     async def _read_back(self, fence: Fence, renewed: Renewal, until: float) -> Renewal:
-        """What the rows bear now: the new fence where COMMIT took effect, else the old one."""
+        """Read the rows' fence: the new one where COMMIT took effect, else the old one."""
         parameters = {**self._fenced(fence, sorted(renewed.held)), "renewed": renewed.fence}
 
         async def work(connection: Connection) -> list[tuple[EventId, Fence]]:
@@ -82,7 +82,9 @@ class Renewer:
                 rows = await self._connection.run("reading a renewal back", work)
             except (StorageUnavailable, StorageBusy) as error:
                 if time.monotonic() >= until:
-                    raise StorageError("renewing: the answer was lost, and the lease ran out meanwhile") from error
+                    raise StorageError(
+                        "renew: the answer was lost, and the lease expired before it could be read back"
+                    ) from error
                 continue
             current = renewed.fence if any(row[1] == renewed.fence for row in rows) else fence
             return Renewal(current, frozenset(row[0] for row in rows if row[1] == current))

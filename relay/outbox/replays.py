@@ -61,7 +61,7 @@ class OutboxReplays:
         await self._connection.close()
 
     def _say(self, error: StorageError) -> None:
-        """Once for each reason; a record that nobody asked for is none."""
+        """Warn once for each reason; without the replay-audit extension there is nothing to warn about."""
         if error.sqlstate == _MISSING or str(error) == self._said:
             return
         self._said = str(error)

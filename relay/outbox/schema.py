@@ -1,7 +1,7 @@
 """The outbox table's schema as the contract has it: the migrations for any table name, and what a table must be.
 
 Pure: nothing here connects. Each file under ``sql/outbox/migrations`` says in its first line what it creates, the
-table or one of the indexes; whether it is to be applied is read from the catalog (``relay.outbox.migrate``), not
+table or one of the indexes; whether it must be applied is read from the catalog (``relay.outbox.migrate``), not
 from a list of what once was, so that a table made by hand needs no second truth.
 """
 
@@ -114,12 +114,12 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
     On a ``live`` table indexes are built CONCURRENTLY, so that writers go on; such a statement cannot be part of a
     transaction.
     """
-    found = []
+    pending = []
     for path, number, role in _migrations():
         if (role or "table") in wanted:
             creates = index_name(table, role) if role else "table"
-            found.append(Step(number, creates, _statement(path, table, live=live)))
-    return tuple(found)
+            pending.append(Step(number, creates, _statement(path, table, live=live)))
+    return tuple(pending)
 
 
 def _statement(path: str, table: TableName, *, live: bool) -> LiteralString:
@@ -135,11 +135,11 @@ def default_index_names(table: TableName, roles: Iterable[str]) -> dict[str, str
 @cache
 def _migrations() -> tuple[tuple[str, int, str | None], ...]:
     """Path, number and index role (None for the table) of every migration, in order."""
-    found = []
+    files = []
     for file in sorted((sql_root() / _FOLDER).glob("*.sql")):
         path = f"{_FOLDER}/{file.name}"
         header = _CREATES.match(load_sql(path).partition("\n")[0])
         if header is None or not file.name.startswith(header.group(1)):
             raise ConfigError(f"sql/{path}: the first line must be its number and what it creates")
-        found.append((path, int(header.group(1)), header.group(3)))
-    return tuple(found)
+        files.append((path, int(header.group(1)), header.group(3)))
+    return tuple(files)

@@ -42,71 +42,75 @@ class FoundIndex(NamedTuple):
     valid: bool
 
 
-def column_differences(found: Sequence[FoundColumn]) -> list[str]:
+def column_differences(columns: Sequence[FoundColumn]) -> list[str]:
     """One sentence for each column that is missing, differs, or would make a plain INSERT fail."""
-    by_name = {column.name: column for column in found}
-    told = []
-    for wanted in COLUMNS:
-        there = by_name.pop(wanted.name, None)
-        if there is None:
-            told.append(f"column {wanted.name} is missing: it must be {wanted}")
-        elif (actual := _as_column(there, wanted)) != wanted:
-            told.append(f"column {wanted.name} is {actual}: it must be {wanted}")
-    told += [
+    by_name = {column.name: column for column in columns}
+    faults = []
+    for expected in COLUMNS:
+        column = by_name.pop(expected.name, None)
+        if column is None:
+            faults.append(f"column {expected.name} is missing: it must be {expected}")
+        elif (actual := _as_column(column, expected)) != expected:
+            faults.append(f"column {expected.name} is {actual}: it must be {expected}")
+    faults += [
         f"column {extra.name} is not the contract's, and an INSERT that does not know it fails: give it a DEFAULT, "
         "or drop its NOT NULL"
         for extra in by_name.values()
         if extra.required and extra.default is None and not extra.filled
     ]
-    return told
+    return faults
 
 
-def _as_column(found: FoundColumn, wanted: Column) -> Column:
-    default = "now()" if found.default in _NOW_SPELLINGS else found.default
-    if found.name in _ANY_DEFAULT:
-        default = wanted.default
-    return Column(found.name, found.type, found.required, default)
+def _as_column(column: FoundColumn, expected: Column) -> Column:
+    default = "now()" if column.default in _NOW_SPELLINGS else column.default
+    if column.name in _ANY_DEFAULT:
+        default = expected.default
+    return Column(column.name, column.type, column.required, default)
 
 
-def constraint_differences(found: Sequence[FoundConstraint]) -> list[str]:
+def constraint_differences(constraints: Sequence[FoundConstraint]) -> list[str]:
     """One sentence each for the primary key and the check of the status, where they are not the contract's."""
-    told = []
-    keys = [one.definition for one in found if one.kind == "p"]
+    faults = []
+    keys = [one.definition for one in constraints if one.kind == "p"]
     if keys != ["PRIMARY KEY (event_id)"]:
-        told.append(f"the primary key is {keys[0] if keys else 'missing'}: it must be PRIMARY KEY (event_id)")
-    allowed = [set(_LITERAL.findall(one.definition)) for one in found if one.name == CHECK_NAME and one.kind == "c"]
+        faults.append(f"the primary key is {keys[0] if keys else 'missing'}: it must be PRIMARY KEY (event_id)")
+    allowed = [
+        set(_LITERAL.findall(one.definition)) for one in constraints if one.name == CHECK_NAME and one.kind == "c"
+    ]
     if allowed != [set(_STATUSES)]:
-        told.append(
+        faults.append(
             f"constraint {CHECK_NAME} is {'another one' if allowed else 'missing'}: it must be "
             "CHECK (status IN ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD'))"
         )
-    return told
+    return faults
 
 
-def index_differences(found: Sequence[FoundIndex], names: dict[str, str]) -> list[str]:
-    """One sentence for each wanted index name that something else bears, or whose index is of no use."""
-    by_name = {index.name: index for index in found}
-    told = []
+def index_differences(indexes: Sequence[FoundIndex], names: dict[str, str]) -> list[str]:
+    """One sentence for each wanted index name that another object has, or whose index does not help."""
+    by_name = {index.name: index for index in indexes}
+    faults = []
     for role, name in names.items():
         index = by_name.get(name)
         if index is None:
             continue
         if not index.ours:
-            told.append(f"the name {name} is taken by another relation of this schema: rename that one")
+            faults.append(f"the name {name} is taken by another relation of this schema: rename that one")
         elif _core(index.definition) != INDEXES[role]:
-            told.append(f"index {name} is {_core(index.definition)}: it must be {INDEXES[role]}; drop it and run again")
+            faults.append(
+                f"index {name} is {_core(index.definition)}: it must be {INDEXES[role]}; drop it and run again"
+            )
         elif not index.valid:
-            told.append(
+            faults.append(
                 f"index {name} is invalid, because its CREATE INDEX CONCURRENTLY is under way or has failed: wait for "
                 "it, or drop it and run again"
             )
-    return told
+    return faults
 
 
-def missing_indexes(found: Sequence[FoundIndex]) -> frozenset[str]:
+def missing_indexes(indexes: Sequence[FoundIndex]) -> frozenset[str]:
     """The roles that no valid index of the table fills, whatever its name: a second equal one only costs writes."""
-    there = {_core(index.definition) for index in found if index.ours and index.valid}
-    return frozenset(role for role, definition in INDEXES.items() if definition not in there)
+    definitions = {_core(index.definition) for index in indexes if index.ours and index.valid}
+    return frozenset(role for role, definition in INDEXES.items() if definition not in definitions)
 
 
 def _core(definition: str) -> str:

@@ -27,7 +27,7 @@ class SettleStatements:
         """Write all settlements in one transaction, and count what was still ours.
 
         In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
-        single statement is one by itself and goes without.
+        single statement is a transaction of its own and needs none.
         """
         calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one)]
         if len(calls) == 1:

@@ -1,4 +1,4 @@
-"""The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over a table that anybody may have made.
+"""The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
 
 The composition root (``relay.app.build``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
 on eight of its columns, no other right, and holds three connections at most: one claims, one settles and renews, one
@@ -7,7 +7,7 @@ housekeeping goes over a fourth one, made for it and closed after it: a server t
 up to its deadline, and must be found out sooner. All times are the database's.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
-when a server turns read-only, every connection is made anew from the URL.
+when a server turns read-only, every connection is opened again from the URL.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ class PostgresOutbox:
             await self._spare.close()
         if read_only:
             self._generation.advance()
-            raise StorageUnavailable("the server takes no writes: a standby, or default_transaction_read_only is on")
+            raise StorageUnavailable(
+                "the server refuses writes: it is a standby, or default_transaction_read_only is on"
+            )
 
     async def _one_row(
         self,
@@ -190,5 +192,5 @@ class PostgresOutbox:
         deadline = None if over is None else self._ping_deadline
         row = await (over or self._housekeeping).run(doing, work, deadline)
         if row is None:
-            raise SchemaError(f"{doing}: no answer row")
+            raise SchemaError(f"{doing}: the statement returned no row")
         return row

@@ -1,6 +1,6 @@
 """Is the configured table one that the relay can work on? Looked at once, when the storage is opened.
 
-Only what the relay itself needs is asked for, whoever made the table: a plain table, the contract's columns, SELECT
+Only what the relay needs is required, however the table was created: a plain table, the contract's columns, SELECT
 on it, and UPDATE on the columns it writes. ``relay-cli migrate`` compares everything else.
 """
 

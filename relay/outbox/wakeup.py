@@ -41,7 +41,7 @@ class OutboxWakeUps:
         try:
             async with await connect_async(self._parameters) as connection:
                 await self._subscribe(connection)
-                wake()  # what was inserted until now was announced to nobody
+                wake()  # no notification announced what was inserted until now
                 while True:
                     if not await _readable(connection.fileno(), _SIGN_OF_LIFE):
                         await connection.execute(statement("outbox/queries/ping.sql"))
@@ -59,7 +59,7 @@ class OutboxWakeUps:
             raise StorageError(f"listening for wake-ups: there is no table {self._table}")
         if not has_trigger:
             logger.warning(
-                "WAKE_UP is on, but nobody wakes: table %s has no trigger for it; add it by relay-cli migrate "
+                "WAKE_UP is on, but table %s has no wake-up trigger; add it: relay-cli migrate "
                 "--table %s --with wake-up",
                 self._table,
                 self._table,

@@ -99,8 +99,8 @@ def _parse(url: str, source: str) -> ConnectionParameters:
     unknown = sorted(set(pieces.values()) - _known_to_libpq() - _PGX_ONLY)
     if unknown and "@" not in query:  # with an @ it may be the rest of a password
         raise ConfigError(f"{source}: libpq has no parameter {', '.join(unknown)}; remove it from the URL")
-    kept = "&".join(piece for piece, name in pieces.items() if name not in _PGX_ONLY)
-    url = f"{address}?{kept}" if kept else address
+    query = "&".join(piece for piece, name in pieces.items() if name not in _PGX_ONLY)
+    url = f"{address}?{query}" if query else address
     try:
         return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error:

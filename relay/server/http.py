@@ -32,9 +32,9 @@ _TICK = 1.0  # seconds; the Date header has no finer ones
 class ServerOptions:
     """Where to listen: SERVER_PORT, taken apart."""
 
-    host: str = ""
+    host: str
     """Empty: all interfaces, IPv6 and IPv4."""
-    port: int = 8080
+    port: int
     """0: any free one."""
 
 
@@ -47,7 +47,7 @@ class _Uvicorn(uvicorn.Server):
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """Ask it to end; what is under way may finish."""
+        """Ask the server to end; requests under way may finish."""
         self.should_exit = True
         self._ending.set()
 
@@ -84,7 +84,7 @@ class StatusServer:
         return self._address
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError when the address cannot be had."""
+        """Listen. Raises ConfigError when the address cannot be bound."""
         bound = _bind(self._options)
         self._address = bound.getsockname()[:2]
         config = uvicorn.Config(
@@ -131,7 +131,7 @@ def _bind(options: ServerOptions) -> socket.socket:
         return socket.create_server(("", options.port), backlog=_BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"SERVER_PORT={_shown(options)} cannot be listened on: {error.strerror or error}; "
+            f"SERVER_PORT={_shown(options)} cannot be bound: {error.strerror or error}; "
             "choose another port or stop what uses it"
         ) from error
 

@@ -1,4 +1,4 @@
-"""``python -m relay.settings``: write the tables of docs/configuration.md anew, between its markers."""
+"""``python -m relay.settings``: rewrite the tables of docs/configuration.md, between its markers."""
 
 from __future__ import annotations
 

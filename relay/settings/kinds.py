@@ -1,7 +1,7 @@
-"""The kinds of values a variable may have: how each is read from text, and what it says about a wrong one.
+"""The kinds of values a variable may have: how each is read from text, and its message for a wrong one.
 
 A reader takes the variable's text and returns the value, or raises ValueError with a sentence that begins with the
-text as it was given (unless it is a secret) and says what is allowed.
+text as the user wrote it (unless it is a secret) and says what is allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold between variables, and what is allowed but deserves a word at the start.
+"""What must hold between variables, and what is allowed but warned about at the start.
 
 A rule yields findings; a finding names the variables it is about, so that a rule stays silent about variables whose
 own value is wrong already. Pure: nothing is opened, resolved or connected.
@@ -29,7 +29,7 @@ _SCHEME_OWNERS = {
     "https": "a web server",
 }
 _PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
-# What Kubernetes and container links set by themselves for a service called kafka, nats or redis.
+# Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
@@ -135,24 +135,48 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
-def publish_timeout(settings: Variables) -> tuple[str, float] | None:
-    """Return the variable that bounds one publish to the chosen broker, and its seconds; None without a broker."""
+class LeaseMargin(NamedTuple):
+    """LEASE_TIMEOUT beside the variable that bounds one publish to the chosen broker. Times are seconds."""
+
+    lease_timeout: float
+    variable: str
+    publish_timeout: float
+
+    @property
+    def too_short(self) -> bool:
+        """Whether a lease may expire before the broker's first answer, so that an event is sent twice."""
+        return self.lease_timeout <= self.publish_timeout
+
+    @property
+    def tight(self) -> bool:
+        """Whether one retry inside the lease may exceed it."""
+        return self.lease_timeout <= 2 * self.publish_timeout
+
+    @property
+    def recommended(self) -> float:
+        """A lease that leaves room for several attempts."""
+        return 4 * self.publish_timeout
+
+
+def lease_margin(settings: Variables) -> LeaseMargin | None:
+    """Compare the lease with one publish; None without a broker. The start and ``relay-cli check`` both use it."""
     timeouts = {
         "kafka": ("KAFKA_WRITE_TIMEOUT", settings.kafka_write_timeout),
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
     }
-    return timeouts.get(settings.publisher_type)
+    timeout = timeouts.get(settings.publisher_type)
+    return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)
 
 
 def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
-    limit = publish_timeout(settings)
-    if limit is not None and settings.lease_timeout <= limit[1]:
-        variable, seconds = limit
+    margin = lease_margin(settings)
+    if margin is not None and margin.too_short:
         yield SettingIssue(
-            ("LEASE_TIMEOUT", variable),
-            f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)} is not longer than "
-            f"{variable}={format_duration(seconds)}: an event may be sent twice before its first answer is known",
+            ("LEASE_TIMEOUT", margin.variable),
+            f"LEASE_TIMEOUT={format_duration(margin.lease_timeout)} is not longer than "
+            f"{margin.variable}={format_duration(margin.publish_timeout)}: "
+            "an event may be sent twice before its first answer is known",
         )
 
 

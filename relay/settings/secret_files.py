@@ -10,38 +10,38 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL")
-"""The variables that may be given so; API_TOKEN has a rule of its own, which is older."""
+"""The variables that may come from a file; API_TOKEN has its own rule."""
 
 
-def merged(layers: Sequence[Mapping[str, str]], found: list[str]) -> dict[str, str]:
-    """The variables of all layers, later ones winning, empty ones left out; a conflict is told in ``found``."""
+def merged(layers: Sequence[Mapping[str, str]], problems: list[str]) -> dict[str, str]:
+    """The variables of all layers, later ones winning, empty ones left out; a conflict is appended to ``problems``."""
     values: dict[str, str] = {}
     for layer in layers:
-        given = {name: value for name, value in layer.items() if value}
+        layer_values = {name: value for name, value in layer.items() if value}
         for name in BY_FILE:
-            either = {name, f"{name}_FILE"} & given.keys()
+            either = {name, f"{name}_FILE"} & layer_values.keys()
             if len(either) == 2:
-                found.append(f"{name} and {name}_FILE are both set; unset one of them")
+                problems.append(f"{name} and {name}_FILE are both set; unset one of them")
             elif either:
                 values.pop(name, None)
                 values.pop(f"{name}_FILE", None)
-        values |= given
+        values |= layer_values
     return values
 
 
 def from_files(
-    values: Mapping[str, str], wanted: Collection[str], found: list[str]
+    values: Mapping[str, str], names: Collection[str], problems: list[str]
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """``values`` with what the files of the ``wanted`` variables hold, and the names of those that failed."""
+    """``values`` with what the files of the ``names`` variables hold, and the names of those that failed."""
     read, failed = dict(values), set()
     for name in BY_FILE:
         path = values.get(f"{name}_FILE")
-        if path is None or name not in wanted or name in values:
+        if path is None or name not in names or name in values:
             continue
         try:
             read[name] = _content(path)
         except ValueError as problem:
-            found.append(f"{name}_FILE: {path!r} {problem}")
+            problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
     return read, frozenset(failed)
 

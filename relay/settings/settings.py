@@ -58,38 +58,38 @@ class Settings(Variables):
         ``overrides`` (a tool's options) win over both. A tool that needs a few variables names them in ``only``:
         all others keep their defaults, whatever they are set to. Raises ConfigError.
         """
-        found: list[str] = []
-        file = read_dotenv(dotenv, environ, found) if dotenv is not None else {}
-        wanted = frozenset(NAMES if only is None else only)
-        given, failed = secret_files.from_files(
-            secret_files.merged((file, environ, overrides or {}), found), wanted, found
+        problems: list[str] = []
+        file = read_dotenv(dotenv, environ, problems) if dotenv is not None else {}
+        names = frozenset(NAMES if only is None else only)
+        values, failed = secret_files.from_files(
+            secret_files.merged((file, environ, overrides or {}), problems), names, problems
         )
-        chosen = {name.lower(): value for name, value in given.items() if name in wanted}
-        texts, undecodable = _utf8(chosen, found)
-        variables, bad = _read(texts, found)
-        token = _token(variables, found)
-        silent = bad | undecodable | failed | (frozenset(NAMES) - wanted)
-        found += rules.about(rules.problems, variables, silent)
-        if found:
-            raise ConfigError("\n".join(found))
+        chosen = {name.lower(): value for name, value in values.items() if name in names}
+        texts, undecodable = _utf8(chosen, problems)
+        variables, bad = _read(texts, problems)
+        token = _token(variables, problems)
+        silent = bad | undecodable | failed | (frozenset(NAMES) - names)
+        problems += rules.about(rules.problems, variables, silent)
+        if problems:
+            raise ConfigError("\n".join(problems))
         warnings = rules.about(rules.cautions, variables, silent)
-        if wanted.issuperset(NAMES):
-            warnings += rules.unknown(given)
+        if names.issuperset(NAMES):
+            warnings += rules.unknown(values)
         effective = {
             "api_token": token,
             "kafka_async": False,
             "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],
-            "otel": {name: value for name, value in given.items() if name.startswith(_OTEL_PREFIX)},
+            "otel": {name: value for name, value in values.items() if name.startswith(_OTEL_PREFIX)},
             "warnings": tuple(warnings),
         }
         return cls.model_construct(**{**dict(variables), **effective})
 
 
-def _utf8(chosen: Mapping[str, str], found: list[str]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Those that are text, and the names of the others: an environment may hold any bytes, a database may not."""
+def _utf8(chosen: Mapping[str, str], problems: list[str]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the values that are UTF-8 text, and the names of the others: a database stores no other bytes."""
     texts = {field: value for field, value in chosen.items() if _encodable(value)}
     others = frozenset(field.upper() for field in chosen.keys() - texts.keys())
-    found += [f"{name}: is not UTF-8 text" for name in sorted(others)]
+    problems += [f"{name}: is not UTF-8 text" for name in sorted(others)]
     return texts, others
 
 
@@ -101,8 +101,8 @@ def _encodable(value: str) -> bool:
     return True
 
 
-def _read(chosen: dict[str, Any], found: list[str]) -> tuple[Variables, frozenset[str]]:
-    """The values, with defaults in place of wrong ones; those are told in ``found`` and named in the result."""
+def _read(chosen: dict[str, Any], problems: list[str]) -> tuple[Variables, frozenset[str]]:
+    """The values, with defaults in place of wrong ones; appends problems to ``problems``, returns their names."""
     try:
         return Variables(**chosen), frozenset()
     except ValidationError as error:
@@ -112,13 +112,13 @@ def _read(chosen: dict[str, Any], found: list[str]) -> tuple[Variables, frozense
                 continue  # its own value is fine, only another one is not
             field = str(detail["loc"][0])
             reason = detail.get("ctx", {}).get("error", detail["msg"])
-            found.append(f"{field.upper()}: {reason}")
+            problems.append(f"{field.upper()}: {reason}")
             bad.add(field)
-    kept = {field: value for field, value in chosen.items() if field not in bad}
-    return Variables(**kept), frozenset(field.upper() for field in bad)
+    valid = {field: value for field, value in chosen.items() if field not in bad}
+    return Variables(**valid), frozenset(field.upper() for field in bad)
 
 
-def _token(variables: Variables, found: list[str]) -> SecretStr | None:
+def _token(variables: Variables, problems: list[str]) -> SecretStr | None:
     """API_TOKEN, or what its file holds."""
     if variables.api_token is not None or variables.api_token_file is None:
         return variables.api_token
@@ -126,9 +126,9 @@ def _token(variables: Variables, found: list[str]) -> SecretStr | None:
         token = Path(variables.api_token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        found.append(f"API_TOKEN_FILE: {variables.api_token_file!r} cannot be read: {reason}")
+        problems.append(f"API_TOKEN_FILE: {variables.api_token_file!r} cannot be read: {reason}")
         return None
     if not token:
-        found.append(f"API_TOKEN_FILE: {variables.api_token_file!r} is empty; it must hold the token")
+        problems.append(f"API_TOKEN_FILE: {variables.api_token_file!r} is empty; it must hold the token")
         return None
     return SecretStr(token)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from relay.postgres.sql import DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.kinds import (
     Count,
@@ -79,7 +80,7 @@ class Storage(_Group):
     )
     storage_url_file: Text | None = _variable(None, "File that holds the URL, instead of STORAGE_URL.", shown="unset")
     storage_table_name: Table = _variable(
-        "openoutbox_events", "The outbox table: `table` or `schema.table`, taken exactly as written."
+        DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
     )
 
 
@@ -98,7 +99,7 @@ class Publishing(_Group):
         None, "File that holds the URL, instead of PUBLISHER_URL.", shown="unset"
     )
     publisher_connect_retry_interval: Duration = _variable(
-        "5s", "Wait between two attempts to reach a broker that is not there."
+        "5s", "Time between two attempts to reach a broker that does not answer."
     )
     publisher_name: Text = _variable(
         _publisher_type, "Name of this destination in the delivery log.", shown="the PUBLISHER_TYPE"
@@ -110,19 +111,19 @@ class Relaying(_Group):
 
     poll_interval: Duration = _variable("500ms", "Longest wait after an empty claim.")
     wake_up: Flag = _variable(
-        "false", "Listen for inserts, too (see operations.md); needs the wake-up extension and a session."
+        "false", "Listen for inserts too (see operations.md); needs the wake-up extension and a session."
     )
-    batch_size: Count = _variable("100", "Most events in one claim.")
+    batch_size: Count = _variable("100", "Maximum number of events in one claim.")
     batch_bytes: Size = _variable(
-        "64MiB", "Most payload bytes of one claim; a single larger event is still claimed, alone."
+        "64MiB", "Maximum payload bytes of one claim; a single larger event is still claimed, alone."
     )
     max_in_flight: Count = _variable(
-        _eight_batches, "Most events that are claimed and not settled at any time.", shown="8 x BATCH_SIZE"
+        _eight_batches, "Maximum number of events that are claimed and not settled at any time.", shown="8 x BATCH_SIZE"
     )
     lease_timeout: Duration = _variable(
-        "3m", "How long a claimed event belongs to this relay; prolonged while it is being worked on."
+        "3m", "How long a claimed event belongs to this relay; renewed while the event is in flight."
     )
-    reap_batch_size: Count = _variable("100", "Most expired leases taken back by one statement.")
+    reap_batch_size: Count = _variable("100", "Maximum number of expired leases that one statement reclaims.")
     health_check_interval: Duration = _variable("5s", "Time between two probes of database and broker.")
     shutdown_timeout: DurationOrZero = _variable(
         "8s", "How long SIGTERM waits for events in flight; container engines kill after 10 s."
@@ -131,10 +132,11 @@ class Relaying(_Group):
         _host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
     )
     ordering: Annotated[Literal["none", "key"], *_choice("none", "key")] = _variable(
-        "none", "`key`: events of one `partition_key` strictly one after the other (see ordering.md)."
+        "none", "`key`: publish the events of one `partition_key` strictly one after the other (see ordering.md)."
     )
     ordering_on_dead: Annotated[Literal["skip", "block"], *_choice("skip", "block")] = _variable(
-        "skip", "With `ORDERING=key`: go on after a dead event of the key, or hold the key until it is replayed."
+        "skip",
+        "With `ORDERING=key`: continue after a dead event of the key, or hold the key until that event is replayed.",
     )
 
 
@@ -142,35 +144,38 @@ class Retrying(_Group):
     """Retries"""
 
     retry_max_attempts: Count = _variable("25", "Failed attempts after which an event is DEAD.")
-    retry_base_delay: Duration = _variable("1s", "Delay after the first failed attempt; doubles with each.")
-    retry_max_delay: Duration = _variable("24h", "Longest delay, jitter aside.")
+    retry_base_delay: Duration = _variable("1s", "Delay after the first failed attempt; doubles with each further one.")
+    retry_max_delay: Duration = _variable("24h", "Longest delay, without jitter.")
     retry_jitter: Share = _variable("0.15", "Largest random share added to a delay.")
 
 
 class Kafka(_Group):
     """Kafka"""
 
-    kafka_batch_size: Count | None = _variable(None, "Most messages of one produce request.", shown="the client's own")
+    kafka_batch_size: Count | None = _variable(
+        None, "Maximum number of messages in one produce request.", shown="the client's own"
+    )
     kafka_batch_bytes: Size = _variable(
-        "10485760", "Largest message the client takes (`message.max.bytes`); the broker's own limit rules as well."
+        "10485760", "Largest message the client accepts (`message.max.bytes`); the broker's own limit applies too."
     )
     kafka_batch_timeout: DurationOrZero = _variable(
-        "10ms", "Upper bound on lingering; a batch that is handed over whole is sent at once."
+        "10ms", "Upper bound on lingering; a complete batch is sent at once."
     )
     kafka_compression: Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], *_choice(*COMPRESSIONS)] = _variable(
         "snappy", "Compression of produce requests."
     )
     kafka_required_acks: Annotated[Literal["all", "one", "none"], *_choice("all", "one", "none")] = _variable(
         "all",
-        "Who must have a message before it counts as delivered. `one` works without idempotence and is warned "
-        "about; `none` would lose events: it is warned about and raised to `one`.",
+        "Which replicas must have a message before it counts as delivered. `one` works without idempotence, "
+        "with a warning; `none` would lose events: it is raised to `one`, with a warning.",
     )
     kafka_write_timeout: Duration = _variable("10s", "Longest wait for the acknowledgement of one produce request.")
-    kafka_read_timeout: Duration = _variable("10s", "Longest wait for any other answer of a broker.")
-    kafka_connection_timeout: Duration = _variable("10s", "Longest wait for a connection to be set up.")
+    kafka_read_timeout: Duration = _variable("10s", "Longest wait for any other response of a broker.")
+    kafka_connection_timeout: Duration = _variable("10s", "Longest wait for a connection.")
     kafka_max_attempts: Count = _variable("5", "The client's own resends of one message.")
     kafka_async: Flag = _variable(
-        "false", "Accepted and ignored: `true` would count events as delivered before they are. Warned about."
+        "false",
+        "Accepted and ignored, with a warning: `true` would mark events DELIVERED before the broker has them.",
     )
 
 
@@ -178,13 +183,13 @@ class Nats(_Group):
     """NATS"""
 
     nats_publish_timeout: Duration = _variable("5s", "Longest wait for the stream's acknowledgement.")
-    nats_connection_timeout: Duration = _variable("10s", "Longest wait for a connection to be set up.")
+    nats_connection_timeout: Duration = _variable("10s", "Longest wait for a connection.")
 
 
 class Redis(_Group):
     """Redis"""
 
-    redis_connection_timeout: Duration = _variable("5s", "Longest wait for a connection to be set up.")
+    redis_connection_timeout: Duration = _variable("5s", "Longest wait for a connection.")
     redis_write_timeout: Duration = _variable("1s", "Longest wait for the reply to a write.")
 
 
@@ -193,10 +198,10 @@ class Serving(_Group):
 
     server_port: Listen = _variable(
         DEFAULT_SERVER_PORT,
-        "Where the HTTP endpoints listen: `:8080` (all interfaces), `127.0.0.1:8080` or `[::1]:8080`.",
+        "Address of the HTTP endpoints: `:8080` (all interfaces), `127.0.0.1:8080` or `[::1]:8080`.",
     )
     environment: Annotated[Literal["production", "development"], *_choice("production", "development")] = _variable(
-        "production", "`production`: logs are JSON lines; `development`: lines for people."
+        "production", "`production`: logs are JSON lines; `development`: logs are readable lines."
     )
     api_token: Secret | None = _variable(
         None, "Bearer token of `/api/*`, which shows the delivery log; unset: no API.", shown="unset"
@@ -208,25 +213,25 @@ class Logging(_Group):
     """Delivery log"""
 
     delivery_log_url: SecretUrl | None = _variable(
-        None, "Where every attempt is recorded (PostgreSQL or ClickHouse); unset: no log, no cost.", shown="unset"
+        None, "Database that records every attempt (PostgreSQL or ClickHouse); unset: no delivery log.", shown="unset"
     )
     delivery_log_url_file: Text | None = _variable(
         None, "File that holds the URL, instead of DELIVERY_LOG_URL.", shown="unset"
     )
-    delivery_log_batch_size: Count = _variable("1000", "Most entries written by one statement.")
+    delivery_log_batch_size: Count = _variable("1000", "Maximum number of entries that one statement writes.")
     delivery_log_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")
     delivery_log_record: Annotated[Literal["all", "failed"], *_choice("all", "failed")] = _variable(
         "all", "Which attempts are recorded."
     )
     delivery_log_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
-    delivery_log_schema: Schema = _variable("openoutbox_log", "PostgreSQL: the schema that the log's tables are in.")
+    delivery_log_schema: Schema = _variable("openoutbox_log", "PostgreSQL: schema of the log's tables.")
     delivery_log_prefix: Prefix = _variable(
-        "", "ClickHouse: what the names of the log's tables begin with, for several logs in one database.", shown="none"
+        "", "ClickHouse: prefix of the log's table names, for several logs in one database.", shown="none"
     )
     delivery_log_retention_days: Count | None = _variable(
         None,
-        "PostgreSQL: no partition is made for a month that ended longer ago; what belongs there is set aside. "
-        "`relay-cli log retention` drops what grows older.",
+        "PostgreSQL: no partition is created for a month that ended longer ago; its entries are quarantined. "
+        "`relay-cli log retention` drops older partitions.",
         shown="unset",
     )
 

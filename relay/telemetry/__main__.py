@@ -1,4 +1,4 @@
-"""``python -m relay.telemetry``: write the table of metrics in docs/operations.md anew, between its markers."""
+"""``python -m relay.telemetry``: rewrite the table of metrics in docs/operations.md, between its markers."""
 
 from __future__ import annotations
 

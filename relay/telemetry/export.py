@@ -1,6 +1,6 @@
 """Whether measurements are exported over OTLP, by the OpenTelemetry standard's variables.
 
-Nothing of OpenTelemetry is imported unless an exporter is asked for. What cannot be had is a warning and never a
+Nothing of OpenTelemetry is imported unless an exporter is configured. A missing library is a warning and never a
 failed start: a relay that delivers unobserved is better than one that does not deliver.
 """
 
@@ -24,7 +24,7 @@ class Exporter(Protocol):
         """Export a last time and end, within two seconds; never raises. Blocks."""
 
 
-def wanted(variables: Mapping[str, str]) -> bool:
+def export_requested(variables: Mapping[str, str]) -> bool:
     """Whether these ``OTEL_*`` variables ask for OTLP; the default is none, as the contract has it."""
     if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -38,7 +38,7 @@ def wanted(variables: Mapping[str, str]) -> bool:
 
 def start_export(measurements: Measurements, variables: Mapping[str, str], relay_id: str) -> Exporter | None:
     """Begin to export in a thread of its own, where ``variables`` ask for it."""
-    if not wanted(variables):
+    if not export_requested(variables):
         return None
     try:
         from relay.telemetry.otel import OtlpExport  # noqa: PLC0415 - an extra, and 15 MB of memory

@@ -2,7 +2,7 @@
 
 ``configure_logs`` is called once by the program, as early as it can, and again once the settings are known. From
 then on the standard library's loggers (ours and those of client libraries), structlog, warnings, and exceptions
-that nobody caught in the main thread, in other threads, in the event loop and in destructors all end up here, one
+not caught in the main thread, in other threads, in the event loop and in destructors all end up here, one
 line each. Nothing is ever written to standard output, which belongs to ``PUBLISHER_TYPE=stdout``. Logging never
 raises: a line that cannot be formatted is replaced by one that says so, and one that cannot be written is lost.
 
@@ -113,7 +113,7 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
 
 
 def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last line of defence: no password of a URL leaves the process, whoever logged it."""
+    """The last line of defence: masks the password of every URL, whichever library logged it."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = mask_secrets(value)

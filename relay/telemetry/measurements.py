@@ -1,6 +1,6 @@
 """The relay's measurements as plain numbers: written by the engine, read by every exporter.
 
-An update is a few additions, so that telemetry costs the same whether or not anybody looks. Every label
+An update is a few additions, so that telemetry costs the same with and without scrapes. Every label
 combination exists from the start, with 0: a rate over a series that appears with its first failure would miss it.
 """
 
@@ -78,7 +78,7 @@ class Measurements:
         self._lost += events
 
     def reaped(self, retried: int, buried: int) -> None:
-        """Expired leases taken back: each is a failed attempt, whoever held it."""
+        """Reclaimed leases; each counts as a failed attempt, whichever relay held it."""
         self._failed += retried + buried
         self._reaped_retried += retried
         self._reaped_dead += buried
@@ -107,7 +107,7 @@ class Measurements:
         """Every metric with all its series, in the catalogue's order; label values without ``relay_id``."""
         backlog = self._backlog
         publisher = [Sample((status,), histogram.read()) for status, histogram in self._publisher.items()]
-        storage = [Sample((op, _status(ok)), kept.read()) for (op, ok), kept in tuple(self._storage.items())]
+        storage = [Sample((op, _status(ok)), histogram.read()) for (op, ok), histogram in tuple(self._storage.items())]
         yield metrics.EVENTS, _by_label(success=self._delivered, failed=self._failed)
         yield metrics.BATCH_SIZE, [Sample((), self._batch_size.read())]
         yield metrics.E2E_LATENCY, [Sample((), self._e2e.read())]

@@ -139,9 +139,9 @@ def _endpoint(variables: Mapping[str, str], *, grpc: bool) -> str | None:
 def resource_attributes(variables: Mapping[str, str], relay_id: str) -> dict[str, str]:
     """Who speaks: ours, overridden by OTEL_RESOURCE_ATTRIBUTES, and that by OTEL_SERVICE_NAME."""
     ours = {"service.name": "openoutbox-relay", "service.version": __version__, "service.instance.id": relay_id}
-    given = dict(_pairs(variables.get("OTEL_RESOURCE_ATTRIBUTES", "")))
+    attributes = dict(_pairs(variables.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     named = variables.get("OTEL_SERVICE_NAME")
-    return {**ours, **given, **({"service.name": named} if named else {})}
+    return {**ours, **attributes, **({"service.name": named} if named else {})}
 
 
 def _setting(variables: Mapping[str, str], name: str) -> str:

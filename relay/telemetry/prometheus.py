@@ -37,7 +37,7 @@ class PrometheusTelemetry(Measurements):
 
 
 class _Bridge(Collector):
-    """Shows the measurements to the client library when somebody scrapes; no ``_created`` series."""
+    """Shows the measurements to the client library at each scrape; no ``_created`` series."""
 
     def __init__(self, measurements: Measurements, relay_id: str) -> None:
         self._measurements = measurements

@@ -44,7 +44,7 @@ class Throttle:
 
     def _make_room(self, now: float) -> None:
         if len(self._windows) >= _MOST_KEYS:
-            fresh = {key: kept for key, kept in self._windows.items() if now - kept.started < self._seconds}
+            fresh = {key: entry for key, entry in self._windows.items() if now - entry.started < self._seconds}
             self._windows = fresh if len(fresh) < _MOST_KEYS else {}
 
 

@@ -8,10 +8,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
 from relay.app.build import build_delivery_log
-from relay.app.delivery_log import LogApi, LogCollector, StatusWithLog
+from relay.app.delivery_log import DeliveryLogParts, LogApi, LogCollector
 from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.engine.relay import Relay
+from relay.engine.status import RelayStatus
 from relay.server.routes import application, dispatching
 from relay.settings.settings import Settings
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
+from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.options import engine_options
 
 LOGGED = {
     "STORAGE_URL": "postgres://u:p@h/db",
@@ -24,7 +30,6 @@ LOGGED = {
 class State:
     written = 7
     dropped = 3
-    trouble = "it hangs"
 
 
 class Well:
@@ -50,8 +55,14 @@ def test_without_a_url_there_is_no_log() -> None:
     assert build_delivery_log(settings) is None
 
 
-async def test_trouble_is_degraded_and_not_unready() -> None:
-    async with client_of(application(StatusWithLog(Well(), State()))) as client:
+async def test_trouble_is_degraded_and_not_unready(monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = Relay(MemoryOutbox(MemoryTable()), MemoryPublisher(), MemoryTelemetry(), engine_options())
+    relay.health.storage_worked("open")
+    relay.health.broker_worked()
+    parts = DeliveryLogParts(Settings.from_env(LOGGED))
+    monkeypatch.setattr(type(parts.recorder), "trouble", "it hangs")
+    view = RelayStatus(relay, "r1", Well().metrics, parts.degraded)
+    async with client_of(application(view)) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["log"]) == (200, "degraded: it hangs")
 

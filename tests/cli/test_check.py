@@ -48,7 +48,7 @@ def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: Mak
     outbox.insert([Row(there), Row(missing)])
     given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
     [(level, message, _)] = check(tmp_path, given)["topics"]
-    assert (level, message) == ("warning", f"there is no topic {missing!r}")
+    assert (level, message) == ("warning", f"topic {missing!r} does not exist")
     check(tmp_path, given, "--strict", status=1)
 
 

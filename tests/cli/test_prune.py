@@ -95,7 +95,7 @@ def test_interrupted_it_says_what_is_done_and_may_be_run_again(outbox: Outbox, t
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=patience())
     assert (process.returncode, stderr) == (130, "")
-    found = re.match(r"delivered: deleted (\d+) events .*\ndead: .*\nnot complete; run it again to go on\n", stdout)
+    found = re.match(r"delivered: deleted (\d+) events .*\ndead: .*\nnot complete; run it again to continue\n", stdout)
     assert found is not None, stdout
     assert outbox.counts() == {"DELIVERED": 2000 - int(found[1])}
     outbox.database.run("DROP TRIGGER slow ON openoutbox_events")

@@ -75,7 +75,7 @@ def test_what_was_handed_in_may_change_afterwards() -> None:
         ({"delay": 5}, "delay: a int"),
         ({"available_at": datetime(2026, 1, 1)}, "available_at: no time zone"),  # noqa: DTZ001
         ({"available_at": "2026-01-01"}, "available_at: a str"),
-        ({"delay": timedelta(1), "available_at": datetime.now(UTC)}, "delay: given together with available_at"),
+        ({"delay": timedelta(1), "available_at": datetime.now(UTC)}, "delay: set together with available_at"),
     ],
 )
 def test_what_no_row_can_hold_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
@@ -165,7 +165,7 @@ def test_one_event_given_twice_is_inserted_once() -> None:
 
 
 def test_one_id_for_two_events_is_refused() -> None:
-    with pytest.raises(EventError, match=f"event_id: {ID} is given to two different events"):
+    with pytest.raises(EventError, match=f"event_id: {ID} is the same for two different events"):
         insert_rows([NewEvent("a", b"1", event_id=ID), NewEvent("a", b"2", event_id=ID)])
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import pytest
 
 from relay.core.backoff import RetryPolicy
-from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
-from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.wakeup import OutboxWakeUps
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.fixtures.outbox import Outbox, through
+from tests.support.options import engine_options, storage_options
 
 RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
 
@@ -65,10 +65,10 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         **options: object,
     ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
-        engine = EngineOptions(**({"retry": RETRY, "in_order": key_order is not None} | values | options))  # type: ignore[arg-type]
+        engine = engine_options(**({"retry": RETRY, "in_order": key_order is not None} | values | options))
         lease, retry = engine.lease_timeout, engine.retry
         storage = PostgresOutbox(
-            PostgresOptions(outbox.relay_url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
+            storage_options(outbox.relay_url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()

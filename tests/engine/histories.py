@@ -24,18 +24,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
-from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.options import engine_options
 from tests.support.virtual_time import VirtualTimeLoop
 
 LEASE = 40.0
 RETRY = RetryPolicy(max_attempts=6, base_delay=1.0, max_delay=10.0, jitter=0.1)
-OPTIONS = EngineOptions(
+OPTIONS = engine_options(
     batch_size=10, max_in_flight=40, lease_timeout=LEASE, connect_retry_interval=2.0, probe_timeout=1.0, retry=RETRY
 )
 WRITES = ("claim", "settle", "reap")

@@ -34,7 +34,7 @@ class Notes:
 
 
 class Untouched(Sequence[Resolution]):
-    """A group of outcomes that nobody may look into."""
+    """A group of outcomes that fails the test when it is read."""
 
     def __len__(self) -> int:
         raise AssertionError

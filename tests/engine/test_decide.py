@@ -15,10 +15,10 @@ from relay.core.ports import SettledAttempt
 from relay.engine.batch import Batch, Lease
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.options import EngineOptions
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.options import engine_options
 
 FENCE = Fence(datetime(2030, 1, 1, tzinfo=UTC))
 RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
@@ -47,7 +47,7 @@ class Bench:
         self.telemetry = MemoryTelemetry()
         self.notes = Notes()
         storage = MemoryOutbox(MemoryTable())
-        options = EngineOptions(retry=RETRY)
+        options = engine_options(retry=RETRY)
         self.context = EngineContext.of(
             storage, MemoryPublisher(), self.telemetry, options, lambda: self.now, self.notes
         )

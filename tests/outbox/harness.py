@@ -13,11 +13,12 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 
 LEASE = 60.0
 RETRY = RetryPolicy(max_attempts=3, base_delay=10.0, max_delay=30.0, jitter=0.5)
@@ -115,7 +116,7 @@ class PostgresHarness:
         self._connection = outbox.database.connect()
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
-        options = PostgresOptions(
+        options = storage_options(
             self._outbox.relay_url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
         )
         self._relays.append(PostgresOutbox(options))

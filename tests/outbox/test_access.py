@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from relay.core.errors import StorageUnavailable
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from tests.support.options import storage_options
 from tests.support.servers.postgres_secured import CERTIFIED, PASSWORD, SecuredPostgres
 
 pytestmark = pytest.mark.postgres
@@ -27,7 +27,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPostgre
 
 
 async def ping(url: str) -> None:
-    storage = PostgresOutbox(PostgresOptions(url, "relay"))
+    storage = PostgresOutbox(storage_options(url, "relay"))
     try:
         await storage.open()
         await storage.ping()
@@ -36,7 +36,7 @@ async def ping(url: str) -> None:
 
 
 async def test_a_verified_server_and_the_right_password(secured: SecuredPostgres) -> None:
-    storage = PostgresOutbox(PostgresOptions(secured.url(), "relay"))
+    storage = PostgresOutbox(storage_options(secured.url(), "relay"))
     await storage.open()
     await storage.ping()
     encrypted = await asyncio.to_thread(_encrypted, secured.server.url)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import StorageError
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
 from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.options import storage_options
 
 _NOTED = """
 CREATE TABLE noted (jit text, enable_sort text);
@@ -60,7 +60,7 @@ async def watched(outbox: Outbox) -> PostgresOutbox:
     """A storage whose claims are noted with the settings that they ran with."""
     with outbox.database.connect() as connection:
         connection.execute(_NOTED)
-    storage = PostgresOutbox(PostgresOptions(url=outbox.relay_url, relay_id="relay"))
+    storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay"))
     await storage.open()
     return storage
 

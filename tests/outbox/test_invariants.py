@@ -1,9 +1,9 @@
 """The nine invariants of the contract and its transition table, under random histories on a real PostgreSQL.
 
-Three relays, two of which bear one RELAY_ID, claim, renew, settle, release and reap at random, with fences that may
+Three relays, two of which share one RELAY_ID, claim, renew, settle, release and reap at random, with fences that may
 be long gone; an operator replays; time passes by moving every row into the past. After each step every row is
 compared with what it was: exactly the rows the model expects have changed, each by a transition of
-``relay.core.state``, and in exactly the columns that this transition may touch.
+``tests.outbox.transitions``, and in exactly the columns that this transition may touch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, Status
 from relay.core.ports import Settlement
-from relay.core.state import ALLOWED, Transition
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from tests.outbox.transitions import ALLOWED, Transition
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 
 LEASE: Final = 1000.0
 RETRY: Final = RetryPolicy(max_attempts=3, base_delay=50.0, max_delay=400.0, jitter=0.2)
@@ -258,7 +258,7 @@ def _close(loop: asyncio.Runner, relays: Iterable[PostgresOutbox]) -> None:
 
 
 def test_no_history_breaks_an_invariant(outbox: Outbox) -> None:
-    options = [PostgresOptions(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
+    options = [storage_options(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
     relays = [PostgresOutbox(one) for one in options]
     bounds = settings(
         max_examples=40,

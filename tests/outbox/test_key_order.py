@@ -10,12 +10,13 @@ import pytest
 from relay.client import NewEvent, enqueue
 from relay.outbox.extensions import ORDER_INDEXES, add_extension
 from relay.outbox.migrate import migrate, plan
-from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.options import KeyOrder
 from relay.outbox.schema import index_name
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
+from tests.support.options import storage_options
 
 TABLE = TableName()
 ORDER = "SELECT convert_from(payload, 'UTF8')::int FROM openoutbox_events ORDER BY insertion_order"
@@ -37,7 +38,7 @@ async def test_a_table_of_any_name_has_its_own(database: Database, name: str) ->
         add_extension(database.url, table, "key-order")
     made = {name for (name,) in database.run("SELECT indexname::text FROM pg_indexes")}
     assert {index_name(table, role) for table in tables for role in ORDER_INDEXES} <= made
-    storage = PostgresOutbox(PostgresOptions(database.url, "relay", tables[1], key_order=KeyOrder.BLOCK))
+    storage = PostgresOutbox(storage_options(database.url, "relay", tables[1], key_order=KeyOrder.BLOCK))
     await storage.open()
     assert await storage.claim(10, 1000) == (None, [])
     await storage.close()

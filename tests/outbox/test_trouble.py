@@ -12,13 +12,13 @@ import pytest
 from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.ports import Settled, Settlement
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.sql import TableName
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
+from tests.support.options import storage_options
 from tests.support.waiting import eventually, patience
 
 ANY_BYTES = 1 << 40
@@ -39,7 +39,7 @@ async def make(outbox: Outbox) -> AsyncIterator[Make]:
     made: list[PostgresOutbox] = []
 
     def one(url: str | None = None, timeout: float = 10.0, relay_id: str = "relay") -> PostgresOutbox:
-        made.append(PostgresOutbox(PostgresOptions(url or outbox.relay_url, relay_id, statement_timeout=timeout)))
+        made.append(PostgresOutbox(storage_options(url or outbox.relay_url, relay_id, statement_timeout=timeout)))
         return made[-1]
 
     yield one
@@ -62,7 +62,7 @@ async def test_idle_connections_that_were_ended_cost_one_error_each_at_most(outb
     assert outbox.database.run(TERMINATE) == [(3,)]
     with pytest.raises(StorageUnavailable):
         await storage.ping()
-    fence, ids = await claim(storage, 1)  # the others were made anew without an error of their own
+    fence, ids = await claim(storage, 1)  # the others were opened again without an error of their own
     assert await storage.settle([Settlement(fence, delivered=ids)]) == [Settled(delivered=1)]
 
 
@@ -157,7 +157,7 @@ async def test_a_renewal_whose_answer_is_lost_is_read_back(outbox: Outbox, make:
 async def test_a_renewal_that_cannot_be_read_back_before_the_lease_ends_is_an_error(outbox: Outbox) -> None:
     outbox.insert([Row("t")])
     async with Proxy(outbox.relay_url) as proxy:
-        options = PostgresOptions(proxy.url, "relay", lease_timeout=0.5, statement_timeout=0.2)
+        options = storage_options(proxy.url, "relay", lease_timeout=0.5, statement_timeout=0.2)
         storage = PostgresOutbox(options)
         fence, ids = await claim(storage)
 
@@ -168,7 +168,7 @@ async def test_a_renewal_that_cannot_be_read_back_before_the_lease_ends_is_an_er
             return None
 
         proxy.watch = silence
-        with pytest.raises(StorageError, match="the lease ran out"):
+        with pytest.raises(StorageError, match="the lease expired"):
             await storage.renew(fence, ids)
         await storage.close()
 
@@ -211,7 +211,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(outbox
     name = outbox.database.name
     outbox.database.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     reader = make(relay_id="reader")
-    with pytest.raises(StorageUnavailable, match="takes no writes"):
+    with pytest.raises(StorageUnavailable, match="refuses writes"):
         await reader.ping()
     with pytest.raises(StorageUnavailable) as caught:
         await reader.claim(1, ANY_BYTES)
@@ -223,7 +223,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(outbox
 
 
 async def test_a_missing_table_is_told_with_what_to_do(database: Database) -> None:
-    storage = PostgresOutbox(PostgresOptions(database.url, "relay", TableName("orders", "shop")))
+    storage = PostgresOutbox(storage_options(database.url, "relay", TableName("orders", "shop")))
     with pytest.raises(SchemaError, match=r"relay-cli migrate --table shop\.orders"):
         await storage.open()
     with pytest.raises(SchemaError):
@@ -241,7 +241,7 @@ async def test_a_missing_table_is_told_with_what_to_do(database: Database) -> No
 )
 async def test_a_table_it_cannot_work_on_is_refused_at_the_start(database: Database, make_it: str, told: str) -> None:
     database.run(make_it)
-    storage = PostgresOutbox(PostgresOptions(database.url, "relay"))
+    storage = PostgresOutbox(storage_options(database.url, "relay"))
     with pytest.raises(SchemaError, match=told):
         await storage.open()
     await storage.close()
@@ -330,7 +330,7 @@ async def test_it_works_on_a_table_of_any_name(outbox: Outbox, name: str) -> Non
         connection.execute(f"ALTER TABLE openoutbox_events RENAME TO {TableName(name).quoted}".encode())
         insert = f"INSERT INTO {table.quoted} (event_id, event_type, payload) SELECT gen_random_uuid(), 't', ''"
         connection.execute(insert.encode())
-    storage = PostgresOutbox(PostgresOptions(outbox.url, "relay", table))
+    storage = PostgresOutbox(storage_options(outbox.url, "relay", table))
     await storage.open()
     fence, ids = await claim(storage)
     assert await storage.settle([Settlement(fence, retried=[(ids[0], "100 %s", 1.0)])]) == [Settled(retried=1)]
@@ -339,7 +339,7 @@ async def test_it_works_on_a_table_of_any_name(outbox: Outbox, name: str) -> Non
 
 async def test_it_works_on_the_newest_major(newest_database: Database) -> None:
     outbox = Outbox.create(newest_database)
-    storage = PostgresOutbox(PostgresOptions(outbox.relay_url, "relay"))
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
     await storage.open()
     outbox.insert([Row("t")] * 4)
     fence, ids = await claim(storage)

@@ -22,7 +22,6 @@ from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.eventstore.database import Database as EventStoreDatabase
 from relay.outbox.admin.connection import operating
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.errors import STATES, translating
@@ -30,6 +29,7 @@ from relay.postgres.sql import TableName
 from relay.postgres.url import check_url, connection_parameters
 from relay.spark.connection import connect
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 from tests.support.paths import ROOT
 
 _LOG_KINDS: dict[type[StorageError], type[DeliveryLogError]] = {
@@ -129,7 +129,7 @@ async def test_parameters_of_pgx_are_dropped_in_every_room(outbox: Outbox, room:
 @pytest.mark.parametrize(
     ("source", "read"),
     [
-        ("STORAGE_URL", lambda url: PostgresOutbox(PostgresOptions(url, "r"))),
+        ("STORAGE_URL", lambda url: PostgresOutbox(storage_options(url, "r"))),
         ("url", lambda url: EventStoreDatabase(url, max_connections=1, on_connect=None)),
         ("option url", lambda url: connect(url, "test")),
         ("--url", lambda url: check_url(url, "--url")),

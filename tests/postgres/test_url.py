@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.outbox.options import PostgresOptions
 from relay.postgres.url import connection_parameters
+from tests.support.options import storage_options
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
@@ -95,4 +95,4 @@ def test_a_password_may_hold_what_libpq_lets_it_hold(password: str) -> None:
 
 
 def test_options_do_not_show_the_url() -> None:
-    assert "geheim" not in repr(PostgresOptions("postgres://u:geheim@h/d", "r"))
+    assert "geheim" not in repr(storage_options("postgres://u:geheim@h/d", "r"))

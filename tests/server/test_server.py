@@ -166,12 +166,12 @@ async def test_other_methods_are_refused(http: httpx.AsyncClient, method: str, p
 async def test_a_port_in_use_is_a_clear_error(server: StatusServer, view: Told) -> None:
     port = server.address[1]
 
-    with pytest.raises(ConfigError, match=rf"SERVER_PORT=127.0.0.1:{port} cannot be listened on: .*in use"):
+    with pytest.raises(ConfigError, match=rf"SERVER_PORT=127.0.0.1:{port} cannot be bound: .*in use"):
         await StatusServer(view, ServerOptions("127.0.0.1", port)).start()
 
 
 async def test_a_host_that_is_not_ours_is_a_clear_error(view: Told) -> None:
-    with pytest.raises(ConfigError, match=r"SERVER_PORT=192\.0\.2\.1:0 cannot be listened on"):
+    with pytest.raises(ConfigError, match=r"SERVER_PORT=192\.0\.2\.1:0 cannot be bound"):
         await StatusServer(view, ServerOptions("192.0.2.1", 0)).start()
 
 

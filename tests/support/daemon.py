@@ -98,7 +98,7 @@ class Daemon:
         return True
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of one GET; status 0 when nobody listens yet."""
+        """Status and body of one GET; status 0 before the server listens."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=patience(10)) as response:
                 return response.status, response.read().decode()

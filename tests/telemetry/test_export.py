@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from relay.telemetry.export import start_export, wanted
+from relay.telemetry.export import export_requested, start_export
 from relay.telemetry.measurements import Measurements
 from tests.support.waiting import patience
 
@@ -29,7 +29,7 @@ from tests.support.waiting import patience
     ],
 )
 def test_the_variables_of_the_standard_decide(variables: dict[str, str], expected: bool) -> None:
-    assert wanted(variables) is expected
+    assert export_requested(variables) is expected
 
 
 def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

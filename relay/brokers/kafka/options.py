@@ -27,9 +27,9 @@ _OURS = frozenset(
 _SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
-    """Times are seconds, sizes are bytes."""
+    """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
 
     url: str = field(repr=False)
     """``host:9092,host2:9092`` or ``kafka://user:password@host:9092?property=value``.
@@ -38,28 +38,28 @@ class KafkaOptions:
     ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
     (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on.
     """
-    batch_size: int | None = None
+    batch_size: int | None
     """Most messages of one produce request; None is librdkafka's own 10,000."""
-    batch_bytes: int = 10_485_760
+    batch_bytes: int
     """The largest message this client takes (``message.max.bytes``)."""
-    batch_timeout: float = 0.01
+    batch_timeout: float
     """Upper bound on lingering; at most 1 ms is used, since a batch is handed over whole."""
-    compression: Compression = "snappy"
-    required_acks: Literal["all", "one"] = "all"
+    compression: Compression
+    required_acks: Literal["all", "one"]
     """``one`` is the leader's acknowledgement alone, and works without idempotence."""
-    write_timeout: float = 10.0
+    write_timeout: float
     """From the offer of a message to its acknowledgement, resends included (``message.timeout.ms``)."""
-    read_timeout: float = 10.0
+    read_timeout: float
     """For the reply to one request (``socket.timeout.ms``)."""
-    connection_timeout: float = 10.0
+    connection_timeout: float
     """For one connection, TLS and login included (``socket.connection.setup.timeout.ms``; 1 s at least)."""
-    max_attempts: int = 5
+    max_attempts: int
     """The client's own resends of one message."""
     queue_messages: int = 100_000
     """Most messages the client holds; beyond that ``publish`` waits."""
     queue_bytes: int = 256 * 2**20
     """Most bytes the client holds; beyond that ``publish`` waits."""
-    receipts: bool = False
+    receipts: bool
     """Whether an acknowledgement carries partition and offset."""
 
 

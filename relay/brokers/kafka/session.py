@@ -82,8 +82,8 @@ class KafkaSession:
                 sink([(event, self.ended_as) for event in events[at:]])
                 return
             self._room.clear()
-            taken, full = self._offer_slice(events, at, sink)
-            at += taken
+            accepted, full = self._offer_slice(events, at, sink)
+            at += accepted
             self._poll_soon()
             if full:
                 with suppress(TimeoutError):  # room may also appear without a report: try again

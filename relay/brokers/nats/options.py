@@ -16,9 +16,9 @@ _SERVER = re.compile(r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address
 _QUERY = frozenset({"credentials", "nkey_seed", "tls_ca", "tls_cert", "tls_key"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NatsOptions:
-    """Times are seconds."""
+    """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
 
     url: str = field(repr=False)
     """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
@@ -26,13 +26,13 @@ class NatsOptions:
     User, password and token are percent-decoded. The query may name files: ``credentials``, ``nkey_seed``,
     ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
     """
-    publish_timeout: float = 5.0
+    publish_timeout: float
     """From the offer of a message to its acknowledgement."""
-    connection_timeout: float = 10.0
+    connection_timeout: float
     """For one connection, TLS and login included."""
     max_pending: int = 4000
     """Most unanswered messages; beyond that ``publish`` waits."""
-    receipts: bool = False
+    receipts: bool
     """Whether an acknowledgement carries stream and sequence."""
 
 

@@ -33,13 +33,13 @@ class Stream:
 
 def subject_matches(pattern: str, subject: str) -> bool:
     """NATS's own rule: ``*`` is one token, ``>`` is one or more at the end."""
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for position, part in enumerate(wanted):
+    pattern_tokens, tokens = pattern.split("."), subject.split(".")
+    for position, part in enumerate(pattern_tokens):
         if part == ">":
             return len(tokens) > position
         if position >= len(tokens) or part not in ("*", tokens[position]):
             return False
-    return len(wanted) == len(tokens)
+    return len(pattern_tokens) == len(tokens)
 
 
 async def read_streams(options: NatsOptions) -> list[Stream]:

@@ -12,22 +12,22 @@ from redis.exceptions import RedisError
 from relay.core.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
-    """Times are seconds, sizes are bytes."""
+    """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
 
     url: str = field(repr=False)
     """``redis://user:password@host:6379/0``, ``rediss://…`` for TLS; redis-py's parameters may stand in the query
     (``ssl_ca_certs=/etc/ca.pem``)."""
-    connection_timeout: float = 5.0
+    connection_timeout: float
     """For one connection, TLS and login included."""
-    write_timeout: float = 1.0
+    write_timeout: float
     """Longest silence while replies are due, and longest wait for a full connection to take more."""
     max_pending: int = 4000
     """Most unanswered commands; beyond that ``publish`` waits."""
     max_bulk: int = 512 * 2**20
     """Largest payload; Redis takes no longer string (``proto-max-bulk-len``) and would cut the connection."""
-    receipts: bool = False
+    receipts: bool
     """Whether an acknowledgement carries the entry's id."""
 
 

@@ -74,28 +74,28 @@ class Figures(NamedTuple):
     in_flight: int
 
 
-def list_events(url: str, table: TableName, wanted: RowFilter) -> list[ListedEvent]:
+def list_events(url: str, table: TableName, row_filter: RowFilter) -> list[ListedEvent]:
     """The newest (or oldest) events that pass the filter."""
     with operating(url, table, _DOING) as connection:
         now = database_time(connection)
         parameters = {
-            "statuses": [str(status) for status in wanted.statuses],
-            "event_type": wanted.event_type,
-            "partition_key": wanted.partition_key,
-            "error": wanted.error,
-            "older": None if wanted.older_than is None else now - timedelta(seconds=wanted.older_than),
-            "newer": None if wanted.newer_than is None else now - timedelta(seconds=wanted.newer_than),
-            "limit": wanted.limit,
+            "statuses": [str(status) for status in row_filter.statuses],
+            "event_type": row_filter.event_type,
+            "partition_key": row_filter.partition_key,
+            "error": row_filter.error,
+            "older": None if row_filter.older_than is None else now - timedelta(seconds=row_filter.older_than),
+            "newer": None if row_filter.newer_than is None else now - timedelta(seconds=row_filter.newer_than),
+            "limit": row_filter.limit,
         }
-        tag = "oldest" if wanted.oldest_first else "newest"
+        tag = "oldest" if row_filter.oldest_first else "newest"
         return [ListedEvent(*row) for row in rows(connection, "outbox/admin:list", table, parameters, tag)]
 
 
 def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
     """One event, or None when there is none of that id."""
     with operating(url, table, _DOING) as connection:
-        found = rows(connection, "outbox/admin:show", table, {"event_id": event_id})
-        return ShownEvent(*found[0]) if found else None
+        matches = rows(connection, "outbox/admin:show", table, {"event_id": event_id})
+        return ShownEvent(*matches[0]) if matches else None
 
 
 def read_figures(connection: Connection, table: TableName) -> Figures:

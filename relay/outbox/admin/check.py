@@ -39,7 +39,10 @@ def check_storage(url: str, table: TableName, in_order: bool = False) -> tuple[l
             findings += _order(connection, table) if in_order else ()
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
-        return [*findings, Finding(Level.ERROR, "database", str(error), "mend that and check again")], None
+        return [
+            *findings,
+            Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again"),
+        ], None
     return findings, types
 
 
@@ -47,21 +50,21 @@ def _schema(url: str, table: TableName) -> Iterator[Finding]:
     """Table, columns and indexes against the contract's."""
     create = f"run: {creation(table)}"
     try:
-        found = plan(url, table)
+        migration = plan(url, table)
     except SchemaError as error:
-        yield Finding(Level.ERROR, "table", str(error), "bring the table to what the contract says, by hand")
+        yield Finding(Level.ERROR, "table", str(error), "change the table by hand to what the contract says")
         return
     except OutboxError as error:
-        yield Finding(Level.ERROR, "database", str(error), "see that the server runs and STORAGE_URL is right")
+        yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
         return
-    if not found.live:
+    if not migration.live:
         yield Finding(Level.ERROR, "table", f"there is no table {table}", create)
         return
     yield Finding(Level.OK, "table", f"{table} is a plain table with the contract's columns")
-    for step in found.steps:
+    for step in migration.steps:
         yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
-    if found.up_to_date:
-        yield Finding(Level.OK, "indexes", "all six are there")
+    if migration.up_to_date:
+        yield Finding(Level.OK, "indexes", "all six indexes exist")
 
 
 def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
@@ -73,16 +76,18 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
         return
     names = [index_name(table, role) for role in ORDER_INDEXES]
-    found = fetch(connection, statement("outbox/table:order_indexes"), {"table": table.quoted, "names": names})
-    valid = dict(found)
+    parameters = {"table": table.quoted, "names": names}
+    valid = dict(fetch(connection, statement("outbox/table:order_indexes"), parameters))
     for name in names:
         if name not in valid:
-            yield Finding(Level.ERROR, "order", f"index {name} is missing, and ORDERING=key crawls without it", advice)
+            yield Finding(Level.ERROR, "order", f"index {name} is missing, and ORDERING=key is slow without it", advice)
         elif not valid[name]:
             first = f"drop it, then {advice}"
-            yield Finding(Level.ERROR, "order", f"index {name} is invalid: its making has failed or goes on", first)
+            yield Finding(
+                Level.ERROR, "order", f"index {name} is invalid: its creation failed or is still running", first
+            )
     if all(valid.get(name) for name in names):
-        yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes are there")
+        yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
 
 
 def _bare(step: Step) -> str:
@@ -94,7 +99,7 @@ def _writable(connection: Connection) -> Finding:
     [(read_only,)] = fetch(connection, statement("outbox/queries/ping.sql"), {})
     if read_only:
         advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"
-        return Finding(Level.ERROR, "database", "the server takes no writes: a standby, or set read-only", advice)
+        return Finding(Level.ERROR, "database", "the server refuses writes: it is a standby, or set read-only", advice)
     version = connection.info.server_version
     return Finding(Level.OK, "database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers and takes writes")
 
@@ -105,9 +110,9 @@ def _clock(connection: Connection) -> Finding:
     ours = before + (datetime.now(UTC) - before) / 2
     skew = (theirs - ours).total_seconds()
     if abs(skew) > _LONGEST_SKEW:
-        said = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
+        message = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
         advice = "set the clocks by NTP; deliveries are timed by the database alone, but logs and latencies mislead"
-        return Finding(Level.WARNING, "clock", said, advice)
+        return Finding(Level.WARNING, "clock", message, advice)
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 
 

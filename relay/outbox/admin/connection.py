@@ -19,7 +19,7 @@ from relay.postgres.url import connection_parameters
 __all__ = ["Connection", "Moment", "database_time", "fetch", "operating", "rows", "short_transaction"]
 
 _NAME: Final = "openoutbox-relay-cli"
-LOCK_TIMEOUT: Final = 0.5  # seconds; an operation stands back behind whoever changes the table itself
+LOCK_TIMEOUT: Final = 0.5  # seconds; an operation gives way to a change of the table itself
 
 
 @contextmanager
@@ -69,9 +69,9 @@ def database_time(connection: Connection) -> datetime:
 
 
 def _check_table(connection: Connection, table: TableName) -> None:
-    found = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
-    if not found:
+    description = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
+    if not description:
         raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
-    kind, _, columns, _ = found[0]
+    kind, _, columns, _ = description[0]
     refuse_kind(kind, table)
     refuse_missing(columns, table)

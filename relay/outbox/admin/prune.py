@@ -2,9 +2,8 @@
 
 Batches are deleted oldest first, each in a transaction of its own that takes a fraction of a second: a batch that
 takes longer is followed by a smaller one. While events wait to be sent it works a fifth of the time only, so that it
-costs a relay that drains a backlog less than a tenth of its pace. Rows that somebody holds are skipped and left to the
-next run. Whenever it is interrupted, what has been reported is gone and nothing else; running it again goes on from
-there.
+costs a relay that drains a backlog less than a tenth of its pace. Rows that another transaction locks are skipped and
+left to the next run. After an interruption exactly what was reported is deleted; the next run continues from there.
 
 The database user needs SELECT, DELETE, and UPDATE of one column (PostgreSQL wants it for FOR UPDATE).
 """
@@ -65,7 +64,7 @@ class Pruned:
 def prune(
     url: str, table: TableName, options: PruneOptions, on_batch: Callable[[Pruned], None] = lambda _: None
 ) -> Pruned:
-    """Delete; ``on_batch`` is told of the sums after each batch, and once before the first.
+    """Delete; ``on_batch`` receives the totals after each batch, and once before the first.
 
     Raises StorageBusy when the table is locked for more than half a second, SchemaError without the rights; what
     ``on_batch`` was told of stays done.
@@ -82,15 +81,15 @@ def prune(
 def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
     """What ``prune`` would delete now; counts from the indexes and locks nothing."""
     with operating(url, table, _DOING) as connection:
-        found = _cutoffs(connection, options)
+        totals = _cutoffs(connection, options)
         counts = {"delivered": 0, "dead": 0}
         for kind in KINDS:
-            if (before := _before(found, kind)) is not None:
+            if (before := _before(totals, kind)) is not None:
                 bounds = {"before": before, "most": COUNT_MOST + 1}
                 [(count,)] = rows(connection, "outbox/prune:prunable", table, bounds, kind)
                 counts[kind] = min(count, COUNT_MOST)
-                found = replace(found, exact=found.exact and count <= COUNT_MOST)
-        return replace(found, delivered=counts["delivered"], dead=counts["dead"])
+                totals = replace(totals, exact=totals.exact and count <= COUNT_MOST)
+        return replace(totals, delivered=counts["delivered"], dead=counts["dead"])
 
 
 def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:

@@ -45,7 +45,7 @@ Bound = datetime | timedelta
 
 
 class ReplayRefused(OutboxError):
-    """The broker would drop what is to be replayed; the message says until when."""
+    """The broker would drop the replayed events as duplicates; the message says until when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +96,17 @@ class Replayed:
 def preview(url: str, table: TableName, selection: Selection, options: ReplayOptions) -> Replayed:
     """What ``replay`` would take back now. Raises ReplayRefused as ``replay`` does."""
     with operating(url, table, _DOING) as connection:
-        asked = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, asked)
-        found = Replayed(recorded=_recorded(connection, table))
+        parameters = _parameters(connection, selection)
+        _refuse_duplicates(connection, table, selection, options, parameters)
+        totals = Replayed(recorded=_recorded(connection, table))
         room = options.limit if options.limit is not None else COUNT_MOST
         for kind in selection.kinds:
             most = min(room, COUNT_MOST)
-            bounded = {**asked, "most": most + 1}
+            bounded = {**parameters, "most": most + 1}
             [(count, _)] = rows(connection, "outbox/replay:replayable", table, bounded, kind)
             room -= min(count, most)
-            found = _added(replace(found, exact=found.exact and count <= COUNT_MOST), kind, min(count, most))
-        return found
+            totals = _added(replace(totals, exact=totals.exact and count <= COUNT_MOST), kind, min(count, most))
+        return totals
 
 
 def replay(
@@ -116,14 +116,14 @@ def replay(
     options: ReplayOptions,
     on_batch: Callable[[Replayed], None] = lambda _: None,
 ) -> Replayed:
-    """Take them back; ``on_batch`` is told of the sums after each batch.
+    """Replay the events; ``on_batch`` receives the totals after each batch.
 
     Raises ReplayRefused before anything is done when an event was delivered within the duplicate window; StorageBusy
     when the table is locked for more than half a second; what ``on_batch`` was told of stays done.
     """
     with operating(url, table, _DOING) as connection:
-        asked = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, asked)
+        parameters = _parameters(connection, selection)
+        _refuse_duplicates(connection, table, selection, options, parameters)
         done = Replayed(recorded=_recorded(connection, table))
         replay_id = uuid7()
         pace = _Pace(options.rate)
@@ -131,16 +131,16 @@ def replay(
             after: Moment = "-infinity"
             while size := _next_size(options, done.total):
                 with short_transaction(connection):
-                    found = _batch(connection, table, kind, {**asked, "after": after, "limit": size})
-                    if found and done.recorded:
-                        _record(connection, table, found, replay_id, options)
-                if found:
-                    after = found[-1][4]
-                    done = _added(done, kind, len(found))
+                    batch = _batch(connection, table, kind, {**parameters, "after": after, "limit": size})
+                    if batch and done.recorded:
+                        _record(connection, table, batch, replay_id, options)
+                if batch:
+                    after = batch[-1][4]
+                    done = _added(done, kind, len(batch))
                     on_batch(done)
-                if len(found) < size:
+                if len(batch) < size:
                     break
-                pace.wait(len(found))
+                pace.wait(len(batch))
         return done
 
 
@@ -187,9 +187,9 @@ def _batch(connection: Connection, table: TableName, kind: Kind, parameters: dic
 
 
 def _record(
-    connection: Connection, table: TableName, found: Sequence[tuple[Any, ...]], replay_id: UUID, options: ReplayOptions
+    connection: Connection, table: TableName, batch: Sequence[tuple[Any, ...]], replay_id: UUID, options: ReplayOptions
 ) -> None:
-    ids, statuses, attempts, errors, sinces = (list(column) for column in zip(*found, strict=True))
+    ids, statuses, attempts, errors, sinces = (list(column) for column in zip(*batch, strict=True))
     parameters = {
         "replay_id": replay_id,
         "outbox": str(table),
@@ -215,14 +215,15 @@ def _recorded(connection: Connection, table: TableName) -> bool:
 
 
 def _refuse_duplicates(
-    connection: Connection, table: TableName, selection: Selection, options: ReplayOptions, asked: dict[str, Any]
+    connection: Connection, table: TableName, selection: Selection, options: ReplayOptions, parameters: dict[str, Any]
 ) -> None:
     if not options.duplicate_window or "delivered" not in selection.kinds:
         return
     window = timedelta(seconds=options.duplicate_window)
     now = database_time(connection)
     begins = now - window
-    recent = {**asked, "since": begins if asked["since"] is None else max(begins, asked["since"]), "most": COUNT_MOST}
+    since = begins if parameters["since"] is None else max(begins, parameters["since"])
+    recent = {**parameters, "since": since, "most": COUNT_MOST}
     [(count, newest)] = rows(connection, "outbox/replay:replayable", table, recent, "delivered")
     if count:
         until = (newest if isinstance(newest, datetime) else now) + window + timedelta(seconds=1)

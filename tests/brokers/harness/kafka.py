@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
 from tests.support.fixtures.kafka import create_topic
+from tests.support.options import kafka_options
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waiting import wait_until
 
@@ -35,7 +35,7 @@ class KafkaHarness(ServerHarness):
         self._server = server
 
     def publisher(self, **options: Any) -> KafkaPublisher:
-        return KafkaPublisher(KafkaOptions(**({"url": self._server.url} | options)))
+        return KafkaPublisher(kafka_options(**({"url": self._server.url} | options)))
 
     async def destination(self) -> str:
         def create() -> str:

@@ -8,10 +8,10 @@ from urllib.parse import unquote
 
 import nats
 
-from relay.brokers.nats.options import NatsOptions
 from relay.brokers.nats.publisher import NatsPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
 from tests.support.fixtures.nats import Stream, read_stream
+from tests.support.options import nats_options
 from tests.support.servers.nats import NatsServer
 
 
@@ -32,7 +32,7 @@ class NatsHarness(ServerHarness):
         self._server = server
 
     def publisher(self, **options: Any) -> NatsPublisher:
-        return NatsPublisher(NatsOptions(**({"url": self._server.url} | options)))
+        return NatsPublisher(nats_options(**({"url": self._server.url} | options)))
 
     async def destination(self) -> str:
         name = f"conformance{uuid.uuid4().hex[:12]}"

@@ -7,9 +7,9 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.publisher import RedisPublisher
 from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.support.options import redis_options
 from tests.support.servers.valkey import ValkeyServer
 
 
@@ -24,7 +24,7 @@ class RedisHarness(ServerHarness):
 
     def publisher(self, **options: Any) -> RedisPublisher:
         defaults: dict[str, Any] = {"url": self._server.url, "max_bulk": 1_000_000}
-        return RedisPublisher(RedisOptions(**(defaults | options)))
+        return RedisPublisher(redis_options(**(defaults | options)))
 
     async def destination(self) -> str:
         return f"conformance.{uuid.uuid4().hex[:12]}"

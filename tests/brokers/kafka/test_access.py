@@ -12,12 +12,12 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import create_topic
+from tests.support.options import kafka_options
 from tests.support.servers.identities import Identities, KeyPair
 from tests.support.servers.kafka_secured import PASSWORD, USER, SecuredKafka
 from tests.support.servers.token_issuer import TokenIssuer
@@ -119,7 +119,7 @@ REASONS = {
 
 @pytest.mark.parametrize("way", REASONS)
 async def test_a_good_secret_is_let_in(secured: Secured, way: str) -> None:
-    publisher, sink, events = KafkaPublisher(KafkaOptions(good_url(secured, way))), Collector(), [make_event(TOPIC)]
+    publisher, sink, events = KafkaPublisher(kafka_options(good_url(secured, way))), Collector(), [make_event(TOPIC)]
     await publisher.open()
     await publisher.publish(events, sink)
     assert await sink.outcomes(events) == [Acknowledged()]
@@ -131,7 +131,7 @@ async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
     secured: Secured, way: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    publisher, sink, events = KafkaPublisher(KafkaOptions(bad_url(secured, way))), Collector(), [make_event(TOPIC)]
+    publisher, sink, events = KafkaPublisher(kafka_options(bad_url(secured, way))), Collector(), [make_event(TOPIC)]
     await publisher.open()
     told = await _probe_error(publisher, reason)
     await publisher.publish(events, sink)
@@ -143,7 +143,7 @@ async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
 
 
 async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
-    """What a probe says once it has found the reason; the first may only know that nobody answered in time."""
+    """What a probe says once it has found the reason; the first may only report a timeout."""
     async with asyncio.timeout(patience()):
         while True:
             with pytest.raises(BrokerUnreachable) as caught:

@@ -8,20 +8,21 @@ from typing import Any, Literal
 import pytest
 from confluent_kafka import Producer
 
-from relay.brokers.kafka.options import KafkaOptions, producer_config
+from relay.brokers.kafka.options import producer_config
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import ConfigError
+from tests.support.options import kafka_options
 
 
 @pytest.mark.parametrize("url", ["a:1,b:2", "kafka://a:1,b:2", "kafka://a:1,b:2/", "KAFKA://a:1,b:2"])
 def test_every_way_to_name_brokers(url: str) -> None:
-    config = producer_config(KafkaOptions(url))
+    config = producer_config(kafka_options(url))
     assert config["bootstrap.servers"] == "a:1,b:2"
     assert "sasl.username" not in config
 
 
 def test_defaults_keep_the_promises() -> None:
-    config = producer_config(KafkaOptions("a:1"))
+    config = producer_config(kafka_options("a:1"))
     assert (config["acks"], config["enable.idempotence"]) == ("all", True)
     assert config["batch.size"] <= 1_000_000 < config["message.max.bytes"]
     assert config["topic.metadata.propagation.max.ms"] < config["message.timeout.ms"]
@@ -43,19 +44,19 @@ EXTREMES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("required_acks", ["all", "one"])
 def test_the_client_takes_every_extreme(extreme: dict[str, Any], required_acks: Literal["all", "one"]) -> None:
-    Producer(producer_config(KafkaOptions("127.0.0.1:1", required_acks=required_acks, **extreme)) | {"log_level": 0})
+    Producer(producer_config(kafka_options("127.0.0.1:1", required_acks=required_acks, **extreme)) | {"log_level": 0})
 
 
 def test_one_acknowledgement_means_no_idempotence() -> None:
-    config = producer_config(KafkaOptions("a:1", required_acks="one"))
+    config = producer_config(kafka_options("a:1", required_acks="one"))
     assert (config["acks"], config["enable.idempotence"]) == ("1", False)
 
 
 def test_a_login_is_percent_decoded_and_asks_for_tls() -> None:
-    config = producer_config(KafkaOptions("kafka://us%40er:p%3Aw@a:1,b:2?sasl.mechanism=SCRAM-SHA-256"))
+    config = producer_config(kafka_options("kafka://us%40er:p%3Aw@a:1,b:2?sasl.mechanism=SCRAM-SHA-256"))
     assert (config["sasl.username"], config["sasl.password"]) == ("us@er", "p:w")
     assert (config["security.protocol"], config["sasl.mechanism"]) == ("SASL_SSL", "SCRAM-SHA-256")
-    assert producer_config(KafkaOptions("kafka://u:p@a:1"))["sasl.mechanism"] == "PLAIN"
+    assert producer_config(kafka_options("kafka://u:p@a:1"))["sasl.mechanism"] == "PLAIN"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_login_is_percent_decoded_and_asks_for_tls() -> None:
 )
 def test_a_wrong_url_is_refused(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        producer_config(KafkaOptions(url))
+        producer_config(kafka_options(url))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +87,11 @@ async def test_librdkafka_refuses_at_open_and_says_nothing_itself(
     url: str, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        await KafkaPublisher(KafkaOptions(url)).open()
+        await KafkaPublisher(kafka_options(url)).open()
     assert capfd.readouterr() == ("", "")
 
 
 def test_secrets_are_not_shown() -> None:
-    options = KafkaOptions("kafka://user:hunter2@a:1")
+    options = kafka_options("kafka://user:hunter2@a:1")
     assert "hunter2" not in repr(options)
     assert "hunter2" not in repr(replace(options, batch_size=1))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.session import Failure
 from relay.core.errors import BrokerUnreachable
@@ -20,6 +19,7 @@ from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient, Unre
 from relay.localservers.process import accepts
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import MakeTopic, create_topic
+from tests.support.options import kafka_options
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waiting import patience, wait_until_async
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 async def publisher(kafka: str) -> AsyncIterator[KafkaPublisher]:
-    made = KafkaPublisher(KafkaOptions(kafka, receipts=True))
+    made = KafkaPublisher(kafka_options(kafka, receipts=True))
     await made.open()
     yield made
     await made.close()
@@ -76,7 +76,7 @@ async def test_a_topic_that_comes_late_is_used_then(publisher: KafkaPublisher, k
 
 
 async def test_a_full_queue_is_waited_for(kafka: str, topic: MakeTopic) -> None:
-    publisher = KafkaPublisher(KafkaOptions(kafka, queue_messages=100))
+    publisher = KafkaPublisher(kafka_options(kafka, queue_messages=100))
     await publisher.open()
     name = topic()
     events = [make_event(name, str(n).encode()) for n in range(10_000)]
@@ -155,7 +155,7 @@ async def test_the_right_login_is_let_in(login_server: LoginServer) -> None:
 
 def _with_password(server: LoginServer, password: str) -> KafkaPublisher:
     query = "security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN"
-    return KafkaPublisher(KafkaOptions(f"kafka://relay:{password}@{server.url}?{query}"))
+    return KafkaPublisher(kafka_options(f"kafka://relay:{password}@{server.url}?{query}"))
 
 
 async def _probe_error(publisher: Any, until: str) -> str:

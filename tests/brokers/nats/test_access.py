@@ -12,11 +12,12 @@ from urllib.parse import quote
 import nats
 import pytest
 
-from relay.brokers.nats.options import NatsOptions, connect_arguments
+from relay.brokers.nats.options import connect_arguments
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.options import nats_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.nats_keys import ACCOUNT, USER, Key, Operator
@@ -116,18 +117,18 @@ async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (made, reason), sink, events = way, Collector(), [make_event("letters")]
-    arguments = connect_arguments(NatsOptions(made.url(server, True)))
+    arguments = connect_arguments(nats_options(made.url(server, True)))
     admin = await nats.connect(**arguments)
     await admin.jetstream().add_stream(name="letters", subjects=["letters"])
     await admin.close()
 
-    publisher = NatsPublisher(NatsOptions(made.url(server, True)))
+    publisher = NatsPublisher(nats_options(made.url(server, True)))
     await publisher.open()
     await publisher.publish(events, sink)
     assert await sink.outcomes(events) == [Acknowledged()]
     await publisher.close()
 
-    refused = NatsPublisher(NatsOptions(made.url(server, False)))
+    refused = NatsPublisher(nats_options(made.url(server, False)))
     await refused.open()
     with pytest.raises(BrokerUnreachable, match=reason) as caught:
         await refused.probe(5.0)
@@ -149,10 +150,10 @@ def mounted(tmp_path: Path) -> Path:
 
 
 async def test_a_seed_that_is_replaced_is_used_for_the_next_connection(mounted: Path) -> None:
-    """As mounted secrets are: the relay need not be started anew."""
+    """As mounted secrets are: the relay does not restart."""
     right = Key(USER)
     with NatsServer(config=f"authorization {{ users = [ {{ nkey: {right.public} }} ] }}") as server:
-        publisher = NatsPublisher(NatsOptions(f"{server.url}?nkey_seed={mounted}"))
+        publisher = NatsPublisher(nats_options(f"{server.url}?nkey_seed={mounted}"))
         await publisher.open()
         with pytest.raises(BrokerUnreachable, match=r"(?i)authorization"):
             await publisher.probe(5.0)
@@ -181,5 +182,5 @@ async def test_a_file_that_cannot_be_meant_stops_the_start(
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError, match=told) as caught:
-        await NatsPublisher(NatsOptions(f"nats://127.0.0.1:1?{parameter}={path}")).open()
+        await NatsPublisher(nats_options(f"nats://127.0.0.1:1?{parameter}={path}")).open()
     assert "hunter2" not in str(caught.value)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from relay.brokers.nats.options import NatsOptions, connect_arguments
+from relay.brokers.nats.options import connect_arguments
 from relay.core.errors import ConfigError
+from tests.support.options import nats_options
 
 
 def test_urls() -> None:
-    arguments = connect_arguments(NatsOptions("nats://us%40er:p%3Aw@a:4222,nats://b:4223"))
+    arguments = connect_arguments(nats_options("nats://us%40er:p%3Aw@a:4222,nats://b:4223"))
     assert arguments["servers"] == ["nats://a:4222", "nats://b:4223"]
     assert (arguments["user"], arguments["password"]) == ("us@er", "p:w")
-    assert connect_arguments(NatsOptions("nats://tok%2Fen@a"))["token"] == "tok/en"
-    assert connect_arguments(NatsOptions("a:1"))["servers"] == ["nats://a:1"]
-    assert "tls" in connect_arguments(NatsOptions("tls://a:1"))
-    assert "hunter2" not in repr(NatsOptions("nats://u:hunter2@a"))
+    assert connect_arguments(nats_options("nats://tok%2Fen@a"))["token"] == "tok/en"
+    assert connect_arguments(nats_options("a:1"))["servers"] == ["nats://a:1"]
+    assert "tls" in connect_arguments(nats_options("tls://a:1"))
+    assert "hunter2" not in repr(nats_options("nats://u:hunter2@a"))
 
 
 @pytest.mark.parametrize(
@@ -30,4 +31,4 @@ def test_urls() -> None:
 )
 def test_wrong_urls(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        connect_arguments(NatsOptions(url))
+        connect_arguments(nats_options(url))

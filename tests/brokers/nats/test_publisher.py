@@ -1,4 +1,4 @@
-"""What only NATS does: repeats, limits of a stream, rights to publish, logins, subjects that nobody stores."""
+"""What only NATS does: repeats, limits of a stream, rights to publish, logins, subjects that no stream stores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 import nats
 import pytest
 
-from relay.brokers.nats.options import NatsOptions
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
+from tests.support.options import nats_options
 from tests.support.servers.nats import NatsServer
 from tests.support.waiting import patience
 
@@ -43,7 +43,7 @@ def guarded_url(server: NatsServer, login: str) -> str:
 
 @pytest.fixture
 async def publisher(nats_url: str) -> AsyncIterator[NatsPublisher]:
-    made = NatsPublisher(NatsOptions(nats_url, receipts=True, publish_timeout=1.0))
+    made = NatsPublisher(nats_options(nats_url, receipts=True, publish_timeout=1.0))
     await made.open()
     yield made
     await made.close()
@@ -96,7 +96,7 @@ async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_
 
 async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStream) -> None:
     made = await stream()
-    publisher = NatsPublisher(NatsOptions(nats_url, max_pending=10))
+    publisher = NatsPublisher(nats_options(nats_url, max_pending=10))
     await publisher.open()
     events = [make_event(made.subject()) for _ in range(1000)]
     assert await outcomes(publisher, events) == [Acknowledged()] * 1000
@@ -106,7 +106,7 @@ async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStre
 async def test_a_forbidden_subject_is_transient_and_named(guarded: NatsServer) -> None:
     admin = await nats.connect(guarded_url(guarded, "admin:admin"))
     await admin.jetstream().add_stream(name="mine", subjects=["Mine.>"])
-    publisher = NatsPublisher(NatsOptions(guarded_url(guarded, "relay:right")))
+    publisher = NatsPublisher(nats_options(guarded_url(guarded, "relay:right")))
     await publisher.open()
     forbidden, allowed = await outcomes(publisher, [make_event("Other.Subject"), make_event("Mine.a")])
     assert isinstance(forbidden, Transient)
@@ -122,7 +122,7 @@ async def test_a_forbidden_subject_is_transient_and_named(guarded: NatsServer) -
     ids=["none", "wide", "encoded"],
 )
 async def test_the_header_block_counts_against_max_payload(guarded: NatsServer, headers: str) -> None:
-    publisher = NatsPublisher(NatsOptions(guarded_url(guarded, "admin:admin")))
+    publisher = NatsPublisher(nats_options(guarded_url(guarded, "admin:admin")))
     await publisher.open()
     large, other = await outcomes(publisher, [make_event("Mine.a", b"x" * 65_500, headers=headers), make_event("None")])
     assert isinstance(large, Permanent)
@@ -133,7 +133,7 @@ async def test_the_header_block_counts_against_max_payload(guarded: NatsServer, 
 
 @pytest.mark.parametrize(("login", "words"), [("relay:wrong", "(?i)authorization"), ("deaf:right", "subscription")])
 async def test_a_refused_login_is_unreachable_and_says_why(guarded: NatsServer, login: str, words: str) -> None:
-    publisher = NatsPublisher(NatsOptions(guarded_url(guarded, login)))
+    publisher = NatsPublisher(nats_options(guarded_url(guarded, login)))
     await publisher.open()
     with pytest.raises(BrokerUnreachable, match=words) as raised:
         await publisher.probe(5.0)
@@ -144,7 +144,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(guarded: NatsServer, 
 
 
 async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServer) -> None:
-    publisher, sink = NatsPublisher(NatsOptions(own_nats.url)), Collector()
+    publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
     await publisher.open()
     await publisher.probe(5.0)
     listener = await nats.connect(own_nats.url, allow_reconnect=False)

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.options import redis_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.redis_secured import SecuredRedis
 from tests.support.waiting import eventually
@@ -92,13 +92,13 @@ async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     before = descriptors()
-    publisher, sink, events = RedisPublisher(RedisOptions(access.url(way, True))), Collector(), [make_event("letters")]
+    publisher, sink, events = RedisPublisher(redis_options(access.url(way, True))), Collector(), [make_event("letters")]
     await publisher.open()
     await publisher.publish(events, sink)
     assert await sink.outcomes(events) == [Acknowledged()]
     await publisher.close()
 
-    refused, sink = RedisPublisher(RedisOptions(access.url(way, False))), Collector()
+    refused, sink = RedisPublisher(redis_options(access.url(way, False))), Collector()
     await refused.open()
     with pytest.raises(BrokerUnreachable, match=reason) as caught:
         await refused.probe(5.0)

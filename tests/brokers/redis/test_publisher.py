@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, TimedOut, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.options import redis_options
 from tests.support.servers.tls import tls_in_front_of
 from tests.support.servers.valkey import ValkeyServer
 
@@ -34,7 +34,7 @@ async def admin(guarded: ValkeyServer) -> AsyncIterator[Redis]:
 
 
 async def outcomes(url: str, events: list[OutboxEvent], **options: int) -> list[Outcome]:
-    publisher, sink = RedisPublisher(RedisOptions(url, **options)), Collector()  # type: ignore[arg-type]
+    publisher, sink = RedisPublisher(redis_options(url, **options)), Collector()
     await publisher.open()
     await publisher.publish(events, sink)
     found = await sink.outcomes(events)
@@ -70,7 +70,7 @@ async def test_a_forbidden_key_is_transient_and_a_user_may_log_in(guarded: Valke
 
 async def test_a_refused_login_is_unreachable_and_says_why(guarded: ValkeyServer) -> None:
     url = guarded.url.replace("right", "hunter2")
-    publisher = RedisPublisher(RedisOptions(url))
+    publisher = RedisPublisher(redis_options(url))
     await publisher.open()
     with pytest.raises(BrokerUnreachable, match="NOAUTH") as raised:
         await publisher.probe(5.0)
@@ -87,7 +87,7 @@ async def test_few_may_be_pending_and_all_arrive(guarded: ValkeyServer, admin: R
 
 
 async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: ValkeyServer, admin: Redis) -> None:
-    publisher, sink = RedisPublisher(RedisOptions(guarded.url, write_timeout=0.3)), Collector()
+    publisher, sink = RedisPublisher(redis_options(guarded.url, write_timeout=0.3)), Collector()
     trickle = [make_event("s") for _ in range(8)]
     for event in trickle:  # the pauses between them are longer than the timeout altogether
         await publisher.publish([event], sink)
@@ -119,7 +119,7 @@ async def test_tls_with_the_right_authority_and_an_acl_user(
 async def test_tls_from_an_unknown_authority_is_unreachable_and_says_why(guarded: ValkeyServer, tmp_path: Path) -> None:
     async with tls_in_front_of(guarded.port, tmp_path) as tls:
         url = f"rediss://:right@127.0.0.1:{tls.port}/0"
-        publisher = RedisPublisher(RedisOptions(url))
+        publisher = RedisPublisher(redis_options(url))
         await publisher.open()
         with pytest.raises(BrokerUnreachable, match=r"(?i)certificate") as refused:
             await publisher.probe(3)

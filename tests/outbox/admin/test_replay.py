@@ -167,7 +167,7 @@ def test_what_cannot_be_recorded_is_not_replayed(outbox: Outbox) -> None:
 
 
 def test_an_unknown_extension_is_refused(outbox: Outbox) -> None:
-    with pytest.raises(ConfigError, match=r"there is no extension 'nonsense'; there is .*replay-audit"):
+    with pytest.raises(ConfigError, match=r"extension 'nonsense' does not exist; the extensions are .*replay-audit"):
         add_extension(outbox.owner_url, TABLE, "nonsense")
 
 

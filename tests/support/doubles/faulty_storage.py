@@ -31,13 +31,13 @@ class Fault(Enum):
     AWAY = "57P01 25006 53100"
     """Not carried out, and the database cannot be used."""
     LOST_REPLY = "connection lost after the commit"
-    """Carried out, which nobody hears."""
+    """Carried out, but the reply is lost."""
     SILENT = "no answer, not carried out"
     SILENT_AND_DONE = "no answer, carried out"
 
 
 class Truth:
-    """What happened to the events of one table, whoever did it."""
+    """What happened to the events of one table, whichever relay did it."""
 
     def __init__(self, table: MemoryTable, lease: float) -> None:
         self.table = table

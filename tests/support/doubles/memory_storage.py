@@ -21,6 +21,7 @@ from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
+from tests.support.options import retry_policy
 
 _LARGEST_INT = 2**31 - 1
 _TICK = timedelta(microseconds=1)
@@ -121,7 +122,7 @@ class MemoryOutbox:
         self.fail_with: Exception | None = None
         self._relay_id = relay_id
         self._lease = timedelta(seconds=lease_timeout)
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or retry_policy()
 
     async def open(self) -> None:
         """Nothing to connect to."""

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
 from relay.core.ports import AttemptRecorder, WakeUps
-from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.support.options import engine_options
 from tests.support.virtual_time import VirtualTimeLoop
 
 RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
@@ -33,7 +33,7 @@ class VirtualRelay:
         **options: object,
     ) -> None:
         values: dict[str, object] = {"retry": RETRY, "in_order": key_order is not None}
-        self.options = EngineOptions(**(values | options))  # type: ignore[arg-type]
+        self.options = engine_options(**(values | options))
         self.loop = VirtualTimeLoop()
         self.table = MemoryTable()
         self.truth = Truth(self.table, self.options.lease_timeout)

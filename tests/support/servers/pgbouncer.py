@@ -24,7 +24,7 @@ _PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
 
 
 class PgBouncer(LocalServer):
-    """In front of one PostgreSQL that trusts whoever connects."""
+    """In front of one PostgreSQL that trusts every client."""
 
     name = "PgBouncer"
     ready_within = 30.0

@@ -1,8 +1,8 @@
 """One server of each kind for a whole test run, however many processes (pytest-xdist workers) it has.
 
-The process that leads the run owns a folder, whose path its workers inherit. Whoever first needs a server starts it
-under a lock and notes address, process id and data folder there; the leader stops all that are noted when the run
-ends. A run that was killed leaves its folder behind: the next run finds that its owner is gone and clears up.
+The process that leads the run owns a folder, whose path its workers inherit. The first process that needs a server
+starts it under a lock and notes address, process id and data folder there; the leader stops all that are noted when
+the run ends. A run that was killed leaves its folder behind: the next run finds that its owner is gone and clears up.
 """
 
 from __future__ import annotations

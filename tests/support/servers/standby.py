@@ -33,7 +33,7 @@ class StandbyServer(PostgresServer):
             wait_until(lambda: connection.execute(state).fetchone() == (1,), what="the standby to be synchronous")
 
     def promote(self) -> None:
-        """Make it a primary that waits for nobody."""
+        """Make it a primary that waits for no standby."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("SELECT pg_promote()")
             connection.execute("ALTER SYSTEM RESET synchronous_standby_names")

@@ -31,7 +31,7 @@ class Mode(Enum):
     SILENCE = auto()
     """Connections are taken and stay open, and nothing passes; what came before or during it stays mute for ever."""
     CUT = auto()
-    """Half of the next piece passes, then the connection is reset, each time anew."""
+    """Half of the next piece passes, then the connection is reset, every time."""
 
 
 class Tap(Protocol):

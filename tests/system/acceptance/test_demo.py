@@ -63,7 +63,7 @@ def _working_folders() -> Iterator[Path]:
     for link in Path("/proc").glob("[0-9]*/cwd"):
         try:
             yield link.readlink()
-        except OSError:  # it has ended meanwhile, or is somebody else's
+        except OSError:  # it has ended meanwhile, or is another process
             continue
 
 

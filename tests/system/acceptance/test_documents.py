@@ -269,7 +269,7 @@ def test_a_block_does_what_it_says(reader: Reader, block: Block) -> None:
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
-    """A new block fails here until somebody says how to follow it; one in an unknown language, too."""
+    """A new block fails here until it has a step that follows it; one in an unknown language, too."""
     runnable = [block.key for block in FOUND if block.language in RUNNABLE]
     assert sorted(runnable) == sorted([*RUN, *NOT_RUN])
     assert {block.language for block in FOUND} <= {*RUNNABLE, "", "json"}

@@ -120,7 +120,7 @@ def test_a_stranger_is_told_and_what_is_not_looked_for_is_tolerated(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without a relay: what is in the topic was written by somebody else."""
+    """Without a relay: what is in the topic was written by another producer."""
     name = topic()
     outbox.fill(name, 3)
     write(kafka, [{"topic": name, "value": b"?", "headers": [("X-Event-ID", b"mine")]}])

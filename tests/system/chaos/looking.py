@@ -70,7 +70,7 @@ def setbacks(outbox: Outbox, where: str) -> int:
 
 
 def check_attempts(outbox: Outbox) -> None:
-    """Every event bears as many attempts as it had failures; needs ``watch_setbacks``."""
+    """Every event has as many attempts as it had failures; needs ``watch_setbacks``."""
     assert outbox.database.run(_WRONG_ATTEMPTS) == [(0,)]
 
 

@@ -209,7 +209,7 @@ def test_a_relay_that_was_stopped_past_its_lease_overwrites_nothing(
 def test_publishing_that_takes_longer_than_the_lease_is_done_once(
     outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured
 ) -> None:
-    """Two relays, each of which would reap what the other does not renew; nobody asks how the broker is."""
+    """Two relays, each of which would reap what the other does not renew; no probe checks the broker."""
     env = {
         **broker.env(),
         "LEASE_TIMEOUT": "4s",

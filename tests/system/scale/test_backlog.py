@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
 
@@ -42,7 +42,7 @@ async def test_get_stats_on_five_million_delivered_rows(outbox: Outbox, capsys: 
     for statement in (_DELIVERED, _PENDING):
         outbox.database.run(statement)
     outbox.database.run("VACUUM ANALYZE openoutbox_events")
-    storage = PostgresOutbox(PostgresOptions(url=outbox.url, relay_id="scale"))
+    storage = PostgresOutbox(storage_options(url=outbox.url, relay_id="scale"))
     await storage.open()
     try:
         backlog = await storage.backlog()

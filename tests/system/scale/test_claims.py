@@ -7,9 +7,9 @@ import time
 import pytest
 
 from relay.core.ports import Settlement
-from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
 
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
 
@@ -51,7 +51,7 @@ async def test_two_million_scheduled_rows_do_not_slow_claims_down(
     outbox: Outbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The limit of twice the time is the clock's; the best of three rounds is taken on either side."""
-    storage = PostgresOutbox(PostgresOptions(url=outbox.url, relay_id="scale"))
+    storage = PostgresOutbox(storage_options(url=outbox.url, relay_id="scale"))
     await storage.open()
     try:
         outbox.database.run("ALTER TABLE openoutbox_events SET (autovacuum_enabled = false)")

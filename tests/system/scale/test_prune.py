@@ -69,7 +69,7 @@ def pruning(outbox: Outbox, folder: Path, ages: list[float]) -> Iterator[None]:
             stop.set()
             watch.join()
     assert process.returncode == 130, out
-    assert "not complete; run it again to go on" in out
+    assert "not complete; run it again to continue" in out
 
 
 def _watch_until(outbox: Outbox, stop: threading.Event, ages: list[float]) -> None:

@@ -1,0 +1,47 @@
+"""The options of each room as the daemon builds them from an environment without variables, but for some fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from relay.app import build
+from relay.brokers.kafka.options import KafkaOptions
+from relay.brokers.nats.options import NatsOptions
+from relay.brokers.redis.options import RedisOptions
+from relay.core.backoff import RetryPolicy
+from relay.engine.options import EngineOptions
+from relay.outbox.options import PostgresOptions
+from relay.postgres.sql import TableName
+from relay.settings.settings import Settings
+
+DEFAULTS = Settings.from_env({"STORAGE_URL": "postgres://user@host/database"})
+
+
+def retry_policy(**changes: Any) -> RetryPolicy:
+    return replace(build.retry_policy(DEFAULTS), **changes)
+
+
+def engine_options(**changes: Any) -> EngineOptions:
+    return replace(build.engine_options(DEFAULTS), **changes)
+
+
+def storage_options(url: str, relay_id: str, table: TableName | None = None, **changes: Any) -> PostgresOptions:
+    return replace(build.storage_options(DEFAULTS), url=url, relay_id=relay_id, table=table or TableName(), **changes)
+
+
+def kafka_options(url: str, **changes: Any) -> KafkaOptions:
+    return replace(build.kafka_options(_for_broker("kafka", "host:9092")), url=url, **changes)
+
+
+def nats_options(url: str, **changes: Any) -> NatsOptions:
+    return replace(build.nats_options(_for_broker("nats", "nats://host:4222")), url=url, **changes)
+
+
+def redis_options(url: str, **changes: Any) -> RedisOptions:
+    return replace(build.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
+
+
+def _for_broker(publisher_type: str, url: str) -> Settings:
+    storage_url = "postgres://user@host/database"
+    return Settings.from_env({"STORAGE_URL": storage_url, "PUBLISHER_TYPE": publisher_type, "PUBLISHER_URL": url})
