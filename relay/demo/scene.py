@@ -32,7 +32,7 @@ _DRAIN_WITHIN = 30.0  # seconds from the last commit to the last arrival, at mos
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DemoOptions:
     """How long and how fast. ``seconds`` None: until Ctrl-C."""
 
     seconds: float | None
@@ -49,7 +49,7 @@ class Stage:
     topics: dict[str, list[int]]
 
 
-def run(options: Options, console: Console) -> bool:
+def run(options: DemoOptions, console: Console) -> bool:
     """Run the demonstration and show it; whether the sums agree. Raises ServerFailed if something does not start."""
     stopping = threading.Event()
     with ExitStack() as stack:
@@ -81,7 +81,7 @@ def _set_up(stack: ExitStack, console: Console) -> Stage:
     return Stage(postgres, broker, daemon, topics)
 
 
-def _play(stage: Stage, options: Options, console: Console, stopping: threading.Event) -> bool:
+def _play(stage: Stage, options: DemoOptions, console: Console, stopping: threading.Event) -> bool:
     if options.seconds is None:
         _show_addresses(stage, console)
     ledger, end_of_consumer = Ledger(), threading.Event()

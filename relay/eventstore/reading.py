@@ -71,7 +71,7 @@ async def read_page(
 ) -> EventPage:
     """The next events of all tenants, in the order of their positions."""
     async with database.connection("read events") as connection:
-        horizon, newest, read_at = (await execute(connection, statements.text("eventstore/queries/horizon.sql")))[0]
+        horizon, newest, read_at = (await execute(connection, statements.text("eventstore/read:horizon")))[0]
         types = None if event_filter.types is None else list(event_filter.types)
         values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
         if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_BY_THEMSELVES:
@@ -79,7 +79,7 @@ async def read_page(
             events = [StoredEvent(*row) for row in rows]
         else:
             values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-            rows = await execute(connection, statements.text("eventstore/queries/feed_page.sql"), values)
+            rows = await execute(connection, statements.text("eventstore/read:feed_page"), values)
             events = await _fetch(connection, statements, rows, values)
         position = int(rows[-1][0]) if len(rows) == limit else max(after, horizon)
         return EventPage(events, position, newest, horizon < newest, read_at)
@@ -102,7 +102,7 @@ async def _fetch(
     """The events of a page, in its order. One whose tenant was dropped since is left out."""
     if not page:
         return []
-    statement = statements.text("eventstore/queries/fetch.sql")
+    statement = statements.text("eventstore/read:fetch")
     tenants = list(dict.fromkeys(row[1] for row in page))
     rows: list[Row] = []
     for start in range(0, len(tenants), PARTITIONS_AT_ONCE):

@@ -195,7 +195,7 @@ class Subscription:
     async def _make_known(self) -> None:
         start = self._options.start
         if start == "end":
-            horizon = self._statements.text("eventstore/queries/horizon.sql")
+            horizon = self._statements.text("eventstore/read:horizon")
             start = (await self._database.run("find the end", horizon))[0][0]
         position = 0 if start == "beginning" else start
         await self._run("ensure", {"position": position})

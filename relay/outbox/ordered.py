@@ -33,7 +33,7 @@ class OrderedClaim:
     """The claim of one relay. Not to be called again before a call has ended."""
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
-        self._guard = statement("session/jit_off.sql")
+        self._guard = statement("session:jit_off")
         self._oldest = _bare(options.table, "oldest")
         self._by_key = _bare(options.table, "by_key")
         self._fixed = {

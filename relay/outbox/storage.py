@@ -61,7 +61,7 @@ class PostgresOutbox:
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
-        self._ping = self._sql("outbox/queries/ping.sql")
+        self._ping = self._sql("session:ping")
         self._settle = SettleStatements(options.table, options.relay_id)
         self._renewer = Renewer(self._settling, options)
 

@@ -44,7 +44,7 @@ class OutboxWakeUps:
                 wake()  # no notification announced what was inserted until now
                 while True:
                     if not await _readable(connection.fileno(), _SIGN_OF_LIFE):
-                        await connection.execute(statement("outbox/queries/ping.sql"))
+                        await connection.execute(statement("session:ping"))
                         wake()  # for what may have come with the answer
                         continue
                     async for _ in connection.notifies(timeout=_READ_WITHIN, stop_after=1):

@@ -1,4 +1,4 @@
--- Reading one stream or one tenant.
+-- Reading one stream, one tenant or all of them.
 
 -- name: read_stream
 -- One stream's events in the order of their versions. A limit of NULL is none. Tags: forward or backward.
@@ -13,7 +13,7 @@ ORDER BY Version --? forward
 LIMIT %(limit)s::BIGINT;
 
 -- name: tenant_page
--- The next events of one tenant up to the horizon, which like the limit is applied as in feed_page.sql. The tenant must
+-- The next events of one tenant up to the horizon, which like the limit is applied as in feed_page. The tenant must
 -- reach the planner as a constant, so never prepare this.
 -- Index: the partition's primary key, in order; other types are read. Locks: nothing.
 SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
@@ -32,3 +32,65 @@ ORDER BY SequenceNum;
 -- name: be_tenant
 -- Makes the session one tenant's, where row-level security is on.
 SELECT set_config('eventstore.tenant', %(tenant)s, FALSE);
+
+-- name: horizon
+-- How far a reader may read now. Send this before the page, as a statement of its own: only a snapshot taken later
+-- shows everything up to the horizon. Locks: nothing.
+SELECT Horizon, Newest, now() FROM public.event_horizon();
+
+-- name: feed_page
+-- Positions and tenants of the next events up to the horizon, of all tenants or many. The horizon is applied to what
+-- was found, and the limit hidden from the planner: before the first ANALYZE it expects a handful of events, fewer than
+-- the limit, and would read and sort everything up to the horizon for each page.
+-- Index: the feed's primary key, in order; what is filtered out is read. Locks: nothing.
+SELECT SequenceNum, TenantId
+FROM (
+    SELECT SequenceNum, TenantId
+    FROM public.event_feed
+    WHERE
+        SequenceNum > %(after)s::BIGINT
+        AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+        AND (%(tenants)s::UUID[] IS NULL OR TenantId = ANY(%(tenants)s::UUID[]))
+    ORDER BY SequenceNum
+    LIMIT (SELECT %(limit)s::INT)
+) AS next_events
+WHERE SequenceNum <= %(horizon)s::BIGINT
+ORDER BY SequenceNum;
+
+-- name: fetch
+-- The events of a page, of a few of its tenants. The page has every wanted event of these tenants up to its last
+-- position, so that a range finds them. The tenants must reach the planner as constants, so never prepare this.
+-- Index: the partitions' primary keys. Locks: nothing.
+SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
+FROM public.event
+WHERE
+    TenantId = ANY(%(tenants)s::UUID[])
+    AND SequenceNum > %(after)s::BIGINT AND SequenceNum <= %(last)s::BIGINT
+    AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]));
+
+-- name: nth_position
+-- The position of the last of the next ``limit`` events up to the horizon, or the horizon where there are fewer.
+-- Horizon and limit are applied as in feed_page.
+-- Index: the feed's primary key, in order; what is filtered out is read. Locks: nothing.
+SELECT
+    COALESCE(
+        MAX(next_events.SequenceNum) FILTER (
+            WHERE next_events.Nth = %(limit)s::BIGINT AND next_events.SequenceNum <= %(horizon)s::BIGINT
+        ),
+        %(horizon)s::BIGINT
+    )
+FROM (
+    SELECT SequenceNum, ROW_NUMBER() OVER (ORDER BY SequenceNum) AS Nth
+    FROM public.event_feed
+    WHERE
+        SequenceNum > %(after)s::BIGINT
+        AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+        AND (%(tenants)s::UUID[] IS NULL OR TenantId = ANY(%(tenants)s::UUID[]))
+    ORDER BY SequenceNum
+    LIMIT (SELECT %(limit)s::BIGINT)
+) AS next_events;
+
+-- name: describe
+-- Whether row-level security hides events from this role: then a reader of all tenants would miss some in silence.
+-- Fails where there is no store in the schema. Locks: nothing.
+SELECT ROW_SECURITY_ACTIVE('public.event_feed') OR ROW_SECURITY_ACTIVE('public.event');

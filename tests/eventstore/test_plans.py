@@ -72,7 +72,7 @@ async def check_scale(store: EventStore, database: Database, count: int) -> dict
     assert touched == {f"event_{one.hex}"}
     some = tenants[:5]
     fetch = {"tenants": some, "after": 0, "last": 10, "types": None}
-    touched, fetch_planning = await _explained(database, statements.text("eventstore/queries/fetch.sql"), fetch)
+    touched, fetch_planning = await _explained(database, statements.text("eventstore/read:fetch"), fetch)
     assert touched == {f"event_{tenant.hex}" for tenant in some}
     assert await _locked_by_append(store, database, one) == {f"event_{one.hex}"}
     figures = await _reading(store, tenants)
@@ -135,9 +135,9 @@ async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: Eve
     database.run(fill.format(f"event_{TENANT.hex}", TENANT, ", '{}'"))
     values = {"after": 0, "horizon": 20000, "limit": 100, "types": None, "tenants": None, "tenant": TENANT}
     for path in (
-        "eventstore/queries/feed_page.sql",
+        "eventstore/read:feed_page",
         "eventstore/read:tenant_page",
-        "eventstore/queries/nth_position.sql",
+        "eventstore/read:nth_position",
     ):
         with database.connect() as connection:
             rows = connection.execute(f"EXPLAIN {statements.text(path)}".encode(), values, prepare=False).fetchall()

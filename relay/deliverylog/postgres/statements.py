@@ -35,7 +35,7 @@ class PostgresStatements:
                 f"{schema!r} is not a schema name; use letters, digits and _, at most {LONGEST_IDENTIFIER}"
             )
         self._schema = schema
-        self.jit_off = statement("session/jit_off.sql")
+        self.jit_off = statement("session:jit_off")
         """For the transaction of a listing of several values."""
 
     def text(self, name: str, *tags: str) -> LiteralString:

@@ -96,7 +96,7 @@ def _bare(step: Step) -> str:
 
 
 def _writable(connection: Connection) -> Finding:
-    [(read_only,)] = fetch(connection, statement("outbox/queries/ping.sql"), {})
+    [(read_only,)] = fetch(connection, statement("session:ping"), {})
     if read_only:
         advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"
         return Finding(Level.ERROR, "database", "the server refuses writes: it is a standby, or set read-only", advice)

@@ -145,4 +145,4 @@ class Events:
         }
 
     def _text(self, name: str) -> LiteralString:
-        return statement(f"eventstore/queries/{name}.sql", names={STORE_SCHEMA: self.options.store_schema})
+        return statement(f"eventstore/read:{name}", names={STORE_SCHEMA: self.options.store_schema})

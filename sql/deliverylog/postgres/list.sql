@@ -4,7 +4,7 @@
 -- only the average, and in a month that does not hold the value it would read the whole month.
 -- The inner limit is hidden from the planner. If it expected no more rows than the limit, it would fetch and sort them
 -- all; where that estimate is wrong (a tenant whose attempts all fail), it would read everything.
--- Several values: in one transaction with session/jit_off.sql.
+-- Several values: in one transaction with session:jit_off.
 -- The inner order is that of the indexes, and twins that differ only in the tenant are ties. With the tenant in it, only
 -- the primary key has that order, and the planner would read it for a value that is common elsewhere.
 -- A condition on (time, id) alone is correct, but only the plain one on time prunes partitions.

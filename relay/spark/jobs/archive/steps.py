@@ -106,7 +106,7 @@ class Archiving:
         """Take them all."""
         for step in self.steps():
             with translating("looking whether this still is the only archiving"):
-                self._connection.execute(statement("outbox/queries/ping.sql"))
+                self._connection.execute(statement("session:ping"))
             step()
         return self.done
 

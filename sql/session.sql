@@ -1,0 +1,11 @@
+-- What any session may be sent, whatever it works on.
+
+-- name: ping
+-- Does the server answer, and does it take writes? Touches no table, locks nothing.
+SELECT PG_IS_IN_RECOVERY() OR CURRENT_SETTING('transaction_read_only')::boolean;
+
+-- name: jit_off
+-- For a transaction whose statements have limits that the planner does not know: it takes each for a tenth of what is
+-- there, a statement worth compiling, and compiling takes a hundred times longer than running it. Local to the
+-- transaction; touches no table. Parameters: none.
+SELECT SET_CONFIG('jit', 'off', TRUE);
