@@ -97,6 +97,16 @@ def wait_for_progress(*relays: Daemon) -> None:
     wait_until(progress, 60, "all relays to deliver")
 
 
+def wait_for_counts(outbox: Outbox, *relays: Daemon) -> list[int]:
+    """Wait until the relays have counted all that is delivered: a moment after the rows are committed."""
+
+    def counts() -> list[int]:
+        return [int(relay.metric("openoutbox_events_total", status="success")) for relay in relays]
+
+    wait_until(lambda: sum(counts()) == delivered(outbox), what="the relays to have counted what they delivered")
+    return counts()
+
+
 def test_relays_of_two_versions_share_a_table_before_and_after_a_migration(
     bare_outbox: Outbox,
     make_broker: MakeBroker,
@@ -120,13 +130,7 @@ def test_relays_of_two_versions_share_a_table_before_and_after_a_migration(
         assert done.returncode == 0, done.stderr
         wait_for_progress(old, new)
     outbox.wait_finished(60)
-
-    def shares() -> list[int]:
-        return [int(relay.metric("openoutbox_events_total", status="success")) for relay in (old, new)]
-
-    # A relay counts a batch a moment after its rows are committed.
-    wait_until(lambda: sum(shares()) == delivered(outbox), what="both relays to have counted what they delivered")
-    delivered_by_old, delivered_by_new = shares()
+    delivered_by_old, delivered_by_new = wait_for_counts(outbox, old, new)
     assert old.stop() == new.stop() == 0
     check_finished(outbox)
     assert outbox.rows("max(attempts)") == [(0,)]
