@@ -11,7 +11,7 @@ from rich.console import Console
 
 from relay.core.errors import OutboxError
 from relay.demo.display import say
-from relay.demo.scene import Options, run
+from relay.demo.scene import DemoOptions, run
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     rate = arguments.rate or (5.0 if arguments.keep else 200.0)
     console = Console()
     try:
-        return 0 if run(Options(None if arguments.keep else arguments.seconds, rate), console) else 1
+        return 0 if run(DemoOptions(None if arguments.keep else arguments.seconds, rate), console) else 1
     except KeyboardInterrupt:
         say(console, "interrupted while starting; everything is cleaned up")
         return 130
