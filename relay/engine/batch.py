@@ -119,7 +119,7 @@ class Batch:
         self.aside: list[Portion] = []
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None
-        """What the recorder is told once it is settled; None when there is no recorder."""
+        """Attempts for the recorder, handed over once settled; None without a recorder."""
         self.claimed_at = lease.fence
         self.sent_at = sent_at
         self.offered_at = sent_at

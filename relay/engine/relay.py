@@ -192,7 +192,7 @@ class Relay:
         logger.info("stopped", extra={"action": "stopped", "seconds": round(self._clock() - started, 3)})
 
     async def _await_answers(self, deadline: float) -> None:
-        # ``changed`` is shared with the claim and the offer loop, which may clear it first: hence the short wait.
+        # ``changed`` is shared with the claim and the offer loop, which may clear it first, so the wait is short.
         while (self._claimer.claiming or self.inflight.unanswered) and self._clock() < deadline:
             self.inflight.changed.clear()
             await wait_event(self.inflight.changed, 0.02)
