@@ -119,7 +119,7 @@ class Batch:
         self.aside: list[Portion] = []
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None
-        """The record of the attempt for the recorder, sent once settled; None without a recorder."""
+        """Attempts for the recorder, handed over once settled; None without a recorder."""
         self.claimed_at = lease.fence
         self.sent_at = sent_at
         self.offered_at = sent_at

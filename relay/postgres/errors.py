@@ -9,7 +9,7 @@ Message texts are not looked at, but by ``is_full``.
 - ``StorageError``: anything else, a fault of this project.
 
 The rule for data: ``EventError`` is for what a room refuses before it asks the database, and names the field. What the
-database refuses is ``RowRefused`` in every room.
+database refuses is ``RowRefused`` in every room, whichever caller passed the row.
 
 A room may read the state of a statement of its own first, where the statement gives it a meaning: ``ES001`` and a
 missing partition (23514 without a constraint) in the event store, a missing partition in the delivery log.
@@ -104,7 +104,7 @@ def wants_new_connections(error: psycopg.Error) -> bool:
 
 
 def is_full(error: psycopg.Error) -> bool:
-    """Whether a server refused a connection because none is left or it is starting: a retry may succeed soon.
+    """Whether a server refused a connection because it has none left, or is starting: one may become free soon.
 
     libpq gives no SQLSTATE for a refused connection, only the server's message: the one place where a text is read.
     """

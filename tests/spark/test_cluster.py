@@ -88,7 +88,7 @@ class LoggedOutbox:
         A task's connection asks for a slot. The driver has one of its own, which may end while a task's begins.
         """
         lines = (self.server.folder / "log").read_text(errors="replace").splitlines()
-        tasks = {line.partition(" ")[0] for line in lines if "-- One of a job's connections" in line}
+        tasks = {line.partition(" ")[0] for line in lines if "-- Takes one of a job's connections" in line}
         held = most = 0
         for line in lines:
             if line.partition(" ")[0] in tasks:
