@@ -61,15 +61,15 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("state", "kind", "reconnect"), TABLE)
-def test_every_row_of_the_table(state: str, kind: type[StorageError], reconnect: bool) -> None:
+@pytest.mark.parametrize(("state", "kind", "reconnects"), TABLE)
+def test_every_row_of_the_table(state: str, kind: type[StorageError], reconnects: bool) -> None:
     error = errors.lookup(state)("connection lost, deadlock, no such table")
     classified = classify(error, "claiming")
     assert type(classified) is kind
     assert classified.sqlstate == state
     assert str(classified).startswith("claiming: ")
     assert f"SQLSTATE {state}" in str(classified)
-    assert wants_new_connections(error) is reconnect
+    assert wants_new_connections(error) is reconnects
 
 
 def test_no_row_is_left_out() -> None:
