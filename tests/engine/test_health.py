@@ -185,6 +185,8 @@ def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy
     one = engine(poll_interval=1000.0, health_check_interval=1000.0)
     one.run(1.0)
     one.fail("stats", fault)
+    states = len(one.telemetry.states)
     one.run(3.0)
     assert one.telemetry.ops["stats", False] == 1
-    assert bool(one.relay.health.storage_error) is error
+    # What was reported, for another statement that works may have taken it back by now.
+    assert (RelayState.ERROR in [state for state, _ in one.telemetry.states[states:]]) is error

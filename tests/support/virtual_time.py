@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import selectors
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -28,6 +30,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """For code that waits by the loop alone: no sockets, no threads, no other clock."""
 
     def __init__(self) -> None:
+        # Pauses are jittered: with another seed each run would be another history.
+        random.seed(int(os.environ.get("OPENOUTBOX_TEST_SEED", "0")))
         self._skip = _Skip()
         super().__init__(self._skip)
 
