@@ -65,8 +65,8 @@ class Broker:
         """By relay (the empty name is everybody): how many faults keep it away."""
         self.silent: dict[str, int] = {}
         self.read_only = 0
-        self.late = 0.0
-        """Seconds by which acknowledgements are late."""
+        self.late: list[float] = []
+        """Seconds by which acknowledgements are late; the longest counts."""
         self.shuffled = 0
         self.twice = 0
         self.probes_behind_answers = False
@@ -148,7 +148,7 @@ class Broker:
             groups = [group for group in (answered[:middle], answered[middle:]) if group]
         for group in groups:
             for _ in range(2 if self.twice else 1):
-                delay = self.latency() + (self.late * (0.5 + 0.5 * self.rng.random()) if self.late else 0.0)
+                delay = self.latency() + max(self.late, default=0.0) * (0.5 + 0.5 * self.rng.random())
                 client.expect(self.scheduler.now + delay)
                 self.scheduler.after(delay, lambda group=group: self._deliver(client, group))  # type: ignore[misc]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from relay.core.event import EventId, Status
+from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.faults import FOR_GOOD, Answered, ClockStep, Fault, LateAnswers, hurts
+from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.faults import FOR_GOOD, Answered, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
-from tests.system.simulation.plan import Plan
+from tests.system.simulation.plan import LARGEST, Plan
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
@@ -36,17 +40,16 @@ class Judge:
         """How long innocents may wait for places that others take, by what the settings bound."""
         plan = self._plan
         events = [event for one in plan.transactions for event in one.events]
-        late = sum(fault.seconds for fault in plan.faults if isinstance(fault, LateAnswers))
-        places = min(
-            min(one.options[0].max_in_flight, one.options[1].max_in_flight, one.capacity) for one in plan.relays
-        )
+        late = max((fault.seconds for fault in plan.faults if isinstance(fault, LateAnswers)), default=0.0)
+        options = [options for one in plan.relays for options in one.options]
+        places = min(min(one.max_in_flight, max(one.batch_bytes // LARGEST, 1)) for one in options)
+        places = min(places, *(one.capacity for one in plan.relays))
         rounds = 1 + len(events) // places
         if plan.key_order is not None:
             rounds = max(rounds, len(events))
         scarred = sum((event.last_error or "").startswith("LEASE_EXPIRED") for event in events)
         stall = late * (rounds + scarred)
-        silent = [f for f in plan.faults if isinstance(f, Answered) and f.answer in (Answer.SILENT, Answer.DROP)]
-        own = sum(len(fault.events) for fault in silent)
+        own = sum(len(fault.events) for fault in plan.faults if _is_silent(fault))
         if own and (scarred or own * 2 >= places or any(fault.expires for fault in plan.faults)):
             stall += own * (plan.publish_timeout + 2.0)
         return stall
@@ -97,14 +100,27 @@ class Judge:
             if one in done:
                 continue
             limit = self.limit(one)
-            if now > limit:
+            if now > limit and not self._blocked(one):
                 kind = "its fault is over" if one in self._own else "innocent"
                 raise Violation(
                     f"{one} ({kind}), committed at {self._ledger.inserted[one]:.3f}, "
                     f"is neither DELIVERED nor DEAD by {limit:.3f}"
                 )
-            waiting = waiting or limit < FOR_GOOD
+            waiting = waiting or (limit < FOR_GOOD and not self._blocked(one))
         return not waiting
+
+    def _blocked(self, one: EventId) -> bool:
+        """Whether it waits behind a dead event of its key until an operator replays that one."""
+        return self._plan.key_order is KeyOrder.BLOCK and any(
+            self._ledger.states.get(other) is Status.DEAD for other in self._before(one)
+        )
+
+    def _before(self, one: EventId) -> list[EventId]:
+        """The events of its key that were inserted before it."""
+        events = [event for transaction in self._plan.transactions for event in transaction.events]
+        place = next(place for place, event in enumerate(events) if event.event_id == one)
+        key = events[place].key
+        return [event.event_id for event in events[:place] if key is not None and event.key == key]
 
     def check_history(self) -> None:
         """Attempts, duplicates and order."""
@@ -146,3 +162,7 @@ class Judge:
             if place < last.get(key, -1):
                 raise Violation(f"{one} of key {key} first reached the broker behind a later event of its key")
             last[key] = place
+
+
+def _is_silent(fault: Fault) -> TypeGuard[Answered]:
+    return isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP)

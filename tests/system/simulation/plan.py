@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder
 from tests.support.options import engine_options
+from tests.system.simulation import database_faults as database
 from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Answer
 from tests.system.simulation.faults import FOR_GOOD, Fault
 
 _DEFAULTS = engine_options()
+LARGEST = 1500
+"""Bytes of the largest payload."""
+DESTINATIONS = ("x", "y", "z")
 _OPS = ("claim", "settle", "renew", "reap")
 
 
@@ -102,10 +106,10 @@ class _Drawing:
     spare: tuple[str, ...]
     """Relays that may be lost for good: one other is always left."""
     ids: tuple[EventId, ...]
+    destinations: dict[str, tuple[EventId, ...]]
     last_at: float
     lease: float
     publish_timeout: float
-    claimed: set[EventId] = field(default_factory=set)
 
     def when(self) -> float:
         return round(self.rng.uniform(0.2, self.last_at), 3)
@@ -116,6 +120,10 @@ class _Drawing:
 
     def name(self) -> str:
         return self.rng.choice((*self.names, ""))
+
+    def destination(self) -> tuple[str, tuple[EventId, ...]]:
+        name = self.rng.choice(DESTINATIONS)
+        return name, self.destinations[name]
 
     def events(self, most: int = 3) -> tuple[EventId, ...]:
         return tuple(sorted(self.rng.sample(self.ids, min(len(self.ids), self.rng.randint(1, most)))))
@@ -133,7 +141,11 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     last_at = rng.uniform(3.0, 12.0)
     transactions = _transactions(rng, last_at, in_order=key_order is not None, retry=retry)
     ids = tuple(event.event_id for one in transactions for event in one.events)
-    drawing = _Drawing(rng, liveness, names, names[1:], ids, last_at, lease, publish_timeout)
+    events = [event for one in transactions for event in one.events]
+    destinations = {
+        name: tuple(event.event_id for event in events if event.destination == name) for name in DESTINATIONS
+    }
+    drawing = _Drawing(rng, liveness, names, names[1:], ids, destinations, last_at, lease, publish_timeout)
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
     drawn = _faults(drawing, open_too=open_too)
@@ -177,10 +189,10 @@ def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: 
         for _ in range(rng.choice([1, 2, 5, 12])):
             number += 1
             key = f"k{rng.randrange(3)}" if rng.random() < (0.8 if in_order else 0.3) else None
-            size = rng.choice([2, 2, 2, 300, 1500])
+            size = rng.choice([2, 2, 2, 300, LARGEST])
             scarred = retry.max_attempts - 1 if rng.random() < 0.06 else 0
             error = rng.choice(["LEASE_EXPIRED: lease of z expired", "LEADER: changed"]) if scarred else None
-            events.append(NewEvent(EventId(f"e{number}"), rng.choice("xyz"), key, size, scarred, error))
+            events.append(NewEvent(EventId(f"e{number}"), rng.choice(DESTINATIONS), key, size, scarred, error))
         # Writers of one key wait for one another, so an ordered outbox sees no late commit before an early one.
         late = 0.0 if in_order or rng.random() < 0.8 else rng.uniform(0.1, 3.0)
         transactions.append(Transaction(round(at, 3), round(late, 3), rng.random() < 0.05, tuple(events)))
@@ -226,18 +238,18 @@ _OWN_ANSWERS = [Answer.SILENT, Answer.DROP, Answer.REFUSE, Answer.BURY, Answer.C
 Draw = Callable[[_Drawing], "Fault | None"]
 
 _PASSING: list[Draw] = [
-    lambda d: f.DatabaseAway(*d.span(8.0), d.name()),
-    lambda d: f.DatabaseSilent(*d.span(8.0), d.name()),
-    lambda d: f.DatabaseReadOnly(*d.span(6.0), d.name()),
-    lambda d: f.DatabaseSlow(*d.span(6.0), d.name(), d.rng.choice([0.05, 0.5])),
-    lambda d: f.ReplyLost(*d.span(4.0), d.name(), d.rng.choice(_OPS), d.rng.randint(1, 3)),
-    lambda d: f.ReplyLost(*d.span(4.0), d.name(), "settle", d.rng.randint(1, 3)),
-    lambda d: f.RequestLost(*d.span(4.0), d.name(), d.rng.choice(_OPS), d.rng.randint(1, 3)),
-    lambda d: f.Busy(*d.span(6.0), d.name(), d.rng.choice(_OPS), d.rng.choice([0, 0, 4])),
-    lambda d: f.TableLocked(*d.span(10.0)),
-    lambda d: f.RowsLocked(*d.span(10.0), d.events()),
-    lambda d: f.RowsRefused(*d.span(10.0), d.events(), d.rng.choice(_STATES)),
-    lambda d: f.ClockStep(*d.span(0.1), round(d.rng.uniform(-8.0, 8.0), 3)),
+    lambda d: database.DatabaseAway(*d.span(8.0), d.name()),
+    lambda d: database.DatabaseSilent(*d.span(8.0), d.name()),
+    lambda d: database.DatabaseReadOnly(*d.span(6.0), d.name()),
+    lambda d: database.DatabaseSlow(*d.span(6.0), d.name(), d.rng.choice([0.05, 0.5])),
+    lambda d: database.ReplyLost(*d.span(4.0), d.name(), d.rng.choice(_OPS), d.rng.randint(1, 3)),
+    lambda d: database.ReplyLost(*d.span(4.0), d.name(), "settle", d.rng.randint(1, 3)),
+    lambda d: database.RequestLost(*d.span(4.0), d.name(), d.rng.choice(_OPS), d.rng.randint(1, 3)),
+    lambda d: database.Busy(*d.span(6.0), d.name(), d.rng.choice(_OPS), d.rng.choice([0, 0, 4])),
+    lambda d: database.TableLocked(*d.span(10.0)),
+    lambda d: database.RowsLocked(*d.span(10.0), d.events()),
+    lambda d: database.RowsRefused(*d.span(10.0), d.events(), d.rng.choice(_STATES)),
+    lambda d: database.ClockStep(*d.span(0.1), round(d.rng.uniform(-8.0, 8.0), 3)),
     lambda d: f.BrokerAway(*d.span(8.0), d.name()),
     lambda d: f.BrokerSilent(*d.span(8.0), d.name()),
     lambda d: f.BrokerReadOnly(*d.span(6.0)),
@@ -247,18 +259,20 @@ _PASSING: list[Draw] = [
     lambda d: f.Twice(*d.span(10.0)),
     lambda d: f.Answered(*d.span(10.0), d.events(), d.rng.choice(_OWN_ANSWERS)),
     lambda d: f.Answered(*d.span(10.0), d.events(), d.rng.choice(_OWN_ANSWERS)),
+    lambda d: f.AllRefused(*d.span(1.0)),
     lambda d: f.Kill(*d.span(4.0), d.rng.choice(d.names)),
     lambda d: f.Freeze(*d.span(d.lease * 1.5), d.rng.choice(d.names)),
     lambda d: f.Stop(*d.span(4.0), d.rng.choice(d.names)),
 ]
 
 _OPEN: list[Draw] = [
-    lambda d: f.RowsLocked(d.when(), FOR_GOOD, d.events()),
-    lambda d: f.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
+    lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
+    lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
     lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), Answer.CUT),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
-    lambda d: f.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
-    lambda d: f.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
 ]
 """Faults that the engine does not bear yet: left out unless a history asks for them."""
 
@@ -270,8 +284,8 @@ _LASTING: list[Draw] = [
     lambda d: f.Kill(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
     lambda d: f.Freeze(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
     lambda d: f.Stop(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
-    lambda d: f.DatabaseAway(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
-    lambda d: f.DatabaseSilent(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
+    lambda d: database.DatabaseAway(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
+    lambda d: database.DatabaseSilent(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
     lambda d: f.BrokerAway(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
     lambda d: f.BrokerSilent(d.when(), FOR_GOOD, d.rng.choice(d.spare)) if d.spare else None,
 ]

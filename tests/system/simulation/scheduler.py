@@ -29,8 +29,8 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle | Callable[[], None]]] = []
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle | Callable[[], None]]] = []
         self._count = 0
 
     def at(self, when: float, work: Callable[[], None]) -> None:
@@ -42,12 +42,12 @@ class Scheduler:
         """Call ``work`` after that many seconds, outside all processes."""
         self.at(self.now + seconds, work)
 
-    def add_timer(self, handle: asyncio.TimerHandle) -> None:
+    def add_timer(self, handle: Handle) -> None:
         """A process waits for a time."""
         self._count += 1
         heapq.heappush(self._timers, (handle.when(), self._count, handle))
 
-    def add_ready(self, handle: asyncio.Handle) -> None:
+    def add_ready(self, handle: Handle) -> None:
         """A process has something to do now."""
         self._ready.append(handle)
 
@@ -61,11 +61,11 @@ class Scheduler:
                 break
             when, _, due = heapq.heappop(timers)
             self.now = max(self.now, when)
-            if isinstance(due, asyncio.TimerHandle):
-                if not due.cancelled():
+            if type(due) is Handle:
+                if not due.is_cancelled:
                     self._ready.append(due)
             else:
-                due()
+                due()  # type: ignore[operator]
         self.now = max(self.now, until)
 
     def _run_ready(self) -> None:
@@ -75,21 +75,64 @@ class Scheduler:
         try:
             while ready:
                 handle = ready.popleft()
-                if handle._cancelled:
+                if handle.is_cancelled:
                     continue
-                process: Process = handle._loop  # type: ignore[attr-defined]
+                process = handle.process
                 if process.frozen or process.dead:
                     process.parked.append(handle)
                     continue
                 if process is not running:
                     _set_running_loop(process)
                     running = process
-                handle._run()
+                handle.run()
                 left -= 1
                 if not left:
                     raise Spinning(f"{process.name} goes on without waiting")
         finally:
             _set_running_loop(None)
+
+
+class Handle:
+    """A callback of a process that is due, or will be at ``at``; what asyncio needs of its own handles, and less."""
+
+    __slots__ = ("args", "at", "callback", "context", "is_cancelled", "process")
+
+    def __init__(
+        self,
+        process: Process,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        at: float,
+    ) -> None:
+        self.process = process
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.at = at
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """It will not run."""
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        """Whether it will not run."""
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """The time at which it is due."""
+        return self.at
+
+    def run(self) -> None:
+        """Call it; an exception goes where asyncio reports what nobody awaits."""
+        try:
+            if self.context is None:
+                self.callback(*self.args)
+            else:
+                self.context.run(self.callback, *self.args)
+        except Exception as error:  # noqa: BLE001 - as asyncio does
+            self.process.call_exception_handler({"message": f"in {self.callback}", "exception": error})
 
 
 class Process(asyncio.AbstractEventLoop):
@@ -99,7 +142,7 @@ class Process(asyncio.AbstractEventLoop):
         self.name = name
         self.frozen = False
         self.dead = False
-        self.parked: list[asyncio.Handle] = []
+        self.parked: list[Handle] = []
         self.failures: list[str] = []
         """What asyncio reports to nobody in particular: exceptions that no task fetched."""
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -139,26 +182,26 @@ class Process(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    ) -> Handle:
+        handle = Handle(self, callback, args, context, 0.0)
         self._scheduler.add_ready(handle)
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+    ) -> Handle:
+        handle = Handle(self, callback, args, context, when)
         self._scheduler.add_timer(handle)
         return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         return self.call_at(self._scheduler.now + delay, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -184,6 +227,3 @@ class Process(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.dead:
             self.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is skipped when its time has come."""
