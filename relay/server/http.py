@@ -86,7 +86,7 @@ class StatusServer:
     """Serves one view, and other applications by their paths' prefix. ``start`` once, ``stop`` any number of times."""
 
     def __init__(self, view: StatusView, options: ServerOptions, apis: Mapping[str, ASGIApp] | None = None) -> None:
-        self._app = dispatching(application(view), apis or {})
+        self._app = dispatching(application(view, apis or ()), apis or {})
         self._options = options
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None

@@ -10,18 +10,24 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from relay.server import ServerLimits, ServerOptions, StatusServer
+from relay.server import ServerLimits, ServerOptions, StatusServer, http
 from relay.server.connections import connection_limit
-from tests.server.test_server import Told
+from tests.server.test_server import ScriptedView
 from tests.support.waiting import eventually, patience
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines are looked at every 0.1 s instead of every second."""
+    monkeypatch.setattr(http, "_TICK", 0.1)
+
+
 @asynccontextmanager
-async def serving(limits: ServerLimits, view: Told | None = None) -> AsyncIterator[StatusServer]:
-    server = StatusServer(view or Told(), ServerOptions("127.0.0.1", 0, limits))
+async def serving(limits: ServerLimits, view: ScriptedView | None = None) -> AsyncIterator[StatusServer]:
+    server = StatusServer(view or ScriptedView(), ServerOptions("127.0.0.1", 0, limits))
     await server.start()
     try:
         yield server
@@ -118,7 +124,7 @@ async def test_the_next_byte_does_not_extend_the_deadline_of_a_request() -> None
                 break
 
 
-class Wide(Told):
+class Wide(ScriptedView):
     """Metrics that do not fit into any socket's buffer."""
 
     def metrics(self, accept: str) -> object:  # type: ignore[override]
