@@ -23,7 +23,7 @@ ALONE = {
     NatsOptions: {"max_pending"},
     RedisOptions: {"max_pending", "max_bulk"},
     RetryPolicy: set[str](),
-    ServerOptions: set[str](),
+    ServerOptions: {"limits"},
 }
 """The options that no variable sets, and so the only ones with a default of their own."""
 
