@@ -19,11 +19,11 @@ from functools import partial
 
 import psycopg
 
-from relay.app.build import engine_options, storage_options
+from relay.app.build import engine_options, recorder_options, storage_options
 from relay.brokers.null import NullPublisher
 from relay.deliverylog import DeliveryLog, LogEntry, open_delivery_log
 from relay.deliverylog.memory import MemoryDeliveryLog
-from relay.deliverylog.recorder import Recorder, RecorderOptions
+from relay.deliverylog.recorder import Recorder
 from relay.engine.relay import Relay
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.migrate import migrate
@@ -68,6 +68,10 @@ class Run:
     """Attempts that were not logged."""
 
 
+def _settings(url: str, cell: Cell) -> Settings:
+    return Settings.from_env({"STORAGE_URL": url, "RELAY_ID": "bench", "BATCH_SIZE": str(cell.batch)})
+
+
 async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
     """Drain a fresh backlog."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -76,7 +80,7 @@ async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
         connection.execute("VACUUM ANALYZE openoutbox_events")
         connection.execute("CHECKPOINT")
     gc.collect()
-    settings = Settings.from_env({"STORAGE_URL": url, "RELAY_ID": "bench", "BATCH_SIZE": str(cell.batch)})
+    settings = _settings(url, cell)
     storage = PostgresOutbox(storage_options(settings))
     relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), engine_options(settings), recorder)
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -91,7 +95,7 @@ async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
 
 async def with_log(url: str, cell: Cell, open_store: Callable[[], Awaitable[DeliveryLog]]) -> Run:
     """As ``drain`` with a recorder."""
-    recorder = Recorder(open_store, RecorderOptions(close_timeout=0.2))
+    recorder = Recorder(open_store, replace(recorder_options(_settings(url, cell)), close_timeout=0.2))
     recorder.start()
     run = await drain(url, cell, recorder)
     dropped = recorder.dropped
