@@ -117,15 +117,15 @@ async def measure(cell: Cell, rounds: int, seconds: float) -> None:
         await store.migrate()
         await store.close()
         await drain(outbox.url, cell, None)  # warm
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
+        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
         for number in range(rounds):
             if number and time.monotonic() > ends:
                 print(f"stopped after {number} rounds: {seconds:.0f} s are over")
                 break
             for name in cell.logs if number % 2 else cell.logs[::-1]:
                 opener = hanging if name == "hanging" else partial(open_delivery_log, log.url)
-                found[name].append(await pair(outbox.url, cell, name, opener, log_first=bool(number % 2)))
-    for name, ratios in found.items():
+                pairs[name].append(await pair(outbox.url, cell, name, opener, log_first=bool(number % 2)))
+    for name, ratios in pairs.items():
         rates, costs = zip(*ratios, strict=True)
         print(
             f"{name}: median of {len(ratios)} pairs, null publisher, batches of {cell.batch}: throughput "
@@ -157,8 +157,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=420.0, help="no round begins after that")
     parser.add_argument("--logs", nargs="+", choices=["hanging", "healthy"], default=["hanging", "healthy"])
-    given = parser.parse_args()
-    asyncio.run(measure(Cell(given.events, given.batch, tuple(given.logs)), given.rounds, given.seconds))
+    options = parser.parse_args()
+    asyncio.run(measure(Cell(options.events, options.batch, tuple(options.logs)), options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

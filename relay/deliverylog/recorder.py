@@ -274,11 +274,11 @@ class Recorder:
         return entries
 
     async def _first_replays(self, batch: list[SettledAttempt]) -> Mapping[EventId, datetime]:
-        asked = {one.event.event_id for one in batch if one.event.attempts == 0}
-        if self._replays is not None and asked:
+        event_ids = {one.event.event_id for one in batch if one.event.attempts == 0}
+        if self._replays is not None and event_ids:
             with contextlib.suppress(TimeoutError):
                 async with self._limited():
-                    return await self._replays.first_replays(list(asked))
+                    return await self._replays.first_replays(list(event_ids))
         return {}
 
     @contextlib.asynccontextmanager

@@ -218,8 +218,8 @@ async def test_a_deep_page_costs_a_page_on_clickhouse(
     span = SPAN_MS if days is None else days * 86_400_000
 
     async def read_rows() -> int:
-        found = await store._client.rows("SELECT value FROM system.events WHERE event = 'SelectedRows'")
-        return int(found[0][0])
+        rows = await store._client.rows("SELECT value FROM system.events WHERE event = 'SelectedRows'")
+        return int(rows[0][0])
 
     for name, scan in listings(span):
         before = await read_rows()

@@ -56,10 +56,10 @@ class StubbornStore(MemoryDeliveryLog):
     def __init__(self, *, refusing: bool = False, hanging: bool = False) -> None:
         super().__init__()
         self.refusing, self.hanging = refusing, hanging
-        self.asked = 0
+        self.writes = 0
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
-        self.asked += 1
+        self.writes += 1
         if self.hanging:
             await asyncio.Event().wait()
         if self.refusing:
@@ -100,7 +100,7 @@ async def test_a_log_that_hangs_costs_dropped_records_and_nothing_else() -> None
     options = recorder_options(batch_size=10, flush_interval=0.01, queue_size=50, close_timeout=0.2)
     async with recording(opener(store), options) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked == 1)
+        await eventually(lambda: store.writes == 1)
         for n in range(20):
             recorder.record([settled(n * 10 + i) for i in range(10)])
         assert recorder.dropped == 150
@@ -113,7 +113,7 @@ async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
     options = recorder_options(batch_size=10, flush_interval=0.01, write_timeout=0.05, retry_interval=0.01)
     async with recording(opener(store), options) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 3)
+        await eventually(lambda: store.writes >= 3)
         assert "did not answer" in recorder.trouble
         store.hanging = False
         await eventually(lambda: recorder.written == 10)
@@ -135,7 +135,7 @@ async def test_a_full_recorder_refuses_until_there_is_room_again() -> None:
     async with recording(opener(store), options) as recorder:
         assert not recorder.refuses(5)
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 1)
+        await eventually(lambda: store.writes >= 1)
         recorder.record([settled(n) for n in range(10, 21)])
         assert (recorder.refuses(5), recorder.refuses(7)) == (True, True)
         assert recorder.dropped == 13
@@ -158,11 +158,11 @@ class Replays:
 
     def __init__(self, at: datetime | None) -> None:
         self.at = at
-        self.asked: list[EventId] = []
+        self.requested: list[EventId] = []
         self.closed = False
 
     async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
-        self.asked += event_ids
+        self.requested += event_ids
         if self.at is None:
             await asyncio.Event().wait()
         return {EventId("e00001"): self.at} if self.at else {}
@@ -182,13 +182,13 @@ async def test_the_first_attempt_after_a_replay_is_manual(seconds: int, manual: 
     records = await all_items(store, ListAttempts())
     assert {record.attempt.attempt_number for record in records if record.attempt.manual} == manual
     assert all(record.attempt.event_id == "e00001" for record in records if record.attempt.manual)
-    assert (set(replays.asked), replays.closed) == ({"e00001", "e00002"}, True)
+    assert (set(replays.requested), replays.closed) == ({"e00001", "e00002"}, True)
 
 
 @pytest.mark.parametrize(("attempts", "manual"), [(0, True), (1, False)])
 def test_a_copy_that_spark_replayed_needs_no_record_to_be_manual(attempts: int, manual: bool) -> None:
-    made = log_entry(settled(1, headers='{"replay_id": "0197"}', attempts=attempts), NAMING)
-    assert made.attempt.manual is manual
+    entry = log_entry(settled(1, headers='{"replay_id": "0197"}', attempts=attempts), NAMING)
+    assert entry.attempt.manual is manual
 
 
 async def test_a_record_of_replays_that_hangs_holds_nothing_up() -> None:
@@ -206,7 +206,7 @@ async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch()
     store = StubbornStore(refusing=True)
     async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 3)
+        await eventually(lambda: store.writes >= 3)
         assert recorder.trouble == "it refuses"
         assert recorder.written == 0
         store.refusing = False
@@ -219,7 +219,7 @@ async def test_a_refusing_log_does_not_hold_up_the_end() -> None:
     store = StubbornStore(refusing=True)
     async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(n) for n in range(30)])
-        await eventually(lambda: store.asked >= 1)
+        await eventually(lambda: store.writes >= 1)
     assert recorder.dropped == 30
 
 
@@ -279,17 +279,17 @@ NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_typ
 
 
 def test_the_mapping_of_a_delivery() -> None:
-    made = log_entry(
+    entry = log_entry(
         settled(1, Acknowledged({"partition": 3, "offset": 9}), headers='{"x-tenant": "acme", "n": 1.50}'), NAMING
     )
-    event, attempt = made.event, made.attempt
+    event, attempt = entry.event, entry.attempt
     assert event.time == CLAIMED - timedelta(seconds=1.5)
     assert (event.id, event.topic, event.tenant_id, event.data) == ("e00001", "orders", "acme", b"payload")
     assert event.metadata == {"x-tenant": "acme", "n": "1.50"}
     assert (event.matched_destination_ids, event.destination_id) == (["main"], "")
     assert event.eligible_for_retry
     assert attempt.time == CLAIMED + timedelta(seconds=0.25)
-    [row], _ = prepare([made])
+    [row], _ = prepare([entry])
     assert row.event_time == floored(CLAIMED - timedelta(seconds=1.5))
     assert row.time == datetime(2026, 3, 10, 12, 0, 0, 500_000, tzinfo=UTC)
     assert (attempt.destination_id, attempt.destination_type, attempt.tenant_id) == ("main", "kafka", "acme")
@@ -309,7 +309,7 @@ def test_the_mapping_of_a_delivery() -> None:
     ],
 )
 def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
-    made = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
-    assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
-    assert made.attempt.response_data == {"reason": "moved"}
-    assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")
+    entry = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
+    assert (entry.attempt.status, entry.attempt.code, entry.attempt.manual) == ("failed", "LEADER", True)
+    assert entry.attempt.response_data == {"reason": "moved"}
+    assert (entry.event.eligible_for_retry, entry.event.tenant_id) == (eligible, "")
