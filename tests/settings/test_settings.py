@@ -14,10 +14,12 @@ from relay.settings.settings import Settings
 
 URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
 NEEDED = {"STORAGE_URL": URL}
+SILENT = {**NEEDED, "ENVIRONMENT": "development"}
+"""Without a broker, and so without a warning, only in development."""
 
 
 def settings(**variables: str) -> Settings:
-    return Settings.from_env({**NEEDED, **variables})
+    return Settings.from_env({**SILENT, **variables})
 
 
 def refusal(**variables: str) -> str:
@@ -154,6 +156,61 @@ def test_the_address_of_another_broker_is_refused_without_its_password() -> None
 
 
 @pytest.mark.parametrize(
+    ("url", "publisher"),
+    [
+        ("kafka://host:9092,host2:9092", "kafka"),
+        ("KAFKA://host:9092", "kafka"),
+        ("nats://host:4222", "nats"),
+        ("tls://host:4222,tls://host2:4222", "nats"),
+        ("redis://host:6379/0", "redis"),
+        ("rediss://host:6379/0", "redis"),
+        ("unix:///run/redis.sock", "redis"),
+        ("redis+sentinel://host:26379/mymaster", "redis"),
+        ("rediss+cluster://host:6379", "redis"),
+    ],
+)
+def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: str) -> None:
+    implied = settings(PUBLISHER_URL=url)
+
+    assert (implied.publisher_type, implied.publisher_name, implied.warnings) == (publisher, publisher, ())
+
+
+@pytest.mark.parametrize("url", ["host:9092", "host", "amqp://host", "https://host/hook", "kafak://host:9092", "://"])
+def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
+    message = refusal(PUBLISHER_URL=url)
+
+    assert message.startswith("PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("url", "owner"),
+    [("kafka://h", "kafka"), ("tls://h", "nats"), ("unix:///s", "redis"), ("redis+sentinel://h/m", "redis")],
+)
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis"])
+def test_a_type_that_contradicts_the_scheme_is_refused(publisher: str, url: str, owner: str) -> None:
+    if publisher == owner:
+        assert settings(PUBLISHER_TYPE=publisher, PUBLISHER_URL=url).publisher_type == publisher
+    else:
+        message = refusal(PUBLISHER_TYPE=publisher, PUBLISHER_URL=url)
+        assert f"is the address of {owner}, but PUBLISHER_TYPE is {publisher}" in message
+
+
+@pytest.mark.parametrize("typed", ["kafak", "natz", "reddis", "Kafka2"])
+def test_a_misspelt_publisher_is_refused_with_a_suggestion(typed: str) -> None:
+    message = refusal(PUBLISHER_TYPE=typed, PUBLISHER_URL="host:9092")
+
+    assert message.startswith("PUBLISHER_TYPE: ")
+    assert "did you mean" in message
+    assert "\n" not in message
+
+
+def test_a_publisher_that_was_chosen_is_not_warned_about() -> None:
+    assert Settings.from_env({**NEEDED, "PUBLISHER_TYPE": "stdout"}).warnings == ()
+    assert Settings.from_env({**NEEDED, "PUBLISHER_URL": "nats://h"}).warnings == ()
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "postgres://relay:hunter2@db:port/app",
@@ -191,7 +248,11 @@ def test_secrets_are_not_in_the_text_of_settings() -> None:
         ({"RETRY_BASE_DELAY": "2h", "RETRY_MAX_DELAY": "1h"}, "every delay will be RETRY_MAX_DELAY"),
         ({"ORDERING_ON_DEAD": "block"}, "ORDERING_ON_DEAD=block has no effect"),
         ({"API_TOKEN": "t"}, "API_TOKEN is set but not used: the API shows the delivery log"),
-        ({"PUBLISHER_URL": "kafka:9092"}, "PUBLISHER_URL is set but not used: PUBLISHER_TYPE is stdout"),
+        (
+            {"PUBLISHER_TYPE": "stdout", "PUBLISHER_URL": "kafka:9092"},
+            "PUBLISHER_URL is set but not used: PUBLISHER_TYPE is stdout",
+        ),
+        ({"ENVIRONMENT": "production"}, "DELIVERED once its event is printed on standard output"),
         (
             {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://n", "LEASE_TIMEOUT": "5s"},
             "LEASE_TIMEOUT=5s is not longer than NATS_PUBLISH_TIMEOUT=5s",
@@ -250,7 +311,7 @@ def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> Non
     secret = tmp_path / "url"
     secret.write_text(f"{URL}\n")
 
-    given = Settings.from_env({"STORAGE_URL_FILE": str(secret)})
+    given = Settings.from_env({"STORAGE_URL_FILE": str(secret), "PUBLISHER_TYPE": "stdout"})
 
     assert given.storage_url is not None
     assert given.storage_url.get_secret_value() == URL
