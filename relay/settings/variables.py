@@ -96,7 +96,8 @@ class Publishing(_Group):
 
     publisher_url: SecretUrl | None = _variable(
         None,
-        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`.",
+        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
+        "`redis+cluster://…` (see messages.md).",
         shown="required for kafka, nats and redis",
     )
     publisher_url_file: Text | None = _variable(
