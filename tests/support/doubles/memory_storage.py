@@ -192,7 +192,7 @@ class MemoryOutbox:
             row.status = Status.PENDING
 
         def each(event_ids: Iterable[EventId], write: Callable[[MemoryRow], None]) -> int:
-            held = self._held(settlement.fence, event_ids)
+            held = [row for row in self._held(settlement.fence, event_ids) if self._is_free(row)]
             for row in held:
                 write(row)
                 row.locked_by, row.locked_at, row.updated_at = None, None, now
@@ -209,17 +209,21 @@ class MemoryOutbox:
                 for event_id, error in settlement.buried
             ),
             released=each(settlement.released, release),
+            locked=frozenset(row.event_id for row in self._held(settlement.fence, settlement.event_ids())),
         )
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Prolong what is still held. The new fence is later than the old one, even after the clock was set back."""
         now = self._statement()
         held = self._held(fence, event_ids)
+        free = [row for row in held if self._is_free(row)]
         renewed = max(now, fence + _TICK)
-        with self.table.statement(held):
-            for row in held:
+        with self.table.statement(free):
+            for row in free:
                 row.locked_at, row.updated_at = renewed, now
-        return Renewal(Fence(renewed) if held else fence, frozenset(row.event_id for row in held))
+        ids = frozenset(row.event_id for row in free)
+        unchanged = frozenset(row.event_id for row in held) - ids
+        return Renewal(Fence(renewed) if ids else fence, ids, unchanged)
 
     async def reap(self, limit: int) -> Reaped:
         """Take back expired leases, oldest first."""

@@ -182,33 +182,33 @@ class SimulatedStorage:
             renewal: Renewal = await self._settling.run(
                 "renew", work, size=len(sent), blocked_by=lambda: self._locked(fence, sent)
             )
-        except StorageUnavailable:
-            if renewed is None:
+        except (StorageUnavailable, StorageBusy) as error:
+            if renewed is None or not renewed.held:
                 raise
-            if not renewed.held:
-                return renewed
-        else:
-            return renewal
-        return await self._read_back(fence, renewed, until)
+            return await self._read_back(fence, renewed.fence, sent, until, error)
+        return renewal
 
-    async def _read_back(self, fence: Fence, renewed: Renewal, until: float) -> Renewal:
+    async def _read_back(
+        self, fence: Fence, renewed: Fence, ids: list[EventId], until: float, error: StorageError
+    ) -> Renewal:
+        def work() -> Renewal:
+            held, unchanged = self._held_under(renewed, ids), self._held_under(fence, ids)
+            return Renewal(renewed if held else fence, held, unchanged)
+
         pause = _FIRST_PAUSE
-        ids = sorted(renewed.held)
-        while True:
+        while self.process.time() < until:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
-                rows: list[tuple[EventId, Fence]] = await self._settling.run(
-                    "read back",
-                    lambda: [(row.event_id, Fence(row.locked_at)) for row in self._held(ids) if row.locked_at],
-                    blocked_by=lambda: self._locked(renewed.fence, ids),
-                )
-            except (StorageUnavailable, StorageBusy) as error:
-                if self.process.time() >= until:
-                    raise StorageError("renew: the answer was lost, and the lease expired") from error
-                continue
-            current = renewed.fence if any(found == renewed.fence for _, found in rows) else fence
-            return renewed._replace(fence=current, held=frozenset(one for one, found in rows if found == current))
+                renewal: Renewal = await self._settling.run("read back", work)
+            except (StorageUnavailable, StorageBusy) as latest:
+                error = latest
+            else:
+                return renewal
+        raise StorageError("renewing: the reply was lost, and the lease expired before it was read back") from error
+
+    def _held_under(self, fence: Fence, event_ids: Iterable[EventId]) -> frozenset[EventId]:
+        return frozenset(row.event_id for row in self._held(event_ids) if row.locked_at == fence)
 
     async def reap(self, limit: int) -> Reaped:
         """Take back expired leases."""
