@@ -43,6 +43,8 @@ class Statement:
     cancelled: bool = False
     carried_out: bool = False
     waiting: bool = False
+    left_behind: bool = False
+    """Its client could have cancelled it, did not, and is gone."""
 
     def fail(self, error: StorageError) -> None:
         """The client hears of an error, or of a lost connection."""
@@ -181,6 +183,7 @@ class Database:
         reachable = not any(one.silent or one.away for one in self._troubles(statement.relay))
         if not statement.waiting or (reachable and self.cancels):
             self._drop(statement)
+        statement.left_behind = statement.waiting and reachable
         return reachable
 
     def _begin(self, statement: Statement) -> None:
@@ -268,16 +271,23 @@ class Database:
 
     # Connections.
 
-    def connect(self, relay: str) -> None:
-        """One more connection of a relay."""
+    def connect(self, relay: str) -> bool:
+        """One more connection of a relay; False when the server cannot be reached, or refuses it."""
+        if any(one.silent or one.away for one in self._troubles(relay)):
+            return False
         self.sessions[relay] += 1
-        zombies = sum(one.waiting and one.answer.done() and one.relay == relay for one in self._waiting)
-        if self.sessions[relay] + zombies > MOST_SESSIONS:
-            raise Violation(f"{relay} has {self.sessions[relay] + zombies} connections to the database")
+        left_behind = sum(one.left_behind and one.relay == relay for one in self._waiting)
+        if self.sessions[relay] + left_behind > MOST_SESSIONS:
+            self.scheduler.after(0.0, lambda: _fail(f"{relay} has more than {MOST_SESSIONS} connections"))
+        return True
 
     def disconnect(self, relay: str) -> None:
         """One less."""
         self.sessions[relay] -= 1
+
+
+def _fail(text: str) -> None:
+    raise Violation(text)
 
 
 def name_of(relay: str) -> str:

@@ -81,8 +81,8 @@ class _Connection:
 
     async def _connect(self) -> None:
         self.disconnect()
-        self._connected = self._storage.generation
-        self._storage.database.connect(self._storage.name)
+        if self._storage.database.connect(self._storage.name):
+            self._connected = self._storage.generation
         await asyncio.sleep(_CONNECTING)
 
     async def _abandon(self, statement: Statement) -> None:
