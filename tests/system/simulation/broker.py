@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from relay.core import outcome
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
@@ -27,6 +28,8 @@ from relay.core.outcome import (
 from tests.system.simulation.database import name_of
 from tests.system.simulation.ledger import Ledger
 from tests.system.simulation.scheduler import Process, Scheduler
+
+_CUT: Callable[[str], Outcome] = getattr(outcome, "ConnectionCut", Unreachable)
 
 
 class Answer(Enum):
@@ -53,8 +56,16 @@ class Pending:
     session: int
 
 
+Answered = tuple[Pending, Outcome]
+
+
 class Broker:
     """The server."""
+
+    probes_behind_answers = False
+    """Whether a probe waits for the answers before it, as on one connection that answers in turn."""
+    refuses_while_read_only = False
+    """Whether clients take a read-only broker's answer for a failure of the event."""
 
     def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random) -> None:
         self.scheduler = scheduler
@@ -69,8 +80,6 @@ class Broker:
         """Seconds by which acknowledgements are late; the longest counts."""
         self.shuffled = 0
         self.twice = 0
-        self.probes_behind_answers = False
-        """Whether a probe waits for the answers before it, as on one connection that answers in turn."""
         self.clients: list[Client] = []
 
     def is_away(self, relay: str) -> bool:
@@ -93,7 +102,7 @@ class Broker:
 
     def receive(self, client: Client, batch: list[Pending]) -> None:
         """Messages of one session arrive, in order."""
-        answered: list[Resolution] = []
+        answered: list[Answered] = []
         for pending in batch:
             if pending.session != client.session:
                 if self.rng.random() < 0.5:
@@ -104,9 +113,9 @@ class Broker:
             if answer is Answer.CUT:
                 self._cut(client, pending)
                 break
-            outcome = self._outcome(pending, answer, client)
-            if outcome is not None and pending.session == client.session:
-                answered.append((pending.event, outcome))
+            result = self._outcome(pending, answer, client)
+            if result is not None and pending.session == client.session:
+                answered.append((pending, result))
         if answered:
             self._send_answers(client, answered)
 
@@ -140,7 +149,7 @@ class Broker:
         session = pending.session
         self.scheduler.after(self.latency(), lambda: client.lose("connection reset by peer", session))
 
-    def _send_answers(self, client: Client, answered: list[Resolution]) -> None:
+    def _send_answers(self, client: Client, answered: list[Answered]) -> None:
         groups = [answered]
         if self.shuffled:
             self.rng.shuffle(answered)
@@ -152,7 +161,7 @@ class Broker:
                 client.expect(self.scheduler.now + delay)
                 self.scheduler.after(delay, lambda group=group: self._deliver(client, group))  # type: ignore[misc]
 
-    def _deliver(self, client: Client, group: list[Resolution]) -> None:
+    def _deliver(self, client: Client, group: list[Answered]) -> None:
         if self.is_silent(client.name) or client.process.dead:
             return
         client.process.call_soon(client.hear, group)
@@ -192,6 +201,9 @@ class Client:
 
     def _offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
         broker = self._broker
+        if broker.read_only and broker.refuses_while_read_only:
+            self.process.call_soon(sink, [(event, Transient("READONLY", "a replica")) for event in events])
+            return
         if broker.is_away(self.name) or broker.read_only:
             reason = "connection refused" if broker.is_away(self.name) else "READONLY"
             self.process.call_soon(sink, [(event, Unreachable(reason)) for event in events])
@@ -206,14 +218,15 @@ class Client:
         """An answer is due at that time."""
         self._answers_until = max(self._answers_until, when)
 
-    def hear(self, group: list[Resolution]) -> None:
-        """Answers of the broker."""
-        by_sink: dict[OutcomeSink, list[Resolution]] = {}
-        for event, outcome in group:
-            pending = self.pending.pop(event.event_id, None)
-            if pending is not None:
-                by_sink.setdefault(pending.sink, []).append((pending.event, outcome))
-        self._resolve(by_sink)
+    def hear(self, group: list[Answered]) -> None:
+        """Answers of the broker. One to a message that the client has given up says nothing about a later one."""
+        answered = [(pending, outcome) for pending, outcome in group if self._holds(pending)]
+        for pending, _ in answered:
+            del self.pending[pending.event.event_id]
+        self._resolve(answered)
+
+    def _holds(self, pending: Pending) -> bool:
+        return self.pending.get(pending.event.event_id) is pending
 
     def lose(self, reason: str, session: int | None = None) -> None:
         """The connection is cut."""
@@ -222,29 +235,27 @@ class Client:
         self.session += 1
         if len(self.pending) == 1:
             self._broker.ledger.blame.update(list(self.pending))
-        self.process.call_soon(self._give_up, reason)
+        self.process.call_soon(self._give_up, _CUT(reason))
 
-    def _give_up(self, reason: str) -> None:
-        by_sink: dict[OutcomeSink, list[Resolution]] = {}
-        for pending in self.pending.values():
-            by_sink.setdefault(pending.sink, []).append((pending.event, Unreachable(reason)))
+    def _give_up(self, outcome: Outcome) -> None:
+        lost: list[Answered] = [(pending, outcome) for pending in self.pending.values()]
         self.pending.clear()
-        self._resolve(by_sink)
+        self._resolve(lost)
 
     def _expire(self, batch: list[Pending]) -> None:
-        overdue = [one for one in batch if self.pending.get(one.event.event_id) is one]
+        overdue = [one for one in batch if self._holds(one)]
         if not overdue:
             return
         for one in overdue:
             del self.pending[one.event.event_id]
             self._broker.ledger.blame[one.event.event_id] += 1
         self._broker.ledger.say(f"{self.name}: {len(overdue)} messages without an answer in {self._timeout:g} s")
-        by_sink: dict[OutcomeSink, list[Resolution]] = {}
-        for one in overdue:
-            by_sink.setdefault(one.sink, []).append((one.event, TimedOut("NO_ACK", "no answer in time")))
-        self._resolve(by_sink)
+        self._resolve([(one, TimedOut("NO_ACK", "no answer in time")) for one in overdue])
 
-    def _resolve(self, by_sink: dict[OutcomeSink, list[Resolution]]) -> None:
+    def _resolve(self, answered: list[Answered]) -> None:
+        by_sink: dict[OutcomeSink, list[Resolution]] = {}
+        for pending, result in answered:
+            by_sink.setdefault(pending.sink, []).append((pending.event, result))
         for sink, resolutions in by_sink.items():
             sink(resolutions)
         self._changed.set()
@@ -252,7 +263,7 @@ class Client:
     async def probe(self, timeout: float) -> None:
         """A sign of life."""
         broker = self._broker
-        if broker.is_away(self.name) or broker.read_only:
+        if broker.is_away(self.name) or (broker.read_only and not broker.refuses_while_read_only):
             await asyncio.sleep(broker.latency())
             raise BrokerUnreachable("connection refused" if broker.is_away(self.name) else "READONLY")
         wait = 2 * broker.latency()
@@ -268,8 +279,12 @@ class Client:
     async def abandon(self, reason: str) -> None:
         """Forget what has no answer."""
         self.session += 1
-        self._give_up(reason)
+        self._give_up(Unreachable(reason))
         await asyncio.sleep(0)
+
+    def twin(self) -> Client:
+        """A client with connections of its own."""
+        return Client(self._broker, self.process, timeout=self._timeout, capacity=self._capacity)
 
     async def close(self) -> None:
         """Forget what is left."""

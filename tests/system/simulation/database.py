@@ -69,7 +69,8 @@ class ObservedTable(MemoryTable):
 
     @contextmanager
     def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
-        rows = list(rows)
+        # Once each: one settle may hold an old verdict on an event, and a newer one under another fence.
+        rows = list({row.event_id: row for row in rows}.values())
         if not rows:
             yield
             return
@@ -105,6 +106,11 @@ class Trouble:
 class Database:
     """The server and every relay's way to it."""
 
+    cancels = True
+    """Whether a client cancels an overdue statement before it cuts the connection."""
+    waits_for_locked_rows = False
+    """Whether settle and renewal wait for a row that another session has locked, as plain UPDATEs do."""
+
     def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random) -> None:
         self.scheduler = scheduler
         self.ledger = ledger
@@ -119,8 +125,6 @@ class Database:
         self.sessions: Counter[str] = Counter()
         self.under_way: dict[Statement, None] = {}
         self._waiting: list[Statement] = []
-        self.cancels = True
-        """Whether a client cancels an overdue statement before it cuts the connection."""
 
     # What faults do.
 

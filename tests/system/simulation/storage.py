@@ -23,8 +23,6 @@ _LONGEST_CANCEL = 1.0
 _CONNECTING = 0.003
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
-WAITS_FOR_LOCKED_ROWS = "locked" not in Settled._fields
-"""Whether settle and renewal wait for a row that another session has locked, as plain UPDATEs do."""
 
 
 class _Overdue(Exception):
@@ -239,7 +237,7 @@ class SimulatedStorage:
 
     def _locked(self, fence: Fence, event_ids: Iterable[EventId]) -> bool:
         locked = self.database.table.locked
-        if not locked or not WAITS_FOR_LOCKED_ROWS:
+        if not locked or not self.database.waits_for_locked_rows:
             return False
         return any(row.event_id in locked and row.locked_at == fence for row in self._held(event_ids))
 
