@@ -135,13 +135,15 @@ class Judge:
             self._check_order()
 
     def _excused(self, at: float, relay: str) -> bool:
-        return any(
+        return self._plan.leases_differ or any(
             fault.expires and hurts(fault, relay) and fault.at <= at and self._over(fault) >= at
             for fault in self._plan.faults
         )
 
     def _may_repeat(self, at: float) -> bool:
-        return any(fault.repeats and fault.at <= at and self._over(fault) >= at for fault in self._plan.faults)
+        return self._plan.leases_differ or any(
+            fault.repeats and fault.at <= at and self._over(fault) >= at for fault in self._plan.faults
+        )
 
     def _over(self, fault: Fault) -> float:
         """Until when a fault explains what happens; one that lasts explains it as long as what it hurts is there."""
