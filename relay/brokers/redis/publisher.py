@@ -37,16 +37,8 @@ class RedisPublisher:
         self._connections()
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event; without a connection all of them are unreachable at once."""
-        if not events:
-            return
-        try:
-            session = await self._current.get()
-        except BrokerUnreachable as error:
-            lost = Unreachable(str(error))
-            sink([(event, lost) for event in events])
-        else:
-            await session.offer(events, sink)
+        """Write every event, what is left after a cut over a new connection; without one all are unreachable."""
+        await self._current.offer(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """Connect, log in, PING. An error reply other than LOADING or a refused login also counts as alive."""
@@ -68,6 +60,10 @@ class RedisPublisher:
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
+
+    def twin(self) -> RedisPublisher:
+        """A publisher with connections of its own."""
+        return RedisPublisher(self._options)
 
     def _connections(self) -> ConnectionPool:
         if self._pool is None:

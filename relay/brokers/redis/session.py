@@ -22,10 +22,10 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.redis.errors import REPLIES, classify
+from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
@@ -70,17 +70,23 @@ class RedisSession:
             raise
         return cls(connection, **limits)
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event, in order; waits while too many are unanswered or the connection is full."""
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Write every event, in order; waits while too many are unanswered or the connection is full.
+
+        Returns those that it did not come to before the connection was cut.
+        """
         at = 0
         while at < len(events):
             while len(self._pending) >= self._max_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
+            if isinstance(self.ended_as, ConnectionCut):
+                return events[at:]
             if self.ended_as is not None:
                 sink([(event, self.ended_as) for event in events[at:]])
-                return
+                return ()
             at = await self._write_slice(events, at, sink)
+        return ()
 
     def end(self, outcome: Outcome) -> None:
         """Cut the connection and resolve everything, what was unanswered as ``outcome``."""
@@ -143,7 +149,7 @@ class RedisSession:
         try:
             await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
-            self.end(classify(error))
+            self.end(classify_loss(error))
 
     async def _read(self) -> None:
         """Read replies until the session ends; the body of the reading task."""
@@ -155,7 +161,7 @@ class RedisSession:
                     self._work.clear()
                     await self._work.wait()
         except (RedisError, OSError) as error:
-            self.end(classify(error))
+            self.end(classify_loss(error))
         finally:
             with suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
