@@ -1,6 +1,6 @@
-"""Metrics of the log: the names there are, the check of a query, and the step from counts to measures.
+"""Metrics of the log: the known names, the check of a query, and the step from counts to measures.
 
-A driver only counts (``MeasureTally``); rates, averages, zero-filled slots and the limits are made here, once for all
+A driver only counts (``MeasureTally``); rates, averages, zero-filled slots and limits are computed here, for all
 drivers.
 """
 
@@ -83,7 +83,7 @@ class Count:
     start: datetime
     end: datetime
     seconds: float
-    """Length of the range that was asked for."""
+    """Length of the query's range."""
     measures: tuple[str, ...]
     dimensions: tuple[str, ...]
     filters: Mapping[str, tuple[Any, ...]]
@@ -96,7 +96,7 @@ class Count:
 
 
 def plan_count(query: MetricsQuery, measures: Mapping[str, Measure], dimensions: Sequence[str]) -> Count:
-    """Check a query. Raises InvalidTimeRange, InvalidQuery naming the unknown, ResourceLimit for too many slots."""
+    """Check a query. Raises InvalidTimeRange, InvalidQuery for an unknown name, ResourceLimit for too many slots."""
     start, end = floored(query.start, "start"), floored(query.end, "end")
     if query.start >= query.end or start >= end:
         raise InvalidTimeRange(f"start {query.start.isoformat()} must lie before end {query.end.isoformat()}")
@@ -179,5 +179,5 @@ def _value(name: str, value: object) -> object:
         case _:
             good = isinstance(value, str) and storable(value)
     if not good:
-        raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
+        raise InvalidQuery(f"the filter {name} holds {value!r}, which is not a valid {name}")
     return value

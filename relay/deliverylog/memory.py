@@ -1,4 +1,4 @@
-"""The delivery log in this process's memory: for tests, and the plainest statement of what the others promise."""
+"""The delivery log in this process's memory: for tests, and the simplest statement of the interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MemoryDeliveryLog(DeliveryLog):
         """Memory always answers."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     async def apply_retention(self, days: int | None) -> None:
         """Forget events and attempts by their own time."""

@@ -45,7 +45,7 @@ class _Driver(Protocol):
 
 
 class ClickHouseClient:
-    """Runs statements in threads of its own and speaks the log's errors."""
+    """Runs statements in threads of its own; raises the log's errors."""
 
     def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, *, embedded: bool) -> None:
         self._driver = driver
@@ -54,7 +54,7 @@ class ClickHouseClient:
 
     @classmethod
     async def open(cls, url: str, connections: int) -> ClickHouseClient:
-        """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when nothing answers."""
+        """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
         try:
             import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         except ImportError as error:
@@ -76,7 +76,7 @@ class ClickHouseClient:
         return cls(driver, threads, embedded=embedded)
 
     async def close(self) -> None:
-        """Let the threads end and close the client."""
+        """Close the client and end the threads."""
         try:
             await self._run(self._driver.close)
         finally:
