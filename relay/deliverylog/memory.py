@@ -182,8 +182,8 @@ def _counts(attempt: LoggedAttempt) -> Counts:
         total=1,
         successful=attempt.status == SUCCESS,
         failed=attempt.status == FAILED,
-        first=number == 1 and not attempt.manual,
-        retry=number > 1,
-        manual=attempt.manual,
+        first_attempts=number == 1 and not attempt.manual,
+        retries=number > 1,
+        manual_retries=attempt.manual,
         number_sum=number,
     )

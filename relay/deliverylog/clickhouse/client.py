@@ -21,6 +21,7 @@ _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 
 
 class _Rows(Protocol):
+    column_names: Sequence[str]
     result_rows: Sequence[Sequence[Any]]
 
 
@@ -84,10 +85,16 @@ class ClickHouseClient:
 
     async def rows(self, text: str, parameters: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
         """The rows of a query; the column ``data`` as bytes."""
+        return (await self.table(text, parameters))[1]
+
+    async def table(
+        self, text: str, parameters: dict[str, Any] | None = None
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The names of a query's columns, and its rows; the column ``data`` as bytes."""
         result = await self._run(
             lambda: self._driver.query(text, parameters=parameters or {}, column_formats={"data": "bytes"})
         )
-        return result.result_rows
+        return result.column_names, result.result_rows
 
     async def command(self, text: str) -> None:
         """Run a statement that returns nothing."""

@@ -18,11 +18,11 @@ from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected, as_text
-from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.store import DeliveryLog
 
 _TABLES = ("event_log", "event_log_attempts", "event_log_events")
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
@@ -172,9 +172,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return int(answer[0][0])
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        tallies = await self._client.rows(*self._sql.count(kind, count))
-        width = 1 if kind == EVENTS else len(Counts._fields)
-        return [_tally(row, width, count) for row in tallies]
+        columns, tallies = await self._client.table(*self._sql.count(kind, count))
+        return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 
 def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:
@@ -199,10 +198,3 @@ def _passes(scan: Scan, record: AttemptRecord) -> bool:
 def _by_id(resource: str, tenant_id: str | None) -> Scan:
     filters = {} if tenant_id is None else {"tenant_id": (tenant_id,)}
     return Scan(resource, filters, {}, "desc", "time", 100, None, backward=False)
-
-
-def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
-    cut = len(row) - width
-    slot = int(row[0]) if count.slots else None
-    dimensions = tuple(row[1 if count.slots else 0 : cut])
-    return MeasureTally(slot, dimensions, Counts(*row[cut:]))

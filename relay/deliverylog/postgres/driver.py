@@ -17,7 +17,7 @@ import psycopg
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
 from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
@@ -25,7 +25,7 @@ from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
-from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import time_near, to_ms
 from relay.postgres.connect import Connection, connect_async, make_pool
 from relay.postgres.errors import classify
@@ -246,8 +246,10 @@ class PostgresDeliveryLog(DeliveryLog):
         return combinations
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        width = 1 if kind == EVENTS else len(Counts._fields)
-        return await self._fetch(*self._sql.count(kind, count), lambda row: _tally(row, width, count))
+        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
+            await cursor.execute(*self._sql.count(kind, count))
+            columns = [column.name for column in cursor.description or ()]
+            return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
 
     async def _fetch(
         self, statement: LiteralString, parameters: Mapping[str, Any], build: Callable[[Sequence[Any]], Item]
@@ -288,9 +290,3 @@ def _months(row: LogRow) -> set[datetime]:
 
 def _rejected(row: LogRow, reason: str) -> Rejected:
     return Rejected(entry_of(row), reason)
-
-
-def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
-    cut = len(row) - width
-    slot = to_ms(row[0].astimezone(UTC)) if count.slots else None
-    return MeasureTally(slot, tuple(row[1 if count.slots else 0 : cut]), Counts(*row[cut:]))
