@@ -89,7 +89,7 @@ class Backlog(NamedTuple):
 class OutboxStorage(Protocol):
     """The outbox table.
 
-    Every method raises ``StorageUnavailable`` when the database cannot be used (whether the statement took effect
+    Every method raises ``StorageUnavailable`` when the database is unavailable (whether the statement took effect
     is then unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` when the table is
     missing or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one
     another.
