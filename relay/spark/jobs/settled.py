@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.postgres.sql import TableName
-
-DELIVERED: Final = "DELIVERED"
-DEAD: Final = "DEAD"
-STATUSES: Final = (DELIVERED, DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def _settled(
         .option("pushdown", "true")
     )
     rows = reader.option("columns", ",".join(names)).load().select(*names)
-    time = f.col("delivered_at" if status == DELIVERED else "updated_at")
+    time = f.col("delivered_at" if status == "DELIVERED" else "updated_at")
     return rows.where((f.col("status") == status) & _between(time, since, until))
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.postgres.sql import TableName
+from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.files import Archive, read_archive
 from relay.spark.jobs.archive.job import run
-from relay.spark.jobs.archive.steps import ArchiveOptions, archiving
+from relay.spark.jobs.archive.steps import archiving
 from relay.spark.jobs.folder import ArchiveError
 from tests.cli.running import COMMAND, environment, run_cli
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
@@ -35,8 +35,8 @@ def archive(spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.Ca
     return lambda *arguments, code=0: ask(str(folder), *arguments, code=code)
 
 
-def options(outbox: Outbox, folder: Path) -> ArchiveOptions:
-    return ArchiveOptions(outbox.url, str(folder), TableName())
+def options(outbox: Outbox, folder: Path) -> ArchiveArguments:
+    return ArchiveArguments(url=outbox.url, path=str(folder))
 
 
 def test_old_rows_move_as_they_are_and_others_stay(

@@ -53,7 +53,7 @@ def test_the_delivery_log_by_type_and_hour(
 ) -> None:
     fill(database.url, attempts())
     with granted(database, "docs/spark-report.md", "spark_reader") as url:
-        assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], url=url) == 0
+        assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], log_url=url) == 0
     told = json.loads(capsys.readouterr().out)
     assert [told[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
     assert told["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}

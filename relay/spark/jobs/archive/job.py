@@ -16,27 +16,27 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.arguments import ArchiveJob, read_archive_arguments
+from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.steps import Archiving, Done, archiving
-from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
+from relay.spark.jobs.program import open_session, print_result, report_progress, run_job, task_progress
 from relay.spark.source import OutboxDataSource
 
 
-def main(program: str = "archive.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "archive.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` and ``table`` are used where the arguments name none. The exit code."""
-    return guarded(lambda: _work(read_archive_arguments(program, given, url=url, table=table)))
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(ArchiveArguments, _work, program, arguments, environment)
 
 
-def _work(job: ArchiveJob) -> int:
-    spark = started("archive")
+def _work(job: ArchiveArguments) -> int:
+    spark = open_session(job.name)
     spark.dataSource.register(OutboxDataSource)
     began = time.monotonic()
-    with archiving(spark, job.options) as archive, reporting("archive", lambda: tasks(spark)):
+    with archiving(spark, job) as archive, report_progress("archive", lambda: task_progress(spark)):
         if job.dry_run:
             _preview(archive, as_json=job.as_json)
         else:
@@ -52,14 +52,16 @@ def _preview(archive: Archiving, *, as_json: bool) -> None:
     total = sum(count for _, _, count in found)
     if as_json:
         listed = [{"status": status, "event_type": kind, "rows": count} for status, kind, count in found]
-        tell(json.dumps({"dry_run": True, "rows": total, "before": archive.done.before.isoformat(), "found": listed}))
+        print_result(
+            json.dumps({"dry_run": True, "rows": total, "before": archive.done.before.isoformat(), "found": listed})
+        )
         return
     for status, kind, count in found:
-        tell(f"{status} {kind}: {count} rows")
-    tell(f"would archive {total} rows from before {archive.done.before.isoformat()}")
+        print_result(f"{status} {kind}: {count} rows")
+    print_result(f"would archive {total} rows from before {archive.done.before.isoformat()}")
 
 
-def _summarise(done: Done, job: ArchiveJob, seconds: float) -> None:
+def _summarise(done: Done, job: ArchiveArguments, seconds: float) -> None:
     if job.as_json:
         told = {
             "run": done.run,
@@ -68,20 +70,20 @@ def _summarise(done: Done, job: ArchiveJob, seconds: float) -> None:
             "files": done.files,
             "deleted": done.deleted,
             "left": done.left,
-            "kept": job.options.keep,
+            "kept": job.keep,
             "recovered": done.recovered,
             "discarded": done.discarded,
             "seconds": round(seconds, 1),
         }
-        tell(json.dumps(told))
+        print_result(json.dumps(told))
         return
     for run in done.discarded:
-        tell(f"run {run} had not come to an end: its files were discarded")
+        print_result(f"run {run} had not come to an end: its files were discarded")
     for run in done.recovered:
-        tell(f"run {run} had not come to an end: its rows have been deleted now")
+        print_result(f"run {run} had not come to an end: its rows have been deleted now")
     pace = f"{seconds:.1f} s; run {done.run}"
-    if job.options.keep:
-        tell(f"{done.archived} rows archived in {done.files} files, and kept in the table; {pace}")
+    if job.keep:
+        print_result(f"{done.archived} rows archived in {done.files} files, and kept in the table; {pace}")
         return
     left = f", {done.left} left since they changed meanwhile" if done.left else ""
-    tell(f"{done.archived} rows archived in {done.files} files, {done.deleted} deleted{left}; {pace}")
+    print_result(f"{done.archived} rows archived in {done.files} files, {done.deleted} deleted{left}; {pace}")

@@ -31,37 +31,21 @@ from pyspark.sql import functions as f
 from relay.core.errors import StorageBusy
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import statement
 from relay.spark.connection import connect
+from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.delete import Removal
 from relay.spark.jobs.archive.files import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
 from relay.spark.jobs.folder import ArchiveError
 from relay.spark.jobs.outbox import Outbox, identify
 from relay.spark.jobs.parquet import kept, writing
-from relay.spark.jobs.settled import STATUSES, SettledTable, settled_rows
+from relay.spark.jobs.settled import SettledTable, settled_rows
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 Step = Callable[[], None]
 
 _NAMES: Final = tuple(column.split()[0] for column in COLUMNS.split(", "))
 _NULLABLE: Final = ("partition_key", "last_error", "delivered_at")
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveOptions:
-    """What is archived, and how."""
-
-    url: str = field(repr=False)
-    path: str
-    table: TableName = field(default_factory=TableName)
-    older_than: float = 7 * 86_400.0
-    """Seconds since an event was delivered or died."""
-    statuses: tuple[str, ...] = STATUSES
-    keep: bool = False
-    """Whether rows stay in the table."""
-    connections: int = 4
-    batch_rows: int = 1000
-    """Rows of one transaction that deletes."""
 
 
 @dataclass(slots=True)
@@ -84,22 +68,20 @@ class Done:
 class Archiving:
     """A run; its steps are to be taken in order, each once, while ``connection`` holds the lock."""
 
-    def __init__(
-        self, spark: SparkSession, options: ArchiveOptions, connection: SyncConnection, outbox: Outbox
-    ) -> None:
+    def __init__(self, spark: SparkSession, job: ArchiveArguments, connection: SyncConnection, outbox: Outbox) -> None:
         self._spark = spark
-        self._options = options
+        self._job = job
         self._connection = connection
-        self._statements = SparkStatements(options.table, DEFAULT_SCHEMA)
-        self._archive = Archive.at(spark, options.path)
+        self._statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+        self._archive = Archive.at(spark, job.path)
         self._outbox = outbox
         self._written: tuple[int, str] = (0, "0")
         self._manifest: Manifest | None = None
-        self.done = Done(new_run(outbox.now, secrets.token_hex(4)), outbox.now - timedelta(seconds=options.older_than))
+        self.done = Done(new_run(outbox.now, secrets.token_hex(4)), outbox.now - timedelta(seconds=job.older_than))
 
     def steps(self) -> Sequence[Step]:
         """All of them."""
-        ends = () if self._options.keep else (self.delete, self.close)
+        ends = () if self._job.keep else (self.delete, self.close)
         return (self.recover, self.write, self.verify, self.publish, *ends)
 
     def run(self) -> Done:
@@ -116,7 +98,7 @@ class Archiving:
         for run in self._archive.strays():
             self._archive.discard(run)
             self.done.discarded.append(run)
-        if self._options.keep:
+        if self._job.keep:
             return
         for run in self._archive.open_runs():
             self._remove(run)
@@ -163,7 +145,7 @@ class Archiving:
             rows=self._written[0],
             checksum=self._written[1],
             before=self.done.before.isoformat(),
-            statuses=self._options.statuses,
+            statuses=self._job.statuses,
             files=tuple(sorted(files, key=lambda file: file.path)),
         )
 
@@ -186,11 +168,11 @@ class Archiving:
 
     def selected(self, names: Sequence[str]) -> DataFrame:
         """Columns of the rows that are old enough."""
-        outbox = SettledTable(self._options.url, self._options.table)
-        return settled_rows(self._spark, outbox, names, self._options.statuses, None, self.done.before)
+        outbox = SettledTable(self._job.url, self._job.table)
+        return settled_rows(self._spark, outbox, names, self._job.statuses, None, self.done.before)
 
     def _remove(self, run: str) -> None:
-        removal = Removal(self._options.url, self._statements, self._options.batch_rows, self._options.connections)
+        removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
         archived = self._archive.read(self._archive.paths_of(run))
         kept(removal.rows_left(archived), self._archive.kept_path(run))
 
@@ -201,19 +183,17 @@ class Archiving:
 
 
 @contextmanager
-def archiving(spark: SparkSession, options: ArchiveOptions) -> Iterator[Archiving]:
+def archiving(spark: SparkSession, job: ArchiveArguments) -> Iterator[Archiving]:
     """A run that is the only one of its outbox. Raises StorageBusy when there is one already."""
-    statements = SparkStatements(options.table, DEFAULT_SCHEMA)
-    with connect(options.url) as connection, connection.transaction():
+    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+    with connect(job.url) as connection, connection.transaction():
         outbox = identify(connection, statements)
-        outbox.require("archive from", outbox.may_read and (options.keep or (outbox.may_delete and outbox.may_lock)))
+        outbox.require("archive from", outbox.may_read and (job.keep or (outbox.may_delete and outbox.may_lock)))
         with translating("becoming the only archiving of this outbox"):
-            row = connection.execute(
-                statements.query("archive:lock_archive"), {"outbox": options.table.quoted}
-            ).fetchone()
+            row = connection.execute(statements.query("archive:lock_archive"), {"outbox": job.table.quoted}).fetchone()
         if row is None or not row[0]:
-            raise StorageBusy(f"{options.table}: is being archived already; wait for that run, or stop it")
-        yield Archiving(spark, options, connection, outbox)
+            raise StorageBusy(f"{job.table}: is being archived already; wait for that run, or stop it")
+        yield Archiving(spark, job, connection, outbox)
 
 
 def _sums() -> tuple[Column, Column]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -12,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.core.errors import ConfigError
-from relay.spark.jobs.reconcile.arguments import Consumer, Reconcile
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED
 from relay.spark.jobs.reconcile.fingerprints import from_kafka, from_table
 
@@ -28,7 +27,7 @@ _NOTHING: Final = (
 )
 
 
-def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFrame:
+def in_kafka(session: SparkSession, job: ReconcileArguments, rows: DataFrame) -> DataFrame:
     """Fingerprints of all messages in the topics, from the first to those that are there now.
 
     Topics that are not there have no messages. With ``since`` only messages from an hour before are read.
@@ -39,7 +38,7 @@ def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFram
     pattern = "|".join(topic.replace(".", "[.]") for topic in topics)
     reader = (
         session.read.format("kafka")
-        .options(**dict(job.kafka_options))
+        .options(**dict(job.source_options))
         .option("kafka.bootstrap.servers", str(job.kafka))
         .option("subscribePattern", pattern)
         .option("includeHeaders", "true")
@@ -55,24 +54,24 @@ def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFram
         raise ConfigError(_no_source(session)) from None
 
 
-def consumed(session: SparkSession, consumer: Consumer, ignored: Sequence[str]) -> DataFrame:
-    """Fingerprints of what the consumer wrote. Raises ConfigError for a column that is not there."""
-    if consumer.table is not None:
-        frame = session.table(consumer.table)
+def from_consumer(session: SparkSession, job: ReconcileArguments) -> DataFrame:
+    """Fingerprints of the consumer's table. Raises ConfigError for a missing column."""
+    if job.consumer_table is not None:
+        frame = session.table(job.consumer_table)
     else:
-        reader = session.read.format(consumer.format).options(**dict(consumer.options))
-        frame = reader.load(list(consumer.paths)) if consumer.paths else reader.load()
-    return from_table(frame, consumer.columns, ignored)
+        reader = session.read.format(job.consumer_format or "parquet").options(**dict(job.consumer_options))
+        frame = reader.load(list(job.consumer)) if job.consumer else reader.load()
+    return from_table(frame, job.columns, job.ignored)
 
 
-def compared(job: Reconcile) -> tuple[str, ...]:
+def compared(job: ReconcileArguments) -> tuple[str, ...]:
     """What the arrived can be compared by."""
-    return COMPARED if job.consumer is None else tuple(name for name in COMPARED if name in job.consumer.columns)
+    return tuple(name for name in COMPARED if name in job.columns) if job.has_consumer else COMPARED
 
 
-def ordered(job: Reconcile) -> bool:
+def ordered(job: ReconcileArguments) -> bool:
     """Whether it is known in which order they have arrived."""
-    return job.consumer is None or "offset" in job.consumer.columns
+    return not job.has_consumer or "offset" in job.columns
 
 
 def _topics(rows: DataFrame) -> tuple[str, ...]:

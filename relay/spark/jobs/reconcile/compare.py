@@ -18,7 +18,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-KINDS: Final = ("missing", "duplicated", "changed", "out_of_order", "unexpected")
 COMPARED: Final = ("payload", "key", "headers", "topic")
 
 _FINDING: Final = (

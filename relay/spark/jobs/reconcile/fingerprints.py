@@ -20,8 +20,6 @@ from relay.core.errors import ConfigError
 from relay.core.headers import REPLAY_HEADER, wire_headers
 
 EVENT_ID_HEADER: Final = "X-Event-ID"
-FIELDS: Final = ("event_id", "topic", "key", "payload", "headers", "partition", "offset", "time")
-"""What a consumer's table may tell about an event; only the first is needed."""
 ORDER_COLUMN: Final = "insertion_order"
 
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"

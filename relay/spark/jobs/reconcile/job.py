@@ -29,10 +29,17 @@ from relay.spark.jobs.archive.files import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width
 from relay.spark.jobs.parquet import kept
-from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
+from relay.spark.jobs.program import (
+    open_session,
+    print_result,
+    report_progress,
+    run_job,
+    session_settings,
+    task_progress,
+)
 from relay.spark.jobs.reconcile import arrivals
-from relay.spark.jobs.reconcile.arguments import Reconcile, read_reconcile_arguments
-from relay.spark.jobs.reconcile.compare import COMPARED, KINDS, findings, match, strangers
+from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
+from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, strangers
 from relay.spark.jobs.reconcile.fingerprints import expected
 from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, summary
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
@@ -56,27 +63,26 @@ _COLUMNS: Final = (
 _PRINTS: Final = ("topic", "status", "key", "payload_sum", "headers_sum", "created_at", "delivered_at", "place")
 
 
-def main(program: str = "reconcile.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "reconcile.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` and ``table`` are used where the arguments name none. The exit code."""
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(ReconcileArguments, _work, program, arguments, environment)
 
-    def work() -> int:
-        job = read_reconcile_arguments(program, given, url=url, table=table)
-        session = started("reconcile", job.session)
-        session.dataSource.register(OutboxDataSource)
-        return _Run(session, job).work()
 
-    return guarded(work)
+def _work(job: ReconcileArguments) -> int:
+    session = open_session(job.name, session_settings(job.packages, job.jars))
+    session.dataSource.register(OutboxDataSource)
+    return _Run(session, job).work()
 
 
 class _Run:
     """One run: its steps, each kept in the folder before the next begins."""
 
-    def __init__(self, session: SparkSession, job: Reconcile) -> None:
+    def __init__(self, session: SparkSession, job: ReconcileArguments) -> None:
         self._session = session
         self._job = job
         self._step = ""
@@ -88,16 +94,18 @@ class _Run:
         folder = Folder(self._session, job.output)
         folder.delete("index.html")
         try:
-            with reporting("reconcile", lambda: ": ".join(filter(None, [self._step, tasks(self._session)]))):
+            with report_progress(
+                "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
+            ):
                 result = self._compare(began)
                 folder.write("index.html", render(page(job, result)))
         finally:
             folder.delete(_WORK)
         if job.as_json:
-            tell(json.dumps(summary(job, result)))
+            print_result(json.dumps(summary(job, result)))
         else:
-            tell(sentence(result))
-            tell(f"{job.output}/index.html; {result.seconds:.1f} s")
+            print_result(sentence(result))
+            print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
         return FOUND if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
     def _compare(self, began: float) -> ReconcileResult:
@@ -148,9 +156,9 @@ class _Run:
 
     def _table(self, columns: Sequence[str]) -> DataFrame:
         job = self._job
-        reader = self._session.read.format("openoutbox").options(**dict(job.read_options))
-        reader = reader.option("url", str(job.url)).option("columns", ",".join(columns)).option("pushdown", "true")
-        return (reader.option("table", job.table) if job.table else reader).load()
+        reader = self._session.read.format("openoutbox").option("url", str(job.url)).option("table", str(job.table))
+        reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
+        return reader.option("columns", ",".join(columns)).option("pushdown", "true").load()
 
     def _wanted(self, frame: DataFrame) -> DataFrame:
         job = self._job
@@ -162,8 +170,8 @@ class _Run:
 
     def _messages(self, rows: DataFrame) -> DataFrame:
         job = self._job
-        if job.consumer is not None:
-            return arrivals.consumed(self._session, job.consumer, job.ignored)
+        if job.has_consumer:
+            return arrivals.from_consumer(self._session, job)
         return arrivals.in_kafka(self._session, job, rows)
 
     def _strangers(self, matched: DataFrame) -> DataFrame:

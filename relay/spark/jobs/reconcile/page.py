@@ -10,8 +10,7 @@ from typing import Any, Final
 from pyspark.sql import Row
 
 from relay.spark.jobs.measures import LATENCIES, Bucket
-from relay.spark.jobs.reconcile.arguments import Reconcile
-from relay.spark.jobs.reconcile.compare import KINDS
+from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
 from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
 from relay.spark.page.words import count, lasting, moment, share
@@ -59,7 +58,7 @@ def sentence(result: ReconcileResult) -> str:
     return f"{kinds}: {scope}"
 
 
-def summary(job: Reconcile, result: ReconcileResult) -> dict[str, object]:
+def summary(job: ReconcileArguments, result: ReconcileResult) -> dict[str, object]:
     """For programs."""
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies")
     return {
@@ -74,11 +73,11 @@ def summary(job: Reconcile, result: ReconcileResult) -> dict[str, object]:
     }
 
 
-def page(job: Reconcile, result: ReconcileResult) -> Document:
+def page(job: ReconcileArguments, result: ReconcileResult) -> Document:
     """For people."""
     totals = result.totals
     counted = sum(result.kinds[kind] for kind in KINDS if kind not in job.tolerated)
-    where = "the topics" if job.consumer is None else "the consumer's table"
+    where = "the consumer's table" if job.has_consumer else "the topics"
     return Document(
         title="Reconciliation of the outbox",
         verdict=_verdict(result, counted),
@@ -100,7 +99,7 @@ def _verdict(result: ReconcileResult, counted: int) -> str:
     return f"{count(result.found)} findings."
 
 
-def _figures(job: Reconcile, result: ReconcileResult) -> list[Figure]:
+def _figures(job: ReconcileArguments, result: ReconcileResult) -> list[Figure]:
     totals = result.totals
     kinds = [
         Figure(
@@ -195,10 +194,12 @@ def _topics(result: ReconcileResult) -> PageTable:
     return PageTable("By topic", heads, rows, frozenset(range(1, len(heads))), note)
 
 
-def _facts(job: Reconcile, result: ReconcileResult) -> list[tuple[str, str]]:
-    sources = {f"table {job.table or 'openoutbox_events'}": job.url, f"archive {job.archive}": job.archive}
+def _facts(job: ReconcileArguments, result: ReconcileResult) -> list[tuple[str, str]]:
+    sources = {f"table {job.table}": job.url, f"archive {job.archive}": job.archive}
     sent = [name for name, given in sources.items() if given]
-    arrived = f"Kafka at {job.kafka}" if job.consumer is None else f"a consumer's table ({job.consumer.format})"
+    arrived = (
+        f"a consumer's table ({job.consumer_format or 'parquet'})" if job.has_consumer else f"Kafka at {job.kafka}"
+    )
     facts = [
         (
             "made",

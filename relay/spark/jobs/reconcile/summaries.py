@@ -21,7 +21,7 @@ from relay.spark.jobs.measures import (
     seconds_between,
     start_of,
 )
-from relay.spark.jobs.reconcile.compare import KINDS
+from relay.spark.jobs.reconcile.arguments import KINDS
 
 
 def totals(matched: DataFrame) -> dict[str, int]:

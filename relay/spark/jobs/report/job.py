@@ -23,8 +23,15 @@ from relay.spark.jobs.archive.files import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
 from relay.spark.jobs.parquet import kept
-from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
-from relay.spark.jobs.report.arguments import Report, read_report_arguments
+from relay.spark.jobs.program import (
+    open_session,
+    print_result,
+    report_progress,
+    run_job,
+    session_settings,
+    task_progress,
+)
+from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import (
     LOG_COLUMNS,
     by_type,
@@ -43,43 +50,37 @@ _WORK: Final = "_work"
 _CODES: Final = 20
 
 
-def main(program: str = "report.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "report.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` is the delivery log's where the arguments name no source. The exit code."""
-    del table  # the log's tables have one name
-
-    def work() -> int:
-        job = read_report_arguments(program, given, log_url=url)
-        session = started("report", job.session)
-        session.dataSource.register(DeliveryLogDataSource)
-        return _work(session, job)
-
-    return guarded(work)
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(ReportArguments, _work, program, arguments, environment)
 
 
-def _work(session: SparkSession, job: Report) -> int:
+def _work(job: ReportArguments) -> int:
+    session = open_session(job.name, session_settings(job.packages, job.jars))
+    session.dataSource.register(DeliveryLogDataSource)
     began = time.monotonic()
     folder = Folder(session, job.output)
     folder.delete("index.html")
     try:
-        with reporting("report", lambda: tasks(session)):
+        with report_progress("report", lambda: task_progress(session)):
             result = _measured(session, job, began)
             folder.write("index.html", render(page(job, result)))
     finally:
         folder.delete(_WORK)
     if job.as_json:
-        tell(json.dumps(summary(job, result)))
+        print_result(json.dumps(summary(job, result)))
     else:
-        tell(sentence(result))
-        tell(f"{job.output}/index.html; {result.seconds:.1f} s")
+        print_result(sentence(result))
+        print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
     return 0
 
 
-def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
+def _measured(session: SparkSession, job: ReportArguments, began: float) -> ReportResult:
     outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
     types = kept(by_type(outcomes), f"{job.output}/types")
     hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
@@ -100,15 +101,14 @@ def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
     )
 
 
-def _outcomes(session: SparkSession, job: Report) -> DataFrame:
+def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.archive is not None:
         days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
         found = of_archive(read_archive(session, job.archive, *days))
     else:
-        reader = session.read.format("openoutbox_deliverylog").options(**dict(job.read_options))
-        reader = (
-            reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
-        )
+        reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
+        reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
+        reader = reader.option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
         found = of_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
     if job.since is not None:
         found = found.where(f.col("time") >= f.lit(job.since))

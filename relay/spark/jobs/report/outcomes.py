@@ -22,15 +22,6 @@ from relay.spark.jobs.settled import settled_at
 
 COUNTS: Final = ("delivered", "failed", "retries", "dead")
 LOG_COLUMNS: Final = ("topic", "status", "time", "attempt_number", "event_time", "eligible_for_retry", "code")
-ARCHIVE_COLUMNS: Final = (
-    "event_type",
-    "status",
-    "attempts",
-    "last_error",
-    "created_at",
-    "delivered_at",
-    "updated_at",
-)
 
 
 def of_log(attempts: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from relay.spark.jobs.measures import LATENCIES, Bucket
-from relay.spark.jobs.report.arguments import Report
+from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import COUNTS
 from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
@@ -42,7 +42,7 @@ def sentence(result: ReportResult) -> str:
     return f"{counts}{latency if totals['latency_p50'] is not None else ''}"
 
 
-def summary(job: Report, result: ReportResult) -> dict[str, object]:
+def summary(job: ReportArguments, result: ReportResult) -> dict[str, object]:
     """For programs."""
     return {
         **{name: result.totals[name] for name in COUNTS},
@@ -54,7 +54,7 @@ def summary(job: Report, result: ReportResult) -> dict[str, object]:
     }
 
 
-def page(job: Report, result: ReportResult) -> Document:
+def page(job: ReportArguments, result: ReportResult) -> Document:
     """For people."""
     totals = result.totals
     tried = totals["delivered"] + totals["failed"]
@@ -126,7 +126,7 @@ def _codes(result: ReportResult) -> PageTable:
     return PageTable("Failures by code", ("code", "count"), rows, frozenset({1}), note)
 
 
-def _facts(job: Report, result: ReportResult) -> list[tuple[str, str]]:
+def _facts(job: ReportArguments, result: ReportResult) -> list[tuple[str, str]]:
     facts = [
         (
             "made",
@@ -142,7 +142,7 @@ def _facts(job: Report, result: ReportResult) -> list[tuple[str, str]]:
     return facts
 
 
-def _notes(job: Report) -> list[str]:
+def _notes(job: ReportArguments) -> list[str]:
     if not job.archive:
         return ["From the delivery log: events that used up their attempts are not told from those that wait."]
     return [
