@@ -3,7 +3,7 @@
     claim ──▶ waiting ──▶ offered ──▶ undecided ──▶ decided ──▶ being written ──▶ gone
                  │           │  └──────────────────▶  ▲  ▲            │
                  │           │            │           │  └─ put back ─┤ the statement failed
-                 └───────────┴── release ─┴───────────┘  ┌────────────┘ the database refuses a row
+                 └───────────┴── release ─┴───────────┘  ┌────────────┘ a row is refused, or locked
                                                      set aside ──▶ being written
 
 - *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
@@ -11,7 +11,8 @@
 - *undecided*: timed out; a probe of the broker decides whose fault it was.
 - *decided*: a verdict is reached and waits for the settler.
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
-- *set aside*: the database refuses the row, or it is among rows one of which is refused; written apart from others.
+- *set aside*: the database refuses the row, or it is among rows one of which is refused: written apart from others. Or
+  another session has locked it: written again after a pause.
 - *gone*: written, or no longer this relay's. An outcome that still comes for it finds nothing and is ignored.
 
 Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
@@ -54,15 +55,19 @@ class Lease:
 class Portion:
     """Verdicts of one batch under one fence, written together: being written, or set aside."""
 
-    __slots__ = ("ambiguous", "batch", "due_at", "refusals", "settlement")
+    __slots__ = ("ambiguous", "batch", "due_at", "locked", "refusals", "settlement")
 
-    def __init__(self, batch: Batch, settlement: Settlement, *, ambiguous: bool = False, refusals: int = 0) -> None:
+    def __init__(
+        self, batch: Batch, settlement: Settlement, *, ambiguous: bool = False, refusals: int = 0, locked: int = 0
+    ) -> None:
         self.batch = batch
         self.settlement = settlement
         self.ambiguous = ambiguous
         """A statement with these verdicts was sent and its reply lost: it may have been carried out."""
         self.refusals = refusals
         """How often the database refused this row when it was alone in a statement; 0 for what is not told apart."""
+        self.locked = locked
+        """How often in a row these rows were skipped because another session had them locked."""
         self.due_at = float("-inf")
 
     def __len__(self) -> int:
@@ -71,7 +76,8 @@ class Portion:
     def part(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on some of the events."""
         chosen = frozenset(event_ids)
-        return Portion(self.batch, _select(self.settlement, chosen.__contains__), ambiguous=self.ambiguous)
+        settlement = _select(self.settlement, chosen.__contains__)
+        return Portion(self.batch, settlement, ambiguous=self.ambiguous, locked=self.locked)
 
 
 class Batch:
@@ -255,7 +261,7 @@ class Batch:
         due = [portion for portion in self.aside if portion.due_at <= now]
         self.aside = [portion for portion in self.aside if portion.due_at > now]
         return [
-            Portion(self, one, ambiguous=portion.ambiguous, refusals=portion.refusals)
+            Portion(self, one, ambiguous=portion.ambiguous, refusals=portion.refusals, locked=portion.locked)
             for portion in due
             for one in self._by_lease(portion.settlement)
         ]

@@ -40,8 +40,12 @@ class InFlight:
         """An outcome is undecided, or the broker did not answer: wakes the gate."""
 
     def room(self) -> tuple[int, int]:
-        """How many events, and how many bytes of payload, may be claimed now."""
-        return self._max_events - self.events, self._max_bytes - self.payload_bytes
+        """How many events, and how many bytes of payload, may be claimed now.
+
+        Outcomes that wait for locked rows take no place, up to as many as there are places: only their ids are held.
+        """
+        events = self.events - min(len(self.locked_ids()), self._max_events)
+        return self._max_events - events, self._max_bytes - self.payload_bytes
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
@@ -69,6 +73,16 @@ class InFlight:
     def refused(self) -> int:
         """Events whose verdict the database has refused to write; each is tried again after a pause."""
         return sum(len(portion) for batch in self.batches for portion in batch.aside if portion.refusals)
+
+    def locked_ids(self) -> list[EventId]:
+        """Events whose outcome waits because another session has locked the row."""
+        return [
+            event_id
+            for batch in self.batches
+            for portion in batch.aside
+            if portion.locked
+            for event_id in portion.settlement.event_ids()
+        ]
 
     def decided(self, batch: Batch) -> None:
         """Verdicts of ``batch`` were reached: wake the settler, at once if no answer is missing.
