@@ -30,7 +30,7 @@ from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUna
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import connect
-from relay.spark.setup import make_ledger
+from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
@@ -261,7 +261,7 @@ def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> N
     if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
         return
     try:
-        make_ledger(connection, statements)
+        create_ledger(connection, statements)
     except psycopg.errors.InsufficientPrivilege:
         raise ConfigError(
             f"schema {statements.schema} for Spark's ledger is not there and this role may not make it; let the "

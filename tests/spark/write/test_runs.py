@@ -10,7 +10,7 @@ import pytest
 from relay.core.errors import StorageError
 from relay.postgres.sql import TableName
 from relay.spark.connection import APPLICATION, connect
-from relay.spark.setup import make_ledger
+from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.runs import Run, Staged, clean, commit_run, open_run
@@ -26,7 +26,7 @@ class Staging:
         self.statements = SparkStatements(TableName(), "openoutbox_spark")
         self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
         with self.connect() as connection:
-            make_ledger(connection, self.statements)
+            create_ledger(connection, self.statements)
             open_run(connection, self.statements, self.run, staging=True)
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:

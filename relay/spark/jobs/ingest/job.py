@@ -1,10 +1,10 @@
-"""The job ``ingest``: whatever Spark can read, into the outbox.
+"""The job ``ingest``: write what Spark can read into the outbox.
 
     spark-submit deploy/spark/ingest.py … (on a cluster: the driver and the executors need this wheel)
     relay-cli spark ingest …
 
 Progress goes to standard error, a line every ten seconds; the summary, or a dry run's rows, to standard output. Exit
-codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream ends so in good order).
+codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream's regular end).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From any DataFrame to one that is events: which column becomes what. Expressions only; no data is read here."""
+"""A DataFrame of events from any DataFrame, by the job's arguments. Builds expressions only; reads no data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BETWEEN_KEYS: Final = ":"
 
 
 def shape(frame: DataFrame, job: IngestArguments) -> tuple[DataFrame, tuple[str, ...]]:
-    """The events, and the names that their business key's columns have there.
+    """The events, and the names of their business key's columns in this frame.
 
-    Raises ConfigError naming a column that the source does not have.
+    Raises ConfigError, which names the column, for one that the source does not have.
     """
     _check_names(frame, job)
     columns = {"payload": _payload(frame, job), "event_type": _event_type(job)}
@@ -29,23 +29,23 @@ def shape(frame: DataFrame, job: IngestArguments) -> tuple[DataFrame, tuple[str,
         columns["event_id"] = _column(job.event_id)
     if job.available_at:
         columns["available_at"] = _column(job.available_at).cast("timestamp")
-    keys = {_own_name(name): _column(name) for name in job.id_columns}
-    everything = {**columns, **keys}
-    return frame.select(*(column.alias(name) for name, column in everything.items())), tuple(keys)
+    keys = {_key_name(name): _column(name) for name in job.id_columns}
+    selected = [column.alias(name) for name, column in {**columns, **keys}.items()]
+    return frame.select(*selected), tuple(keys)
 
 
 def _column(name: str) -> Column:
-    """A column by its whole name, dots and all."""
+    """A column by its whole name, which may contain dots."""
     return f.col(f"`{name.replace('`', '``')}`")
 
 
-def _own_name(name: str) -> str:
+def _key_name(name: str) -> str:
     return f"key {name}" if name.lower() in KNOWN else name
 
 
 def _check_names(frame: DataFrame, job: IngestArguments) -> None:
-    there = {name.lower() for name in frame.columns}
-    named = {
+    known = {name.lower() for name in frame.columns}
+    options = {
         "--event-type-column": (job.event_type_column,),
         "--payload-columns": job.payload_columns,
         "--raw-payload": (job.raw_payload,),
@@ -55,9 +55,9 @@ def _check_names(frame: DataFrame, job: IngestArguments) -> None:
         "--id-columns": job.id_columns,
         "--available-at": (job.available_at,),
     }
-    for option, names in named.items():
+    for option, names in options.items():
         for name in names:
-            if name is not None and name.lower() not in there:
+            if name is not None and name.lower() not in known:
                 raise ConfigError(f"{option}: the source has no column {name}; it has {', '.join(frame.columns)}")
 
 
@@ -74,6 +74,6 @@ def _payload(frame: DataFrame, job: IngestArguments) -> Column:
 
 
 def _key(names: tuple[str, ...]) -> Column:
-    """One text of all key columns; NULL where one of them is."""
+    """The key columns as one string; NULL when one of them is."""
     first, *others = (_column(name).cast("string") for name in names)
     return f.concat(first, *(part for other in others for part in (f.lit(_BETWEEN_KEYS), other)))

@@ -3,9 +3,9 @@
     spark-submit deploy/spark/report.py --output FOLDER … (on a cluster: driver and executors need this wheel)
     relay-cli spark report --output FOLDER …
 
-It reads the delivery log or an archive, and writes into ``--output`` alone: ``hours``, ``types`` and ``failures`` as
+It reads the delivery log or an archive, and writes into ``--output`` only: ``hours``, ``types`` and ``failures`` as
 Parquet, ``index.html`` for people. Progress goes to standard error, the summary to standard output. Exit codes: 0 done,
-1 failed, 2 wrong arguments, 130 interrupted. However it ends, it may be run again; the page is written last.
+1 failed, 2 wrong arguments, 130 interrupted. It can be run again however it ended; the page is written last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 from relay.spark.jobs.archive.files import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
-from relay.spark.jobs.parquet import kept
+from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     open_session,
     print_result,
@@ -38,8 +38,8 @@ from relay.spark.jobs.report.outcomes import (
     by_type_and_hour,
     curve,
     failures,
-    of_archive,
-    of_log,
+    from_archive,
+    from_log,
     totals,
 )
 from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
@@ -63,12 +63,12 @@ def run(program: str, arguments: Sequence[str], **environment: str) -> int:
 def _work(job: ReportArguments) -> int:
     session = open_session(job.name, session_settings(job.packages, job.jars))
     session.dataSource.register(DeliveryLogDataSource)
-    began = time.monotonic()
+    start = time.monotonic()
     folder = Folder(session, job.output)
     folder.delete("index.html")
     try:
         with report_progress("report", lambda: task_progress(session)):
-            result = _measured(session, job, began)
+            result = _measure(session, job, start)
             folder.write("index.html", render(page(job, result)))
     finally:
         folder.delete(_WORK)
@@ -80,11 +80,11 @@ def _work(job: ReportArguments) -> int:
     return 0
 
 
-def _measured(session: SparkSession, job: ReportArguments, began: float) -> ReportResult:
-    outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
-    types = kept(by_type(outcomes), f"{job.output}/types")
-    hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
-    codes = kept(failures(outcomes), f"{job.output}/failures")
+def _measure(session: SparkSession, job: ReportArguments, start: float) -> ReportResult:
+    outcomes = materialize(_outcomes(session, job), f"{job.output}/{_WORK}")
+    types = materialize(by_type(outcomes), f"{job.output}/types")
+    hours = materialize(by_type_and_hour(outcomes), f"{job.output}/hours")
+    codes = materialize(failures(outcomes), f"{job.output}/failures")
     sums = totals(outcomes)
     width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
     return ReportResult(
@@ -97,21 +97,21 @@ def _measured(session: SparkSession, job: ReportArguments, began: float) -> Repo
         curve=curve(outcomes, width),
         width=width,
         histogram=histogram(outcomes, f.col("latency")),
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - start,
     )
 
 
 def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.archive is not None:
         days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
-        found = of_archive(read_archive(session, job.archive, *days))
+        outcomes = from_archive(read_archive(session, job.archive, *days))
     else:
         reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
         reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
         reader = reader.option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
-        found = of_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
+        outcomes = from_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
     if job.since is not None:
-        found = found.where(f.col("time") >= f.lit(job.since))
+        outcomes = outcomes.where(f.col("time") >= f.lit(job.since))
     if job.until is not None:
-        found = found.where(f.col("time") < f.lit(job.until))
-    return found.where(f.col("type").isin(list(job.event_types))) if job.event_types else found
+        outcomes = outcomes.where(f.col("time") < f.lit(job.until))
+    return outcomes.where(f.col("type").isin(list(job.event_types))) if job.event_types else outcomes
