@@ -229,21 +229,27 @@ class CommandLine(Generic[Job]):
 
     def variables(self) -> dict[str, str]:
         """Fields whose options are left out, and the variable from which relay-cli takes the value."""
-        options = _options(self._job)
-        if any(self.has(each.name) for each in options if each.replaces_environment):
+        if self._replaces_environment():
             return {}
-        return {each.name: each.variable for each in options if each.variable and not self.has(each.name)}
+        return {each.name: each.variable for each in _options(self._job) if each.variable and not self.has(each.name)}
 
     def read(self, environment: Mapping[str, str]) -> Job:
-        """The job's arguments; ``environment`` has texts for options that are left out. Raises ConfigError."""
+        """The job's arguments. Raises ConfigError.
+
+        ``environment`` has texts for options that are left out; it is ignored with an option that replaces it.
+        """
         values = {}
+        defaults = {} if self._replaces_environment() else environment
         for each in _options(self._job):
-            texts = self._texts_of(each) or [environment[name] for name in [each.name] if name in environment]
+            texts = self._texts_of(each) or [defaults[name] for name in [each.name] if name in defaults]
             if texts:
                 values[each.name] = each.kind.value(each.flag, texts)
             elif each.required:
                 raise ConfigError(f"{each.flag} or {each.flag}-file: missing; give {each.help}")
         return self._job(**values)
+
+    def _replaces_environment(self) -> bool:
+        return any(self.has(each.name) for each in _options(self._job) if each.replaces_environment)
 
     def _texts_of(self, each: _Option) -> list[str]:
         if each.kind.file and (path := self._texts[f"{each.name}_file"]):

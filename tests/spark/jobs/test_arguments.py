@@ -91,6 +91,10 @@ def test_an_option_may_replace_the_environment(arguments: list[str]) -> None:
     assert line(*arguments).variables() == {}
 
 
+def test_a_replaced_environment_is_ignored() -> None:
+    assert line("--offline").read({"table": "other"}).table == TableName()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

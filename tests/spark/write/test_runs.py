@@ -87,9 +87,9 @@ def test_what_a_dead_driver_left_is_cleaned_away(outbox: Outbox) -> None:
     assert dead.clean() == [dead.run.run_id]
     assert sorted(staging_tables(outbox)) == sorted([alive.run.stage, elsewhere.run.stage])
     assert (dead.state, alive.state, elsewhere.state) == ("aborted", "writing", "writing")
-    with pytest.raises(StorageError, match="taken for dead and cleaned away"):
+    with pytest.raises(StorageError, match="another run cleaned it up"):
         dead.commit([1], 10)
-    with pytest.raises(StorageError, match="came too late"), dead.connect() as connection:
+    with pytest.raises(StorageError, match="started too late"), dead.connect() as connection:
         open_run(connection, dead.statements, dead.run, staging=True)
 
 

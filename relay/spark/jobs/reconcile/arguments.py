@@ -119,7 +119,7 @@ examples:
   a broker that needs a login, its properties in a file (security.protocol=SASL_SSL and so on):
     relay-cli spark reconcile --kafka broker:9093 --kafka-options-file kafka.properties \\
       --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1 --output report
-  the archive against a consumer's table, whose columns have other names:
+  the archive against the table of a consumer, whose columns have other names:
     relay-cli spark reconcile --archive /data/archive --consumer /data/orders \\
       --consumer-columns event_id=id,payload=body,key=customer --output report
 """
