@@ -1,4 +1,4 @@
-"""The delivery log in this process's memory: for tests, and the plainest statement of what the others promise."""
+"""The delivery log in this process's memory: for tests, and the simplest statement of the interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MemoryDeliveryLog(DeliveryLog):
         """Memory always answers."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     async def apply_retention(self, days: int | None) -> None:
         """Forget events and attempts by their own time."""
@@ -182,8 +182,8 @@ def _counts(attempt: LoggedAttempt) -> Counts:
         total=1,
         successful=attempt.status == SUCCESS,
         failed=attempt.status == FAILED,
-        first=number == 1 and not attempt.manual,
-        retry=number > 1,
-        manual=attempt.manual,
+        first_attempts=number == 1 and not attempt.manual,
+        retries=number > 1,
+        manual_retries=attempt.manual,
         number_sum=number,
     )
