@@ -45,7 +45,8 @@ class Judge:
         places = min(min(one.max_in_flight, max(one.batch_bytes // LARGEST, 1)) for one in options)
         places = min(places, *(one.capacity for one in plan.relays))
         rounds = 1 + len(events) // places
-        if plan.key_order is not None:
+        # In order per key one event waits for the other; so do the groups of what was cut off together.
+        if plan.key_order is not None or any(_cuts(fault) for fault in plan.faults):
             rounds = max(rounds, len(events))
         scarred = sum((event.last_error or "").startswith("LEASE_EXPIRED") for event in events)
         stall = late * (rounds + scarred)
@@ -164,6 +165,10 @@ class Judge:
             if place < last.get(key, -1):
                 raise Violation(f"{one} of key {key} first reached the broker behind a later event of its key")
             last[key] = place
+
+
+def _cuts(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
 
 
 def _is_silent(fault: Fault) -> TypeGuard[Answered]:
