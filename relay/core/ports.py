@@ -41,12 +41,14 @@ class Settlement:
 
 
 class Settled(NamedTuple):
-    """Number of rows of each kind that were written and committed under a valid fence."""
+    """Number of rows of each kind that were written and committed under a valid fence, and what another session has."""
 
     delivered: int = 0
     retried: int = 0
     buried: int = 0
     released: int = 0
+    locked: frozenset[EventId] = frozenset()
+    """Still held under the fence and not written: another session has locked these rows."""
 
     @property
     def total(self) -> int:
@@ -55,10 +57,12 @@ class Settled(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The new fence, and which of the events are still held under it."""
+    """The new fence, and which of the events are held under it. The lease of all others but ``unchanged`` is lost."""
 
     fence: Fence
     held: frozenset[EventId]
+    unchanged: frozenset[EventId] = frozenset()
+    """Held under the fence before, not renewed: another session has locked the rows, or the database rolled back."""
 
 
 class Reaped(NamedTuple):
@@ -104,12 +108,15 @@ class OutboxStorage(Protocol):
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
+        """Write verdicts, fenced; all of them commit together, and durably, before this returns.
+
+        A row that another session has locked is skipped and reported; nothing waits for it.
+        """
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
-        """Prolong leases to a full LEASE_TIMEOUT from now.
+        """Prolong leases to a full LEASE_TIMEOUT from now; rows that another session has locked keep theirs.
 
-        A reply that was lost is made good inside: the current fence is read back before this returns.
+        After a lost reply the current fence is read back before this returns.
         """
 
     async def reap(self, limit: int) -> Reaped:
@@ -161,6 +168,13 @@ class Publisher(Protocol):
 
     async def close(self) -> None:
         """Abandon what is left and close the connections, within two seconds; never raises."""
+
+    def twin(self) -> Publisher:
+        """A new publisher to the same broker, with connections of its own; not open yet.
+
+        Suspects are offered over it, so that a connection that is cut because of one carries no other event. A
+        publisher that never reports ``ConnectionCut`` may return itself.
+        """
 
 
 class SettledAttempt(NamedTuple):

@@ -33,7 +33,7 @@ ALONE = {
     NatsOptions: {"max_pending"},
     RedisOptions: {"max_pending", "max_bulk"},
     RetryPolicy: set[str](),
-    ServerOptions: set[str](),
+    ServerOptions: {"limits"},
     RecorderOptions: {"queue_bytes", "write_timeout", "retry_interval"},
     Naming: set[str](),
     DeliveryLogOptions: set[str](),
