@@ -106,6 +106,11 @@ class Batch:
         return not (unanswered or len(self.verdicts) or self.aside or self.writing)
 
     @property
+    def unfinished(self) -> bool:
+        """Whether more is left to do than to try rows again that the database refuses or another session has locked."""
+        return bool(self.unanswered or len(self.verdicts) or self.writing)
+
+    @property
     def unanswered(self) -> int:
         """How many events have no outcome that decides."""
         return len(self.offered) + len(self.undecided) + len(self.suspects) + len(self.waiting)

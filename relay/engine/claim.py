@@ -98,7 +98,7 @@ class Claimer:
         """
         while True:
             batch = await self._claimed.get()
-            while batch.last_chance and len(self._inflight.batches) > 1:
+            while batch.last_chance and self._inflight.others_unfinished(batch):
                 self._inflight.release_suspects(but_of=batch)
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)

@@ -63,7 +63,14 @@ class InFlight:
     @property
     def careful(self) -> bool:
         """Whether an event on its last attempt is in flight, beside which nothing is claimed."""
-        return any(batch.last_chance for batch in self.batches)
+        return any(batch.last_chance and batch.unfinished for batch in self.batches)
+
+    def others_unfinished(self, batch: Batch) -> bool:
+        """Whether events of other batches would lose a lease if this relay died now.
+
+        Rows that are set aside are not waited for: that may never end, and the others would wait, too.
+        """
+        return any(other.unfinished for other in self.batches if other is not batch)
 
     @property
     def undecided(self) -> bool:

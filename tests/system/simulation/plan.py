@@ -71,6 +71,7 @@ class Plan:
     key_order: KeyOrder | None
     publish_timeout: float
     lease: float
+    """The longest LEASE_TIMEOUT of the fleet."""
     retry: RetryPolicy
     relays: tuple[RelayPlan, ...]
     transactions: tuple[Transaction, ...]
@@ -88,6 +89,11 @@ class Plan:
     def own(self) -> frozenset[EventId]:
         """Events that some fault may hold up."""
         return frozenset().union(*(fault.own for fault in self.faults))
+
+    @property
+    def leases_differ(self) -> bool:
+        """Whether relays have another LEASE_TIMEOUT than others, whose live leases they may take."""
+        return len({options.lease_timeout for one in self.relays for options in one.options}) > 1
 
     @property
     def end(self) -> float:
@@ -110,6 +116,9 @@ class _Drawing:
     last_at: float
     lease: float
     publish_timeout: float
+    later_lease: float
+    """LEASE_TIMEOUT of relays that start later: a rolling change of the variable."""
+    next_lease: float = 0.0
 
     def when(self) -> float:
         return round(self.rng.uniform(0.2, self.last_at), 3)
@@ -145,16 +154,19 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     destinations = {
         name: tuple(event.event_id for event in events if event.destination == name) for name in DESTINATIONS
     }
-    drawing = _Drawing(rng, liveness, names, names[1:], ids, destinations, last_at, lease, publish_timeout)
+    later_lease = rng.choice([4.0, 16.0]) if not liveness and rng.random() < 0.1 else lease
+    drawing = _Drawing(rng, liveness, names, names[1:], ids, destinations, last_at, lease, publish_timeout, later_lease)
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
     drawn = _faults(drawing, open_too=open_too)
     mode = "liveness" if liveness else "safety"
-    return Plan(seed, mode, key_order, publish_timeout, lease, retry, relays, transactions, drawn)
+    longest = max(lease, later_lease)
+    return Plan(seed, mode, key_order, publish_timeout, longest, retry, relays, transactions, drawn)
 
 
 def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_order: KeyOrder | None) -> RelayPlan:
     rng = drawing.rng
+    drawing.next_lease = drawing.lease
 
     def options() -> EngineOptions:
         return replace(
@@ -164,7 +176,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
             batch_bytes=rng.choice([2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
-            lease_timeout=drawing.lease,
+            lease_timeout=drawing.next_lease,
             reap_batch_size=rng.choice([2, 100]),
             health_check_interval=rng.choice([3.0, 6.0]),
             connect_retry_interval=rng.choice([0.5, 2.0]),
@@ -249,6 +261,7 @@ _PASSING: list[Draw] = [
     lambda d: database.TableLocked(*d.span(10.0)),
     lambda d: database.RowsLocked(*d.span(10.0), d.events()),
     lambda d: database.RowsRefused(*d.span(10.0), d.events(), d.rng.choice(_STATES)),
+    lambda d: database.Replay(*d.span(0.1), d.events()),
     lambda d: database.ClockStep(*d.span(0.1), round(d.rng.uniform(-8.0, 8.0), 3)),
     lambda d: f.BrokerAway(*d.span(8.0), d.name()),
     lambda d: f.BrokerSilent(*d.span(8.0), d.name()),
@@ -268,14 +281,14 @@ _PASSING: list[Draw] = [
 _OPEN: list[Draw] = [
     lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
     lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
-    lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), Answer.CUT),
-    lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
 ]
 """Faults that the engine does not bear yet: left out unless a history asks for them."""
 
 _LASTING: list[Draw] = [
+    lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
+    lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(), d.rng.choice([Answer.SILENT, Answer.DROP, Answer.REFUSE])),

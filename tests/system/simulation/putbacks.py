@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.system.simulation.broker import Broker
+from relay.core.outcome import Unreachable
+from tests.system.simulation import broker
+from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
 from tests.system.simulation.database_faults import RowsLocked, TableLocked
-from tests.system.simulation.faults import BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.faults import Answered, BrokerReadOnly, Fault, LateAnswers
 from tests.system.simulation.plan import Plan, draw
 from tests.system.simulation.world import Result, play
 
@@ -25,6 +27,10 @@ class PutBack:
     apply: Callable[[pytest.MonkeyPatch], None]
     concerns: Callable[[Fault], bool]
     """What must go wrong in a history that can show it; other histories are not played."""
+
+
+def _cuts_are_outages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "ConnectionCut", Unreachable)
 
 
 def _cuts_without_cancelling(patch: pytest.MonkeyPatch) -> None:
@@ -43,7 +49,12 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "probes_behind_answers", True)
 
 
+def _is_cut(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
 PUT_BACKS = (
+    PutBack("a cut connection is taken for an outage", _cuts_are_outages, _is_cut),
     PutBack(
         "an overdue statement is cut off and not cancelled",
         _cuts_without_cancelling,
