@@ -8,12 +8,16 @@ quarters of it, until what is refused stands alone, and every other verdict is w
 tried again on its own after a pause, ever longer, and in the end left to its lease. So that a table in which many rows
 are refused delays nothing else, one round writes the new verdicts first and sends a bounded number of statements after
 them; what they do not get to is set aside and continued in the next round, which follows at once.
+
+A statement that the database did not carry out for another reason is sent again with half as many rows, down to one,
+and the next ones grow again: a smaller one waits for fewer locks and ends before a statement timeout.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterable, Iterator
 
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.ports import Settled
@@ -30,6 +34,8 @@ _MOST_SPLITS = 64  # statements of one round that look for refused rows: enough 
 _MOST_RETRIES = 8  # statements of one round that try known refused rows again
 _SHORTEST_WAIT = 0.05  # seconds; a batch whose renewal is due keeps its rows aside beyond their time
 
+_ALL = 1 << 20  # rows of one statement; never reached, since less is in flight
+
 Write = list[Portion]
 """What one statement writes."""
 
@@ -44,6 +50,8 @@ class Settler:
         self._telemetry = context.telemetry
         self._clock = context.clock
         self._log = RefusalLog(context.clock)
+        self._most = _ALL
+        """Rows of one statement."""
         self._splits: deque[Write] = deque()
         """Of this round: statements among whose rows one may be refused."""
         self._retries: deque[Write] = deque()
@@ -58,8 +66,7 @@ class Settler:
                 await self._round()
                 patience.reset()
             except StorageError as error:
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("settle", error)
+                self._health.storage_failed("settle", error)
                 await patience.pause()
                 self._inflight.settleable.set()
 
@@ -83,10 +90,12 @@ class Settler:
         """
         verdicts, aside = self._inflight.take_settleable(self._clock(), settle_first=self._health.settle_owed)
         batches = dict.fromkeys(portion.batch for portion in (*verdicts, *aside))
-        if verdicts:
-            self._splits.append(verdicts)
+        self._splits.extend(_of_at_most(self._most, verdicts))
         for portion in aside:
-            (self._retries if portion.refusals else self._splits).append([portion])
+            if portion.refusals:
+                self._retries.append([portion])
+            else:
+                self._splits.extend(_of_at_most(self._most, [portion]))
         try:
             await self._write_up_to(self._splits, _MOST_SPLITS)
             if not self._splits:
@@ -136,12 +145,16 @@ class Settler:
             self._measure(write, ok=False, seconds=self._clock() - started)
             if blames_a_row(error):
                 return self._apart(write, error)
+            if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
+                return self._set_aside_busy(write[0], error)
             for portion in write:
                 portion.ambiguous |= isinstance(error, StorageUnavailable)
+            self._most = max(1, sum(map(len, write)) // 2)
             self._put_back()
             raise
         self._measure(write, ok=True, seconds=self._clock() - started)
         self._health.storage_worked("settle")
+        self._most = min(self._most * 2, _ALL)
         for portion, settled in zip(write, results, strict=True):
             self._finish(portion, settled)
         return []
@@ -161,6 +174,13 @@ class Settler:
         else:
             self._log.set_aside(event_id, error)
             portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE * 2 ** (portion.refusals - 1))
+        return []
+
+    def _set_aside_busy(self, portion: Portion, error: StorageError) -> list[Write]:
+        """One row alone was not written in time, maybe because another session has locked it: the others go first."""
+        self._health.storage_failed("settle", error)
+        portion.refusals = max(portion.refusals, 1)
+        portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE)
         return []
 
     def _put_back(self) -> None:
@@ -197,3 +217,22 @@ class Settler:
             self._telemetry.storage_op("mark_failed", ok=ok, seconds=seconds)
         if any(portion.settlement.released for portion in write):
             self._telemetry.storage_op("release", ok=ok, seconds=seconds)
+
+
+def _of_at_most(most: int, portions: Iterable[Portion]) -> Iterator[Write]:
+    """The portions as statements of at most that many rows."""
+    write: Write = []
+    for piece in (piece for portion in portions for piece in _pieces(most, portion)):
+        if write and sum(map(len, write)) + len(piece) > most:
+            yield write
+            write = []
+        write.append(piece)
+    if write:
+        yield write
+
+
+def _pieces(most: int, portion: Portion) -> list[Portion]:
+    if len(portion) <= most:
+        return [portion]
+    event_ids = portion.settlement.event_ids()
+    return [portion.part(event_ids[start : start + most]) for start in range(0, len(event_ids), most)]
