@@ -6,7 +6,7 @@ reaches the port can read it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -37,6 +37,18 @@ def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
         listed = _MEANINGS | dict.fromkeys(prefixes, "HTTP API; needs the bearer token (API_TOKEN)")
         return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": listed})
 
+    endpoints = {"/": index, **_endpoints(view)}
+    app = Starlette(
+        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _endpoints(view: StatusView) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+    """What answers each path."""
+
     async def healthz(_: Request) -> Response:
         problem = view.health().problem
         body = {"status": "failed", "reason": mask_secrets(problem)} if problem else {"status": "ok"}
@@ -62,20 +74,7 @@ def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
         body, content_type = view.metrics(request.headers.get("accept", ""))
         return Response(body, headers={**_HEADERS, "Content-Type": content_type})
 
-    endpoints = {
-        "/": index,
-        "/healthz": healthz,
-        "/livez": healthz,
-        "/readyz": readyz,
-        "/stats": stats,
-        "/metrics": metrics,
-    }
-    app = Starlette(
-        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
-    )
-    app.router.redirect_slashes = False
-    return app
+    return {"/healthz": healthz, "/livez": healthz, "/readyz": readyz, "/stats": stats, "/metrics": metrics}
 
 
 def dispatching(main: ASGIApp, others: Mapping[str, ASGIApp]) -> ASGIApp:
