@@ -1,9 +1,8 @@
-"""The delivery log's one interface. What the drivers share is done here; a driver adds reading, writing, counting.
+"""The delivery log's one interface. The drivers' common part is here; a driver adds reading, writing and counting.
 
-For anybody: the recorder writes, the command line and the HTTP API read. Methods may run at the same time as one
-another. Whatever ``insert_many`` returned from is visible to the next read. Every method raises
-``DeliveryLogUnavailable`` when the log's database cannot be used, and nothing of a batch that failed is half visible
-for good: handing it in again completes it.
+The recorder writes; the command line and the HTTP API read. Methods may run concurrently. A batch is visible to the
+next read once ``insert_many`` has returned. Every method raises ``DeliveryLogUnavailable`` when the log's database is
+unavailable. Writing a failed batch again completes it.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class DeliveryLog(ABC):
 
     def __init__(self) -> None:
         self.quarantined = 0
-        """Entries this store object has set aside because they could not be written."""
+        """Number of entries that this object has quarantined."""
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
         """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
 
-        What cannot be stored is quarantined, counted and logged, and the rest is written.
+        Entries that no driver can store are quarantined, counted and logged; the others are written.
         """
         batch, rejected = prepare(entries)
         if batch:
@@ -49,7 +48,7 @@ class DeliveryLog(ABC):
             await self._set_aside(rejected)
 
     async def list_events(self, query: ListEvents) -> Page[LoggedEvent]:
-        """One page of events. Raises as ``relay.deliverylog.paging`` says for a query that cannot be answered."""
+        """One page of events. Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch."""
         scan = scan_events(query)
         return page(scan, await self._scan_events(scan), event_position)
 
@@ -94,23 +93,23 @@ class DeliveryLog(ABC):
         return MetricsResult(rows=rows, query_time_ms=elapsed, row_count=len(rows), row_limit=ROW_LIMIT)
 
     async def prepare_ahead(self) -> None:  # noqa: B027 - drivers without partitions have nothing to do
-        """Make room for the time to come (PostgreSQL: the next months' partitions). Repeatable."""
+        """Prepare for the coming months (PostgreSQL: their partitions). Repeatable."""
 
     @abstractmethod
     async def migrate(self) -> None:
-        """Create what is missing. Repeatable, and safe from several processes at once."""
+        """Create the missing tables. Repeatable, and safe from several processes at once."""
 
     @abstractmethod
     async def ping(self) -> None:
-        """Raise DeliveryLogUnavailable unless the store answers."""
+        """Raise DeliveryLogUnavailable unless the store answers, DeliveryLogError without its tables."""
 
     @abstractmethod
     async def apply_retention(self, days: int | None) -> None:
-        """Forget what is older than ``days``; None or 0 keeps everything from now on."""
+        """Delete entries older than ``days``; None or 0 keeps everything from now on."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of every connection; never raises."""
+        """Close every connection; never raises."""
 
     @abstractmethod
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
@@ -118,7 +117,7 @@ class DeliveryLog(ABC):
 
     @abstractmethod
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        """Keep what could not be written where a person can look at it."""
+        """Store rejected entries in the quarantine."""
 
     @abstractmethod
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:

@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from relay.core.errors import StorageBusy, StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
-from relay.engine.batch import Batch, Lease
+from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import RefusalLog, blames_a_row, quarters
 

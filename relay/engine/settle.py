@@ -24,8 +24,8 @@ from collections.abc import Collection
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
-from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
+from relay.engine.portion import Portion
 from relay.engine.refusal import RefusalLog, blames_a_row, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 

@@ -6,7 +6,7 @@ reaches the port can read it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -30,32 +30,23 @@ _MEANINGS = {
 }
 
 
-def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
-    """The ASGI application that shows ``view``; ``/`` names the ``prefixes`` of other applications too."""
+class _Endpoints:
+    """What each path answers."""
 
-    async def index(_: Request) -> Response:
-        listed = _MEANINGS | dict.fromkeys(prefixes, "HTTP API; needs the bearer token (API_TOKEN)")
-        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": listed})
+    def __init__(self, view: StatusView, prefixes: Collection[str]) -> None:
+        self._view = view
+        self._listed = _MEANINGS | dict.fromkeys(prefixes, "HTTP API; needs the bearer token (API_TOKEN)")
 
-    endpoints = {"/": index, **_endpoints(view)}
-    app = Starlette(
-        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
-    )
-    app.router.redirect_slashes = False
-    return app
+    async def index(self, _: Request) -> Response:
+        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": self._listed})
 
-
-def _endpoints(view: StatusView) -> dict[str, Callable[[Request], Awaitable[Response]]]:
-    """What answers each path."""
-
-    async def healthz(_: Request) -> Response:
-        problem = view.health().problem
+    async def healthz(self, _: Request) -> Response:
+        problem = self._view.health().problem
         body = {"status": "failed", "reason": mask_secrets(problem)} if problem else {"status": "ok"}
         return _json(body, 503 if problem else 200)
 
-    async def readyz(_: Request) -> Response:
-        readiness = view.readiness()
+    async def readyz(self, _: Request) -> Response:
+        readiness = self._view.readiness()
         body = {
             "ready": readiness.ready,
             "storage": _condition(readiness.storage_problem, "unreachable"),
@@ -64,17 +55,34 @@ def _endpoints(view: StatusView) -> dict[str, Callable[[Request], Awaitable[Resp
         }
         return _json(body, 200 if readiness.ready else 503)
 
-    async def stats(_: Request) -> Response:
-        latest = await view.stats()
+    async def stats(self, _: Request) -> Response:
+        latest = await self._view.stats()
         if latest is None:
             return _json({"error": "the backlog has not been read yet; /readyz says why"}, 503)
         return _json(stats_body(latest))
 
-    async def metrics(request: Request) -> Response:
-        body, content_type = view.metrics(request.headers.get("accept", ""))
+    async def metrics(self, request: Request) -> Response:
+        body, content_type = self._view.metrics(request.headers.get("accept", ""))
         return Response(body, headers={**_HEADERS, "Content-Type": content_type})
 
-    return {"/healthz": healthz, "/livez": healthz, "/readyz": readyz, "/stats": stats, "/metrics": metrics}
+
+def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
+    """The ASGI application that shows ``view``; ``/`` names the ``prefixes`` of other applications too."""
+    answers = _Endpoints(view, prefixes)
+    endpoints = {
+        "/": answers.index,
+        "/healthz": answers.healthz,
+        "/livez": answers.healthz,
+        "/readyz": answers.readyz,
+        "/stats": answers.stats,
+        "/metrics": answers.metrics,
+    }
+    app = Starlette(
+        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return app
 
 
 def dispatching(main: ASGIApp, others: Mapping[str, ASGIApp]) -> ASGIApp:

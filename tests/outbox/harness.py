@@ -177,6 +177,10 @@ class PostgresHarness:
             await relay.close()
         self._connection.close()
 
+    def empty(self) -> None:
+        """Delete every row."""
+        self._connection.execute("TRUNCATE openoutbox_events")
+
     def insert(
         self,
         payload: bytes = b"{}",

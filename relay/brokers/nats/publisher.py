@@ -15,7 +15,7 @@ from relay.brokers.nats.options import NatsOptions, connect_arguments
 from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.outcome import OutcomeSink
 
 
 class NatsPublisher:
@@ -32,16 +32,8 @@ class NatsPublisher:
         await asyncio.to_thread(connect_arguments, self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event; without a connection all of them are unreachable at once."""
-        if not events:
-            return
-        try:
-            session = await self._current.get()
-        except BrokerUnreachable as error:
-            lost = Unreachable(str(error))
-            sink([(event, lost) for event in events])
-        else:
-            await session.offer(events, sink)
+        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
+        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """A round trip to the server, over the connection in use or a new one."""
@@ -60,6 +52,10 @@ class NatsPublisher:
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
+
+    def twin(self) -> NatsPublisher:
+        """A publisher with connections of its own."""
+        return NatsPublisher(self._options)
 
     async def _connect(self) -> NatsSession:
         try:  # read for every session: mounted secrets and certificates are replaced while the relay runs

@@ -222,16 +222,17 @@ class MemoryOutbox:
         )
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
-        """Prolong what is still held."""
+        """Prolong what is still held. The new fence is later than the old one, even after the clock was set back."""
         now = self._statement()
         held = self._held(fence, event_ids)
         free = [row for row in held if self._is_free(row)]
+        renewed = max(now, fence + _TICK)
         with self.table.statement(free):
             for row in free:
-                row.locked_at = row.updated_at = now
-        renewed = frozenset(row.event_id for row in free)
-        unchanged = frozenset(row.event_id for row in held) - renewed
-        return Renewal(Fence(now) if renewed else fence, renewed, unchanged)
+                row.locked_at, row.updated_at = renewed, now
+        ids = frozenset(row.event_id for row in free)
+        unchanged = frozenset(row.event_id for row in held) - ids
+        return Renewal(Fence(renewed) if ids else fence, ids, unchanged)
 
     async def reap(self, limit: int) -> Reaped:
         """Take back expired leases, oldest first."""
@@ -307,4 +308,7 @@ def _age(row: MemoryRow) -> tuple[datetime, datetime]:
 
 def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
     age = max((now - row.created_at).total_seconds(), 0.0)
-    return OutboxEvent(row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age)
+    last_code = None if row.last_error is None else row.last_error.partition(":")[0]
+    return OutboxEvent(
+        row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age, last_code
+    )
