@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -52,7 +52,7 @@ class Claimer:
         """Ends the rest between two claims: a wake-up, or the stop."""
         self._poll = _FIRST_POLL
         self._limit = context.options.batch_size
-        """Most events of the next claim: less than a batch after the database refused a row."""
+        """Most events of the next claim: half as many after each claim that failed, twice as many after a good one."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -78,11 +78,11 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                if blames_a_row(error) and self._limit > 1:
-                    self._limit //= 2  # claims what comes before the refused row
+                # A smaller claim gets what comes before a refused row, waits for fewer locks, and takes less time.
+                smaller, self._limit = self._limit > 1, max(1, self._limit // 2)
+                if smaller and blames_a_row(error):
                     continue
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("claim", error)
+                self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
             patience.reset()

@@ -20,7 +20,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
@@ -69,7 +69,7 @@ class LeaseRenewer:
                 complete = complete and not batch.writing
             elif everything or now >= batch.renew_at:
                 complete = await self._renew(batch, everything=everything) and complete
-        if everything and complete and not self._health.storage_error:
+        if everything and complete and self._health.storage_answers:
             self._health.renewal_owed = False
 
     async def _renew(self, batch: Batch, *, everything: bool) -> bool:
@@ -100,8 +100,7 @@ class LeaseRenewer:
                 renewal = await self._send(lease, part, sent_at)
             except StorageError as error:
                 if not blames_a_row(error):
-                    if not isinstance(error, StorageBusy):
-                        self._health.storage_failed("renew", error)
+                    self._health.storage_failed("renew", error)
                     # Not due before the next tick: until then the settler has its turn with this batch.
                     batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
                     return False
@@ -199,8 +198,7 @@ class LeaseReaper:
                 if blames_a_row(error) and self._limit > 1:
                     self._limit //= 2  # reaps what comes before the refused row
                     continue
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("reap", error)
+                self._health.storage_failed("reap", error)
                 return None
             finally:
                 self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
