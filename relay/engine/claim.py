@@ -21,10 +21,11 @@ from relay.engine.batch import Batch, Lease
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
 from relay.engine.publish import Offers
-from relay.engine.refusal import blames_a_row
+from relay.engine.refusal import Exclusions
 from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
+_MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
 _SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
 
 
@@ -48,6 +49,9 @@ class Claimer:
         self._poll = _FIRST_POLL
         self._limit = context.options.batch_size
         """Most events of the next claim: less than a batch after the database refused a row."""
+        self._excluded = Exclusions("claim", context.clock)
+        self._refusals = 0
+        """Claims in a row that the database refused for a row."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -73,8 +77,7 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                if blames_a_row(error) and self._limit > 1:
-                    self._limit //= 2  # claims what comes before the refused row
+                if error.blames_row and self._go_past_refused_row(error):
                     continue
                 if not isinstance(error, StorageBusy):
                     self._health.storage_failed("claim", error)
@@ -112,6 +115,16 @@ class Claimer:
                 if self._gate.is_open:
                     await self._offers.follow(batch, events)
 
+    def _go_past_refused_row(self, error: StorageError) -> bool:
+        """Claim less, until the error says which row is refused; then leave that row out. False when neither helps."""
+        self._refusals += 1
+        if self._refusals >= _MOST_REFUSALS:
+            self._health.storage_failed("claim", error)
+        if error.event_id is None and self._limit > 1:
+            self._limit //= 2  # claims what comes before the refused row
+            return True
+        return self._excluded.add(error)
+
     async def _may_claim(self) -> bool:
         """Wait for the gate and for room; False when the wait ended without both.
 
@@ -145,9 +158,10 @@ class Claimer:
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, payload_bytes)
+            claim = await self._storage.claim(limit, payload_bytes, self._excluded.ids())
             ok = True
             self._health.storage_worked("claim")
+            self._refusals = 0
             self._limit = min(self._limit * 2, self._options.batch_size)
             await self._accept(claim, sent_at)
         finally:

@@ -26,7 +26,7 @@ from relay.core.event import EventId
 from relay.core.ports import Settled
 from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
-from relay.engine.refusal import RefusalLog, blames_a_row, growing_pause, quarters
+from relay.engine.refusal import RefusalLog, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Settler:
             results = await self._storage.settle([portion.settlement for portion in write])
         except StorageError as error:
             self._measure(write, ok=False, seconds=self._clock() - started)
-            if blames_a_row(error):
+            if error.blames_row:
                 return self._apart(write, error)
             for portion in write:
                 portion.ambiguous |= isinstance(error, StorageUnavailable)
