@@ -136,11 +136,11 @@ class Nats:
             reader = await stream.subscribe(
                 target, ordered_consumer=True, config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
             )
-            found: list[str] = []
-            while len(found) < wanted:
+            event_ids: list[str] = []
+            while len(event_ids) < wanted:
                 message = await reader.next_msg(timeout=_PATIENCE)
-                found.append((message.headers or {})["Nats-Msg-Id"])
-            return found
+                event_ids.append((message.headers or {})["Nats-Msg-Id"])
+            return event_ids
         finally:
             await client.close()
 

@@ -56,5 +56,5 @@ class Machine:
 
 def load(path: Path) -> dict[str, Any]:
     """Read what a benchmark wrote. Raises FileNotFoundError or ValueError."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return figures

@@ -157,9 +157,9 @@ def turn(url: str, expected: int, work: Callable[[], None]) -> float:
     work()
     seconds = time.perf_counter() - began
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT count(*) FROM openoutbox_events").fetchone()
-    if found != (expected,):
-        raise SystemExit(f"{found} rows are there, not {expected}")
+        count = connection.execute("SELECT count(*) FROM openoutbox_events").fetchone()
+    if count != (expected,):
+        raise SystemExit(f"{count} rows are there, not {expected}")
     return expected / seconds
 
 
@@ -235,7 +235,7 @@ def make_session() -> SparkSession:
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     folder = Path(tempfile.mkdtemp(prefix="openoutbox-spark-"))
     settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
     session = make_session()
@@ -244,19 +244,19 @@ def main() -> None:
     try:
         with PostgresServer(durable=True, settings=settings) as server:
             migrate(server.url, TableName())
-            if given.only != "reads":
-                writes = measure(session, server.url, folder, given.rows, given.rounds)
-            if given.only != "writes":
-                fill(session, server.url, folder, given.rows)
-                reads = measure_reads(session, server.url, server.bin / "psql", folder, given.rounds)
+            if options.only != "reads":
+                writes = measure(session, server.url, folder, options.rows, options.rounds)
+            if options.only != "writes":
+                fill(session, server.url, folder, options.rows)
+                reads = measure_reads(session, server.url, server.bin / "psql", folder, options.rounds)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print("\n\n".join([*([table(writes)] if writes else []), *([read_table(reads)] if reads else [])]))
-    if given.json:
-        machine = Machine.this(rows=given.rows, rounds=given.rounds, settings=settings)
+    if options.json:
+        machine = Machine.this(rows=options.rows, rounds=options.rounds, settings=settings)
         figures = {"machine": machine.__dict__, "rows_per_second": writes, "read_rows_per_second": reads}
-        given.json.write_text(json.dumps(figures, indent=2))
+        options.json.write_text(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -108,16 +108,16 @@ def prepare(url: str) -> tuple[int, int]:
         connection.execute("VACUUM FULL ANALYZE openoutbox_events")
         connection.execute("CHECKPOINT")
         statement = f"SELECT count(*), count(*) FILTER (WHERE {_DEAD}) FROM openoutbox_events"
-        found = connection.execute(statement.encode()).fetchone()
-    assert found is not None
-    return int(found[0]), int(found[1])
+        row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
 
 
 def halves(url: str) -> list[str]:
     """Conditions for either half of the table's pages."""
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT pg_relation_size('openoutbox_events') / 8192 / 2").fetchone()
-    middle = f"'({found[0] if found else 0},0)'::tid"
+        row = connection.execute("SELECT pg_relation_size('openoutbox_events') / 8192 / 2").fetchone()
+    middle = f"'({row[0] if row else 0},0)'::tid"
     return [f"ctid < {middle}", f"ctid >= {middle}"]
 
 
@@ -157,7 +157,7 @@ def swallow(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def kept(session: SparkSession, paths: list[str]) -> None:
+def from_memory(session: SparkSession, paths: list[str]) -> None:
     swallow(session.read.format("kept").option("paths", ",".join(paths)).load())
 
 
@@ -172,7 +172,7 @@ def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tup
         "ours, by key": (rows, lambda: swallow(ours(session, url))),
         "ours, by page in a snapshot": (rows, lambda: by_pages(session, url, "true")),
         "Spark JDBC, by page": (rows, lambda: swallow(jdbc(session, url, parts))),
-        "Spark alone, out of memory": (rows, lambda: kept(session, paths)),
+        "Spark alone, out of memory": (rows, lambda: from_memory(session, paths)),
         "bare COPY, the tenth": (dead, lambda: bare_copy(psql, url, parts, _DEAD)),
         "ours, the tenth": (dead, lambda: swallow(ours(session, url).where(_DEAD))),
         "ours, the tenth, by page in a snapshot": (dead, lambda: by_pages(session, url, _DEAD)),

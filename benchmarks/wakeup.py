@@ -42,10 +42,10 @@ def _writers(servers: Servers, options: argparse.Namespace, *, wake_up: bool) ->
     with RelayProcess(env):
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=options.seconds + 60)
     servers.drop_table(url)
-    found = _PACE.search(done.stdout)
-    if found is None:
+    match = _PACE.search(done.stdout)
+    if match is None:
         raise RuntimeError(f"pgbench printed no pace: {done.stdout}")
-    return float(found[1])
+    return float(match[1])
 
 
 def main() -> None:

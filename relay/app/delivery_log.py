@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -21,6 +21,10 @@ from relay.core.errors import ConfigError, OutboxError
 from relay.deliverylog import DeliveryLog
 from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
+
+_RECORDER_CONNECTIONS: Final = 2
+"""One that writes, and one that tells whether the database answers."""
+_API_CONNECTIONS: Final = 2
 
 
 class LogCounters(Protocol):
@@ -36,7 +40,9 @@ class DeliveryLogParts:
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError without DELIVERY_LOG_URL."""
         self.recorder = Recorder(
-            build.delivery_log_opener(settings), build.recorder_options(settings), replays=build.build_replays(settings)
+            build.delivery_log_opener(settings, _RECORDER_CONNECTIONS),
+            build.recorder_options(settings),
+            replays=build.build_replays(settings),
         )
         self._api = LogApi(settings)
         self._relay_id = settings.relay_id
@@ -108,5 +114,5 @@ class LogApi:
     async def _opened(self) -> DeliveryLog:
         async with self._opening:  # two requests at once must not open two stores
             if self._store is None:
-                self._store = await build.delivery_log_opener(self._settings, connections=2)()
+                self._store = await build.delivery_log_opener(self._settings, _API_CONNECTIONS)()
             return self._store

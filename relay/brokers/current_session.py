@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from relay.core.errors import BrokerUnreachable
-from relay.core.outcome import Outcome
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, OutcomeSink, Unreachable
 
 
 class Session(Protocol):
@@ -16,6 +17,9 @@ class Session(Protocol):
     @property
     def ended_as(self) -> Outcome | None:
         """The outcome of every event that was unanswered when the session ended; None while it is in use."""
+
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Write every event, in order; after its end the session resolves them as ``ended_as``."""
 
 
 S = TypeVar("S", bound=Session)
@@ -30,6 +34,18 @@ class CurrentSession(Generic[S]):
         self._attempt: asyncio.Task[S] | None = None
         self._session: S | None = None
         self._abandon_reason = ""
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event to the session; without a connection all of them are unreachable at once."""
+        if not events:
+            return
+        try:
+            session = await self.get()
+        except BrokerUnreachable as error:
+            lost = Unreachable(str(error))
+            sink([(event, lost) for event in events])
+        else:
+            await session.offer(events, sink)
 
     async def get(self) -> S:
         """Return the session in use, or connect. Concurrent callers share one attempt. Raises BrokerUnreachable."""

@@ -89,9 +89,9 @@ def decode(cursor: str, resource: str, *, version: int = BY_TIME, order: str = "
     match = _HEAD.fullmatch(unbase62(cursor))
     if match is None:
         raise InvalidCursor("the cursor is not one of this log's; pass on what an earlier page returned, unchanged")
-    found, number, rest = match.group(1), int(match.group(2)), match.group(3)
-    if found != resource:
-        raise InvalidCursor(f"the cursor belongs to a listing of {found!r}, this one lists {resource!r}")
+    owner, number, rest = match.group(1), int(match.group(2)), match.group(3)
+    if owner != resource:
+        raise InvalidCursor(f"the cursor belongs to a listing of {owner!r}, this one lists {resource!r}")
     if number not in _VERSIONS[resource]:
         known = " or ".join(f"v{known:02d}" for known in _VERSIONS[resource])
         raise VersionMismatch(f"the cursor has version v{number:02d}; expected {known}: begin again at the first page")

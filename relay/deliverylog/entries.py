@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from relay.deliverylog.model import LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import storable
-from relay.deliverylog.times import EARLIEST, LATEST, floored
+from relay.deliverylog.times import EARLIEST, LATEST, whole_millisecond
 
 LONGEST_KEY = 800
 """Bytes of an id, tenant, destination, destination type or topic: three of them must fit one PostgreSQL index row."""
@@ -124,7 +124,7 @@ def as_text(entry: LogEntry) -> str:
 def _row(entry: LogEntry) -> LogRow:
     event, attempt = entry.event, entry.attempt
     _check(event, attempt)
-    event_time, time = floored(event.time), floored(attempt.time)
+    event_time, time = whole_millisecond(event.time), whole_millisecond(attempt.time)  # in UTC since they were created
     if not EARLIEST <= min(event_time, time) <= max(event_time, time) <= LATEST:
         raise ValueError(f"a time lies outside {EARLIEST:%Y}..{LATEST:%Y}")
     return LogRow(

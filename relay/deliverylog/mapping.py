@@ -32,10 +32,10 @@ _NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})
 class Naming:
     """What the log calls this relay's tenant header and destination."""
 
-    tenant_header: str = "tenant_id"
-    destination_id: str = "stdout"
+    tenant_header: str
+    destination_id: str
     """PUBLISHER_NAME, by default the publisher's type."""
-    destination_type: str = "stdout"
+    destination_type: str
     """PUBLISHER_TYPE."""
 
 

@@ -126,7 +126,7 @@ def too_many_combinations(count: Count) -> ResourceLimit:
 
 def rows(count: Count, tallies: Sequence[MeasureTally], measures: Mapping[str, Measure]) -> list[Row]:
     """The answer: every slot present for every combination seen, ordered by slot and combination."""
-    found = {(tally.slot, tally.dimensions): tally.counts for tally in tallies}
+    counts_of = {(tally.slot, tally.dimensions): tally.counts for tally in tallies}
     combinations = sorted({tally.dimensions for tally in tallies}, key=_sortable)
     if not count.dimensions:
         combinations = [()]
@@ -134,7 +134,7 @@ def rows(count: Count, tallies: Sequence[MeasureTally], measures: Mapping[str, M
     answer: list[Row] = []
     for (index, begin), combination in itertools.product(enumerate(begins), combinations):
         seconds = count.slots.seconds(index) if count.slots else count.seconds
-        counts = found.get((begin, combination), _NOTHING)
+        counts = counts_of.get((begin, combination), _NOTHING)
         row: Row = {} if begin is None else {"time": from_ms(begin)}
         row.update(zip(count.dimensions, combination, strict=True))
         row.update((name, measures[name](counts, seconds)) for name in count.measures)
@@ -161,8 +161,8 @@ def _known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
 
 def _filters(filters: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     checked: dict[str, tuple[Any, ...]] = {}
-    for name, given in filters.items():
-        values = given if isinstance(given, (list, tuple, set, frozenset)) else [] if given is None else [given]
+    for name, value in filters.items():
+        values = value if isinstance(value, (list, tuple, set, frozenset)) else [] if value is None else [value]
         if values:
             checked[name] = tuple(dict.fromkeys(_value(name, value) for value in values))
     return checked

@@ -73,25 +73,25 @@ class MemoryDeliveryLog(DeliveryLog):
             for record in self._attempts.values()
             if record.attempt.destination_id == destination_id
         }
-        found = [
+        events = [
             event
             for event in self._events.values()
             if event.id == event_id
             and tenant_id in (None, event.tenant_id)
             and (destination_id is None or (event.tenant_id, event.id) in attempted)
         ]
-        newest = max(found, key=lambda event: event.time, default=None)
+        newest = max(events, key=lambda event: event.time, default=None)
         if newest is None or destination_id is None:
             return newest
         return replace(newest, destination_id=destination_id)
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
-        found = [
+        records = [
             record
             for record in self._attempts.values()
             if record.attempt.id == attempt_id and tenant_id in (None, record.attempt.tenant_id)
         ]
-        return max(found, key=lambda record: record.attempt.time, default=None)
+        return max(records, key=lambda record: record.attempt.time, default=None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
         return min(most, len({tally.dimensions for tally in await self._count(kind, count)}))

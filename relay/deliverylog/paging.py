@@ -108,19 +108,19 @@ def attempt_position(record: AttemptRecord) -> Position:
 
 def page(scan: Scan, rows: Sequence[Item], place: Callable[[Item], Position]) -> Page[Item]:
     """The page made of what was read, in reading order, and where it is joined to its neighbours."""
-    kept = list(rows[: scan.limit])
+    items = list(rows[: scan.limit])
     beyond = place(rows[scan.limit]) if len(rows) > scan.limit else None
-    if not kept:
+    if not items:
         return _past_the_end(scan)
     if scan.backward:
-        kept.reverse()
+        items.reverse()
     before, after = (beyond, scan.position) if scan.backward else (scan.position, beyond)
     has_next = scan.backward or beyond is not None
     has_prev = beyond is not None if scan.backward else scan.position is not None
     return Page(
-        kept,
-        next=_cursor(scan, place(kept[-1]), after) if has_next else None,
-        prev=_cursor(scan, place(kept[0]), before) if has_prev else None,
+        items,
+        next=_cursor(scan, place(items[-1]), after) if has_next else None,
+        prev=_cursor(scan, place(items[0]), before) if has_prev else None,
     )
 
 
@@ -173,12 +173,12 @@ def _window(window: TimeWindow | None) -> dict[str, datetime]:
 
 
 def _filters(**filters: str | Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-    given = {
+    alternatives = {
         name: (values,) if isinstance(values, str) else tuple(dict.fromkeys(values or ()))
         for name, values in filters.items()
     }
-    for name, values in given.items():
+    for name, values in alternatives.items():
         for value in values:
             if not storable(value):
                 raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
-    return {name: values for name, values in given.items() if values}
+    return {name: values for name, values in alternatives.items() if values}

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from relay.core.errors import OutboxError
@@ -40,31 +40,27 @@ _SLOW = 5.0  # seconds after which a write that has not returned shows as degrad
 _YIELD_EVERY = 100  # entries made between two looks at what else the loop has to do
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderOptions:
-    """How attempts are collected and written."""
+    """How attempts are collected and written. What a variable sets has no default here: ``relay.settings`` holds it."""
 
-    batch_size: int = 1000
-    """DELIVERY_LOG_BATCH_SIZE: entries of one write."""
-    flush_interval: float = 1.0
-    """DELIVERY_LOG_FLUSH_INTERVAL: seconds an attempt waits for its batch to fill."""
-    failed_only: bool = False
-    """DELIVERY_LOG_RECORD=failed."""
-    queue_size: int = 20_000
-    """Attempts that may wait; what comes on top is dropped."""
+    batch_size: int
+    """Maximum number of entries in one write."""
+    flush_interval: float
+    """Seconds that an attempt waits for its batch to fill."""
+    failed_only: bool
+    """Whether only failed attempts are recorded."""
+    queue_size: int
+    """Maximum number of queued attempts; further ones are dropped."""
+    close_timeout: float
+    """Seconds for which ``close`` continues to write."""
+    naming: Naming
     queue_bytes: int = 64 * 2**20
-    """Payload bytes that may wait."""
+    """Maximum payload bytes of the queued attempts."""
     write_timeout: float = 30.0
-    """Seconds after which a write counts as failed and is tried again."""
+    """Seconds after which a write has failed and is retried."""
     retry_interval: float = 1.0
-    """Seconds between two tries to write."""
-    close_timeout: float = 2.0
-    """Seconds that ``close`` goes on writing."""
-    naming: Naming = field(default_factory=Naming)
-
-
-def _uncounted(_dropped: int) -> None:
-    """The default of ``on_dropped``."""
+    """Seconds between two attempts to write."""
 
 
 def _payload_bytes(attempts: Sequence[SettledAttempt]) -> int:
@@ -74,21 +70,18 @@ def _payload_bytes(attempts: Sequence[SettledAttempt]) -> int:
 class Recorder:
     """An ``AttemptRecorder`` that writes to a delivery log.
 
-    ``on_dropped`` is called with the number of attempts each time some are dropped, from any thread. ``replays`` is
-    asked, in the writing thread, which attempts follow a replay; it is closed with the store.
+    ``replays`` tells, in the writing thread, which attempts follow a replay; it is closed with the store.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[DeliveryLog]],
-        options: RecorderOptions | None = None,
-        on_dropped: Callable[[int], None] = _uncounted,
+        options: RecorderOptions,
         replays: ReplayRecord | None = None,
     ) -> None:
         self._open_store = open_store
         self._replays = replays
-        self._options = options or RecorderOptions()
-        self._on_dropped = on_dropped
+        self._options = options
         self._queue: deque[SettledAttempt] = deque()
         self._queued_bytes = 0
         self._full = False
@@ -171,7 +164,6 @@ class Recorder:
     def _drop(self, count: int) -> None:
         with self._lock:
             self.dropped += count
-        self._on_dropped(count)
 
     def _run(self) -> None:
         try:
@@ -282,11 +274,11 @@ class Recorder:
         return entries
 
     async def _first_replays(self, batch: list[SettledAttempt]) -> Mapping[EventId, datetime]:
-        asked = {one.event.event_id for one in batch if one.event.attempts == 0}
-        if self._replays is not None and asked:
+        event_ids = {one.event.event_id for one in batch if one.event.attempts == 0}
+        if self._replays is not None and event_ids:
             with contextlib.suppress(TimeoutError):
                 async with self._limited():
-                    return await self._replays.first_replays(list(asked))
+                    return await self._replays.first_replays(list(event_ids))
         return {}
 
     @contextlib.asynccontextmanager

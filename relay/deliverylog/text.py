@@ -31,10 +31,10 @@ def parse_granularity(text: str) -> Granularity:
     return Granularity(int(match.group(1)), match.group(2))
 
 
-def parse_filters(given: list[str]) -> dict[str, list[Any]]:
+def parse_filters(pairs: list[str]) -> dict[str, list[Any]]:
     """``name=value`` pairs, several of one name being alternatives. Raises InvalidQuery."""
     filters: dict[str, list[Any]] = {}
-    for pair in given:
+    for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
             raise InvalidQuery(f"{pair!r} is not a filter; write name=value, for example topic=orders")

@@ -27,7 +27,7 @@ AFTER_ALL = LATEST + _MILLISECOND
 def utc(time: datetime, what: str) -> datetime:
     """The same instant in UTC. Raises InvalidTimeRange, naming ``what``, for a time without a zone."""
     if time.tzinfo is UTC:
-        return time  # what the relay makes is; each attempt comes by here several times
+        return time  # every time of the relay's own; this is on the path of every attempt
     if time.tzinfo is None or time.utcoffset() is None:
         raise InvalidTimeRange(f"{what} {time.isoformat()} has no time zone; say which, for example +00:00")
     try:
@@ -37,11 +37,15 @@ def utc(time: datetime, what: str) -> datetime:
 
 
 def floored(time: datetime, what: str = "time") -> datetime:
-    """The same instant in UTC, floored to its millisecond."""
-    in_utc = utc(time, what)
-    if in_utc.microsecond % 1000 == 0:
-        return in_utc
-    return in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
+    """The same instant in UTC, floored to its millisecond. Raises InvalidTimeRange for a time without a zone."""
+    return whole_millisecond(utc(time, what))
+
+
+def whole_millisecond(time: datetime) -> datetime:
+    """A time that is in UTC already, floored to its millisecond."""
+    if time.microsecond % 1000 == 0:
+        return time
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
 def to_ms(time: datetime) -> int:

@@ -16,8 +16,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
@@ -26,9 +25,9 @@ import psycopg
 from relay.core.errors import StorageError
 from relay.eventstore.database import Connection, Database, Row, execute, translated
 from relay.eventstore.errors import SubscriptionLost
-from relay.eventstore.meter import Meter, NoMeter
+from relay.eventstore.meter import Meter
 from relay.eventstore.model import StoredEvent
-from relay.eventstore.reading import EventFilter, EventPage, read_page
+from relay.eventstore.read import EventFilter, EventPage, read_page
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 
@@ -46,27 +45,16 @@ _CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints over events th
 class SubscriptionOptions:
     """How a subscription reads. Times are seconds."""
 
-    batch_size: int = 1000
-    """Most events of one batch."""
-    event_filter: EventFilter = field(default_factory=EventFilter)
-    start: Start = "beginning"
-    """Where a subscription begins that is not known yet: a position, after which the first event comes, or a word."""
-    lease: float = 3.0
-    """How long an instance that fell silent stays the active one."""
-    poll_interval: float = 1.0
-    """Longest wait between two looks for new events."""
-    meter: Meter = field(default_factory=NoMeter)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionState:
-    """A subscription, as an operator sees it."""
-
-    name: str
-    position: int
-    active: bool
-    """Some instance holds the lease."""
-    updated_at: datetime
+    batch_size: int
+    """Maximum number of events in one batch."""
+    event_filter: EventFilter
+    start: Start
+    """Where a new subscription begins: a position, after which the first event comes, or the beginning or end."""
+    lease: float
+    """How long an instance stays active after its last renewal."""
+    poll_interval: float
+    """Longest wait between two reads for new events."""
+    meter: Meter
 
 
 class SubscriptionBatch:

@@ -6,6 +6,7 @@ text as the user wrote it (unless it is a secret) and says what is allowed.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,12 +51,14 @@ def whole(least: int = 1, most: int = 1_000_000) -> Callable[[str], int]:
 
 
 def words(*allowed: str) -> Callable[[str], str]:
-    """A reader of one word out of ``allowed``, in whatever case it is written."""
+    """A reader of one word out of ``allowed``, upper or lower case."""
 
     def read(text: str) -> str:
         word = text.strip().lower()
         if word not in allowed:
-            raise ValueError(f"{text!r} is not allowed; write {' or '.join(allowed)}")
+            near = difflib.get_close_matches(word, allowed, 1)
+            suggestion = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{text!r} is not allowed; write {' or '.join(allowed)}{suggestion}")
         return word
 
     return read

@@ -13,21 +13,9 @@ from typing import NamedTuple
 
 from relay.core.durations import format_duration
 from relay.core.secrets import mask_url
+from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
-_BROKERS = ("kafka", "nats", "redis")
-_SCHEME_OWNERS = {
-    "kafka": "kafka",
-    "nats": "nats",
-    "redis": "redis",
-    "rediss": "redis",
-    "postgres": "a database",
-    "postgresql": "a database",
-    "amqp": "RabbitMQ",
-    "amqps": "RabbitMQ",
-    "http": "a web server",
-    "https": "a web server",
-}
 _PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
 # Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
@@ -42,14 +30,14 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _broker_scheme):
+    for rule in (_required, _publisher_type, _broker_scheme):
         yield from rule(settings)
 
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
         yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
-    if settings.publisher_url is None and settings.publisher_type in _BROKERS:
+    if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type
         yield SettingIssue(
@@ -58,11 +46,23 @@ def _required(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
+def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
+    """Refuse to guess: with a wrong guess, events would count as delivered although no broker has them."""
+    if settings.publisher_url is None or "publisher_type" in settings.model_fields_set:
+        return
+    if broker_of(settings.publisher_url.get_secret_value()) is None:
+        yield SettingIssue(
+            ("PUBLISHER_TYPE", "PUBLISHER_URL"),
+            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, nats "
+            "or redis, or a PUBLISHER_URL that begins with kafka://, nats:// or redis://",
+        )
+
+
 def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_url is None or settings.publisher_type not in _BROKERS:
+    if settings.publisher_url is None or settings.publisher_type not in BROKERS:
         return
     url = settings.publisher_url.get_secret_value()
-    owner = _SCHEME_OWNERS.get(url.partition("://")[0].lower()) if "://" in url else None
+    owner = owner_of(url)
     if owner is not None and owner != settings.publisher_type:
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
@@ -73,8 +73,18 @@ def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
 
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_sizes, _delays, _weak_acks, _ignored, _short_lease):
+    for rule in (_no_broker, _sizes, _delays, _weak_acks, _ignored, _short_lease):
         yield from rule(settings)
+
+
+def _no_broker(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.environment == "production" and not {"publisher_type", "publisher_url"} & settings.model_fields_set:
+        yield SettingIssue(
+            ("PUBLISHER_TYPE", "PUBLISHER_URL", "ENVIRONMENT"),
+            "neither PUBLISHER_TYPE nor PUBLISHER_URL is set: no broker gets the events, and each row becomes "
+            "DELIVERED once its event is printed on standard output. Set PUBLISHER_URL, or PUBLISHER_TYPE=stdout if "
+            "you want this",
+        )
 
 
 def _sizes(settings: Variables) -> Iterator[SettingIssue]:
@@ -117,7 +127,7 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
 
 
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_url is not None and settings.publisher_type not in _BROKERS:
+    if settings.publisher_url is not None and settings.publisher_type not in BROKERS:
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from relay.postgres.sql import DEFAULT_TABLE
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.kinds import (
     Count,
@@ -32,6 +32,7 @@ from relay.settings.kinds import (
     kind,
     words,
 )
+from relay.settings.schemes import broker_of
 
 PUBLISHERS = ("kafka", "nats", "redis", "stdout", "null")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -51,11 +52,17 @@ def _variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
-    return 8 * int(known.get("batch_size", 100))
+    return 8 * int(known["batch_size"])
+
+
+def _implied_type(known: dict[str, Any]) -> str:
+    """By the scheme of PUBLISHER_URL, which stands before PUBLISHER_TYPE for this; ``rules`` refuses other schemes."""
+    url = known.get("publisher_url")
+    return broker_of(url.get_secret_value()) or "stdout" if url is not None else "stdout"
 
 
 def _publisher_type(known: dict[str, Any]) -> str:
-    return str(known.get("publisher_type", "stdout"))
+    return str(known["publisher_type"])
 
 
 def _host_name() -> str:
@@ -87,16 +94,20 @@ class Storage(_Group):
 class Publishing(_Group):
     """Publisher"""
 
-    publisher_type: Annotated[Literal["kafka", "nats", "redis", "stdout", "null"], *_choice(*PUBLISHERS)] = _variable(
-        "stdout", "Where events go. `stdout` prints one JSON object an event, `null` drops them."
-    )
     publisher_url: SecretUrl | None = _variable(
         None,
-        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`.",
+        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
+        "`redis+cluster://…` (see messages.md).",
         shown="required for kafka, nats and redis",
     )
     publisher_url_file: Text | None = _variable(
         None, "File that holds the URL, instead of PUBLISHER_URL.", shown="unset"
+    )
+    publisher_type: Annotated[Literal["kafka", "nats", "redis", "stdout", "null"], *_choice(*PUBLISHERS)] = _variable(
+        _implied_type,
+        "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose scheme "
+        "implies no type (`host:9092`) needs it.",
+        shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
     )
     publisher_connect_retry_interval: Duration = _variable(
         "5s", "Time between two attempts to reach a broker that does not answer."
@@ -224,7 +235,7 @@ class Logging(_Group):
         "all", "Which attempts are recorded."
     )
     delivery_log_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
-    delivery_log_schema: Schema = _variable("openoutbox_log", "PostgreSQL: schema of the log's tables.")
+    delivery_log_schema: Schema = _variable(DEFAULT_LOG_SCHEMA, "PostgreSQL: schema of the log's tables.")
     delivery_log_prefix: Prefix = _variable(
         "", "ClickHouse: prefix of the log's table names, for several logs in one database.", shown="none"
     )

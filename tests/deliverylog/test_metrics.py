@@ -59,18 +59,18 @@ def _months_later(begin: datetime, value: int) -> datetime:
 
 
 def obvious(entries: Iterable[LogEntry], begin: datetime, end: datetime, seconds: float) -> dict[str, float]:
-    found = [one.attempt for one in entries if begin <= one.attempt.time < end]
-    count = len(found)
-    good = len([one for one in found if one.status == "success"])
+    attempts = [one.attempt for one in entries if begin <= one.attempt.time < end]
+    count = len(attempts)
+    good = len([one for one in attempts if one.status == "success"])
     return {
         "count": count,
         "successful_count": good,
         "failed_count": count - good,
         "error_rate": (count - good) / count if count else 0.0,
-        "first_attempt_count": len([one for one in found if one.attempt_number == 1 and not one.manual]),
-        "retry_count": len([one for one in found if one.attempt_number > 1]),
-        "manual_retry_count": len([one for one in found if one.manual]),
-        "avg_attempt_number": sum(one.attempt_number for one in found) / count if count else 0.0,
+        "first_attempt_count": len([one for one in attempts if one.attempt_number == 1 and not one.manual]),
+        "retry_count": len([one for one in attempts if one.attempt_number > 1]),
+        "manual_retry_count": len([one for one in attempts if one.manual]),
+        "avg_attempt_number": sum(one.attempt_number for one in attempts) / count if count else 0.0,
         "rate": count / seconds,
         "successful_rate": good / seconds,
         "failed_rate": (count - good) / seconds,
@@ -79,7 +79,7 @@ def obvious(entries: Iterable[LogEntry], begin: datetime, end: datetime, seconds
 
 def entries_over(start: datetime, span: timedelta, count: int, seed: int = 1) -> list[LogEntry]:
     rng = random.Random(seed)
-    made = []
+    entries = []
     for i in range(count):
         time = start + timedelta(milliseconds=rng.randrange(int(span.total_seconds() * 1000)))
         if i % 10 == 0:  # exactly on an edge
@@ -88,7 +88,7 @@ def entries_over(start: datetime, span: timedelta, count: int, seed: int = 1) ->
         its = event(
             f"e{i}", time, tenant_id=f"t{i % 3}", topic=f"x{i % 2}", matched_destination_ids=["d1", f"d{i % 4}"]
         )
-        made.append(
+        entries.append(
             entry(
                 f"a{i}",
                 time,
@@ -101,7 +101,7 @@ def entries_over(start: datetime, span: timedelta, count: int, seed: int = 1) ->
                 attempt_number=rng.randrange(0, 5),
             )
         )
-    return made
+    return entries
 
 
 def _under_tenant(tenant_id: str, one: LogEntry) -> LogEntry:

@@ -123,10 +123,10 @@ async def test_settled_a_rolled_back_append_holds_no_reader_up(database: Databas
             assert await store.read_all() == []
             await connection.rollback()
 
-        async def kept() -> bool:
+        async def only_committed() -> bool:
             return [event.type for event in await store.read_all()] == ["kept"]
 
-        assert await wait_until_async(kept)
+        assert await wait_until_async(only_committed)
 
 
 async def test_gapless_writers_queue_for_positions(gapless_store: EventStore, database: Database) -> None:

@@ -15,7 +15,7 @@ from relay.brokers.nats.options import NatsOptions, connect_arguments
 from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.outcome import OutcomeSink
 
 
 class NatsPublisher:
@@ -33,15 +33,7 @@ class NatsPublisher:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; without a connection all of them are unreachable at once."""
-        if not events:
-            return
-        try:
-            session = await self._current.get()
-        except BrokerUnreachable as error:
-            lost = Unreachable(str(error))
-            sink([(event, lost) for event in events])
-        else:
-            await session.offer(events, sink)
+        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """A round trip to the server, over the connection in use or a new one."""

@@ -23,28 +23,31 @@ TABLE: MappingProxyType[type[Exception], tuple[str, Kind]] = MappingProxyType(
         exceptions.BusyLoadingError: ("LOADING", Unreachable),  # it reads its data from disk
         exceptions.InvalidResponse: ("PROTOCOL", Unreachable),
         OSError: ("CONNECTION", Unreachable),
+        # The server answers and takes no writes; the next session may find the one that does.
+        exceptions.ReadOnlyError: ("READONLY", Unreachable),  # a replica; its primary is elsewhere now
+        exceptions.MasterDownError: ("MASTERDOWN", Unreachable),  # a replica without its primary
+        exceptions.ClusterDownError: ("CLUSTERDOWN", Unreachable),  # but for a single slot, see ``classify``
+        exceptions.TryAgainError: ("TRYAGAIN", Unreachable),  # a slot is on its way to another node
         # An operator can correct these, or time does. redis-py removes the code from the text of the errors it knows.
         exceptions.OutOfMemoryError: ("OOM", Transient),  # the memory is full
         exceptions.NoPermissionError: ("NOPERM", Transient),  # the ACL forbids XADD or this key
-        exceptions.ReadOnlyError: ("READONLY", Transient),  # a replica; its primary is elsewhere now
-        exceptions.MovedError: ("MOVED", Transient),  # a cluster's slot lives on another node
+        exceptions.MovedError: ("MOVED", Transient),  # followed; an outcome only after too many redirects
         exceptions.AskError: ("ASK", Transient),
-        exceptions.TryAgainError: ("TRYAGAIN", Transient),
-        exceptions.ClusterDownError: ("CLUSTERDOWN", Transient),
-        exceptions.MasterDownError: ("MASTERDOWN", Transient),
         # Everything else is transient, under the code that its reply begins with: WRONGTYPE (an operator can delete
         # the key), MISCONF (snapshots fail), NOREPLICAS (too few of them), and whatever is new.
     }
 )
 
 REPLIES = (exceptions.ResponseError, exceptions.BusyLoadingError, exceptions.AuthenticationError)
-"""Errors that are a command's own reply: the connection is as good as before."""
+"""Errors that are the reply to one command: the connection can still be used."""
 
 
 def classify(error: Exception) -> Outcome:
     """The outcome of a message that failed with this error, by the most specific class in the table."""
     code, kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ("", Transient))
     text = str(error) or type(error).__name__
+    if code == "CLUSTERDOWN" and "slot not served" in text.lower():
+        return Transient(code, text)  # the other slots take writes; an operator can assign this one
     if kind is Unreachable:
         return Unreachable(f"{code}: {text}")
     if code:
@@ -54,7 +57,7 @@ def classify(error: Exception) -> Outcome:
 
 
 def unreachable(error: Exception) -> str | None:
-    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered all the same."""
+    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered nevertheless."""
     outcome = classify(error)
     if isinstance(outcome, Unreachable):
         return outcome.reason

@@ -1,8 +1,11 @@
 """Events to Redis streams: XADD, pipelined, no transaction; each command's reply is its event's own outcome.
 
-One session carries the events. It is opened on the first publish, and again after it was lost, timed out or was
-abandoned. A probe uses a short connection of its own: it does not wait behind the events, and a half-dead session
-cannot answer it.
+A session is opened on the first publish, and again after it was lost, timed out, was abandoned, or met a server that
+takes no writes. A cluster needs one for each of its nodes in use; see ``relay.brokers.redis.nodes``.
+
+A probe uses short connections of its own. So it does not wait behind the events, a half-dead session cannot answer it,
+and replies that are slow because a session has much to do are no outage: Redis serves its connections in turn. A server
+that answers and takes no writes (a replica, one that loads its data, a cluster that is down) fails the probe.
 """
 
 from __future__ import annotations
@@ -10,82 +13,86 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
-from relay.brokers.current_session import CurrentSession
 from relay.brokers.redis.errors import unreachable
-from relay.brokers.redis.options import RedisOptions, connection_pool
-from relay.brokers.redis.session import RedisSession, ping
+from relay.brokers.redis.nodes import RedisNodes
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.servers import RedisAddress, RedisServers, disconnect, ping
+from relay.brokers.redis.session import Redirect, RedisSession
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.outcome import OutcomeSink
 
 
 class RedisPublisher:
-    """Publishes over one session at a time; see the module's text."""
+    """Publishes over one session at a time, or one for each node of a cluster; see the module's text."""
 
     name = "redis"
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self._pool: ConnectionPool | None = None
-        self._current = CurrentSession(self._connect)
+        self._servers: RedisServers | None = None
+        self._nodes = RedisNodes(self._connect)
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; does not connect."""
-        self._connections()
+        self._named_servers()
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Write every event; without a connection all of them are unreachable at once."""
-        if not events:
-            return
-        try:
-            session = await self._current.get()
-        except BrokerUnreachable as error:
-            lost = Unreachable(str(error))
-            sink([(event, lost) for event in events])
-        else:
-            await session.offer(events, sink)
+        if events:
+            await self._nodes.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
-        """Connect, log in, PING. An error reply other than LOADING or a refused login also counts as alive."""
+        """Ask the first server, and each node of a cluster in use, whether it takes writes."""
         try:
             async with asyncio.timeout(timeout):
-                await ping(self._connections())
-        except (RedisError, OSError) as error:  # a TimeoutError is an OSError
-            if isinstance(error, TimeoutError):
-                raise BrokerUnreachable(f"no answer within {timeout:g} s") from None
-            if reason := unreachable(error):
-                raise BrokerUnreachable(reason) from None
+                await self._ping(None)
+                for address in self._nodes.addresses:
+                    try:
+                        await self._ping(address)
+                    except (BrokerUnreachable, TimeoutError):
+                        # Its slots may have a new primary by now, which the other nodes name.
+                        self._nodes.forget(address)
+                        raise
+        except TimeoutError:
+            raise BrokerUnreachable(f"no answer within {timeout:g} s") from None
 
     async def abandon(self, reason: str) -> None:
-        """Cut the connection and what is buffered for it."""
-        if (session := await self._current.give_up(reason)) is not None:
-            session.end(Unreachable(reason))
-            await session.gone()
+        """Cut the connections and what is buffered for them."""
+        await self._nodes.abandon(reason)
 
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
-    def _connections(self) -> ConnectionPool:
-        if self._pool is None:
-            self._pool = connection_pool(self._options)
-        return self._pool
-
-    async def _connect(self) -> RedisSession:
-        options = self._options
+    async def _ping(self, address: RedisAddress | None) -> None:
+        """Log in on a connection of its own and ask. Raises BrokerUnreachable, TimeoutError when cancelled by one."""
         try:
-            async with asyncio.timeout(options.connection_timeout):
-                return await RedisSession.connect(
-                    self._connections(),
-                    silence=options.write_timeout,
-                    max_pending=options.max_pending,
-                    max_bulk=options.max_bulk,
-                    receipts=options.receipts,
-                )
+            connection = await self._named_servers().connect(address)
+            try:
+                await ping(connection)
+            finally:
+                await disconnect(connection)
+        except (RedisError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            if reason := unreachable(error):
+                raise BrokerUnreachable(f"{address}: {reason}" if address else reason) from None
+
+    def _named_servers(self) -> RedisServers:
+        if self._servers is None:
+            self._servers = RedisServers(self._options)
+        return self._servers
+
+    async def _connect(self, address: RedisAddress | None, redirect: Redirect) -> RedisSession:
+        timeout = self._options.connection_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await self._named_servers().connect(address)
         except TimeoutError:
-            raise BrokerUnreachable(f"no connection within {options.connection_timeout:g} s") from None
+            raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
         except (RedisError, OSError) as error:
             raise BrokerUnreachable(unreachable(error) or str(error)) from None
+        return RedisSession(connection, self._options, redirect)

@@ -12,42 +12,47 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from hiredis import pack_command
-from redis.asyncio import Connection, ConnectionPool
-from redis.exceptions import RedisError
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import AskError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.redis.errors import REPLIES, classify
 from relay.brokers.redis.headers import entry_fields
+from relay.brokers.redis.options import RedisOptions
+from relay.brokers.redis.servers import disconnect, text
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Unreachable
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
+_ASKING = pack_command(("ASKING",))
+
+Offer = tuple[OutboxEvent, OutcomeSink, int]
+"""An event, the sink of its ``publish`` call, and how often the nodes of a cluster redirected it."""
+
+Redirect = Callable[[Offer, AskError], None]
+"""Takes an event that belongs to another node of the cluster; the session has forgotten it."""
 
 
 class RedisSession:
-    """A connection in use; ``connect`` makes one."""
+    """A connection in use. A reply that says that the server takes no writes ends it: another server may."""
 
-    def __init__(
-        self, connection: Connection, *, silence: float, max_pending: int, max_bulk: int, receipts: bool
-    ) -> None:
+    def __init__(self, connection: AbstractConnection, options: RedisOptions, redirect: Redirect) -> None:
+        """``connection`` is logged in and belongs to the session from here on."""
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._connection = connection
         # Kept from the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
-        self._silence = silence
-        self._max_pending = max_pending
-        self._max_bulk = max_bulk
-        self._receipts = receipts
-        self._pending: deque[Entry] = deque()
+        self._options = options
+        self._redirect = redirect
+        self._pending: deque[Offer | None] = deque()
+        """What is unanswered, in the order of the commands; None stands for an ASKING."""
         self._answered: list[tuple[Entry, Outcome]] = []
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -58,29 +63,22 @@ class RedisSession:
         self._watcher: asyncio.TimerHandle | None = None
         """Set while replies are due. One timer for all: a timeout per reply would cost more than the reply."""
 
-    @classmethod
-    async def connect(cls, pool: ConnectionPool, **limits: Any) -> RedisSession:  # noqa: ANN401  # as the constructor's
-        """Connect and log in. Raises RedisError or OSError."""
-        connection = pool.make_connection()  # type: ignore[no-untyped-call]
-        try:
-            await connection.connect()
-        except BaseException:  # cancellation too: no half-open connection may be left behind
-            with suppress(RedisError, OSError):
-                await connection.disconnect(nowait=True)
-            raise
-        return cls(connection, **limits)
-
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Write every event, in order; waits while too many are unanswered or the connection is full."""
+        await self.follow([(event, sink, 0) for event in events])
+
+    async def follow(self, offers: Sequence[Offer], *, asking: bool = False) -> None:
+        """Write events that another node may have redirected here; ``asking`` for a slot that is on its way here."""
         at = 0
-        while at < len(events):
-            while len(self._pending) >= self._max_pending and self.ended_as is None:
+        while at < len(offers):
+            while len(self._pending) >= self._options.max_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
             if self.ended_as is not None:
-                sink([(event, self.ended_as) for event in events[at:]])
+                ended_as = self.ended_as
+                resolve(((event, sink), ended_as) for event, sink, _ in offers[at:])
                 return
-            at = await self._write_slice(events, at, sink)
+            at = await self._write_slice(offers, at, asking)
 
     def end(self, outcome: Outcome) -> None:
         """Cut the connection and resolve everything, what was unanswered as ``outcome``."""
@@ -95,7 +93,7 @@ class RedisSession:
             self._reader.cancel()
         self._report()
         lost, self._pending = self._pending, deque()
-        resolve((entry, outcome) for entry in lost)
+        resolve(((offer[0], offer[1]), outcome) for offer in lost if offer is not None)
         self._work.set()  # the reading task may wait for events; it sees ``ended_as`` and returns
 
     async def gone(self) -> None:
@@ -103,27 +101,30 @@ class RedisSession:
         if self._reader is not asyncio.current_task():
             await asyncio.wait({self._reader})
 
-    async def _write_slice(self, events: Sequence[OutboxEvent], start: int, sink: OutcomeSink) -> int:
+    async def _write_slice(self, offers: Sequence[Offer], start: int, asking: bool) -> int:
         """Write some events from ``start`` on; the index of the first that is left."""
         commands: list[bytes] = []
         if not self._pending:
             self._last_reply_at = self._loop.time()
-        at, size = start, 0
-        stop = min(start + _SLICE, start + self._max_pending - len(self._pending), len(events))
+        at, size, max_bulk = start, 0, self._options.max_bulk
+        stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
-            event = events[at]
+            offer = event, sink, _ = offers[at]
             at += 1
-            if len(event.payload) > self._max_bulk:
-                reason = f"{len(event.payload)} bytes of payload, over Redis' {self._max_bulk} for one string"
+            if len(event.payload) > max_bulk:
+                reason = f"{len(event.payload)} bytes of payload, over Redis' {max_bulk} for one string"
                 sink([(event, Permanent("TOO_LARGE", reason))])
                 continue
+            if asking:
+                commands.append(_ASKING)
+                self._pending.append(None)
             commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
             size += len(event.payload)
-            self._pending.append((event, sink))
+            self._pending.append(offer)
         if commands:
             self._work.set()
             if self._watcher is None:
-                self._watcher = self._loop.call_later(self._silence, self._watch)
+                self._watcher = self._loop.call_later(self._options.write_timeout, self._watch)
             await self._write(commands)
         await asyncio.sleep(0)
         return at
@@ -133,11 +134,11 @@ class RedisSession:
         self._watcher = None
         if self.ended_as is not None or not self._pending:
             return
-        left = self._last_reply_at + self._silence - self._loop.time()
+        left = self._last_reply_at + self._options.write_timeout - self._loop.time()
         if left > 0:
             self._watcher = self._loop.call_later(left, self._watch)
         else:
-            self.end(classify(RedisTimeoutError(f"no reply within {self._silence:g} s")))
+            self.end(classify(RedisTimeoutError(f"no reply within {self._options.write_timeout:g} s")))
 
     async def _write(self, commands: list[bytes]) -> None:
         try:
@@ -150,29 +151,39 @@ class RedisSession:
         try:
             while self.ended_as is None:
                 if self._pending:
-                    self._answer(await self._next_outcome())
+                    self._answer(await self._next_reply())
                 else:
                     self._work.clear()
                     await self._work.wait()
         except (RedisError, OSError) as error:
             self.end(classify(error))
         finally:
-            with suppress(RedisError, OSError):
-                await self._connection.disconnect(nowait=True)
+            await disconnect(self._connection)
 
-    async def _next_outcome(self) -> Outcome:
+    async def _next_reply(self) -> Outcome | AskError:
         """What the next reply says. Raises RedisError or OSError when none comes."""
         try:
             entry_id = await self._connection.read_response()
+        except AskError as redirect:  # MovedError is one, too
+            return redirect
         except REPLIES as error:
             return classify(error)
-        return Acknowledged({"entry_id": _text(entry_id)}) if self._receipts else ACKNOWLEDGED
+        return Acknowledged({"entry_id": text(entry_id)}) if self._options.receipts else ACKNOWLEDGED
 
-    def _answer(self, outcome: Outcome) -> None:
+    def _answer(self, reply: Outcome | AskError) -> None:
         """Give the oldest unanswered event its outcome; the sinks get all outcomes of one event-loop turn together."""
+        if isinstance(reply, Unreachable):
+            self.end(reply)  # with the events behind it: this server takes none of them
+            return
+        offer = self._pending.popleft()
+        if offer is None:
+            return
         if not self._answered:
             self._loop.call_soon(self._report)
-        self._answered.append((self._pending.popleft(), outcome))
+        if isinstance(reply, AskError):
+            self._redirect(offer, reply)
+        else:
+            self._answered.append(((offer[0], offer[1]), reply))
 
     def _report(self) -> None:
         self._last_reply_at = self._loop.time()
@@ -184,19 +195,3 @@ class RedisSession:
 def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (CONTRACT section 3)."""
     return ("XADD", event.event_type, "*", *entry_fields(event))
-
-
-async def ping(pool: ConnectionPool) -> None:
-    """Log in on a connection of its own and send PING. Raises RedisError or OSError."""
-    connection = pool.make_connection()  # type: ignore[no-untyped-call]
-    try:
-        await connection.connect()
-        await connection.send_command("PING")
-        await connection.read_response()
-    finally:
-        with suppress(RedisError, OSError):
-            await connection.disconnect(nowait=True)
-
-
-def _text(entry_id: bytes | str) -> str:
-    return entry_id.decode() if isinstance(entry_id, bytes) else entry_id

@@ -157,18 +157,18 @@ def _add_rows(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None
     @app.get(f"{PREFIX}/events/{{event_id:path}}", response_model=ApiEvent, responses=_ABSENT)
     async def retrieve_event(event_id: Id, tenant_id: One = None, destination_id: One = None) -> dict[str, Any]:
         """One event; with a destination only if an attempt to it was made."""
-        found = await (await store()).retrieve_event(event_id, tenant_id=tenant_id, destination_id=destination_id)
-        if found is None:
+        event = await (await store()).retrieve_event(event_id, tenant_id=tenant_id, destination_id=destination_id)
+        if event is None:
             raise HTTPException(404, "there is no such event")
-        return text.event_json(found)
+        return text.event_json(event)
 
     @app.get(f"{PREFIX}/attempts/{{attempt_id:path}}", response_model=ApiAttempt, responses=_ABSENT)
     async def retrieve_attempt(attempt_id: Id, tenant_id: One = None) -> dict[str, Any]:
         """One attempt with its event."""
-        found = await (await store()).retrieve_attempt(attempt_id, tenant_id=tenant_id)
-        if found is None:
+        record = await (await store()).retrieve_attempt(attempt_id, tenant_id=tenant_id)
+        if record is None:
             raise HTTPException(404, "there is no such attempt")
-        return text.attempt_json(found)
+        return text.attempt_json(record)
 
 
 def _add_metrics(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None:
@@ -198,8 +198,8 @@ def _guard(token: str) -> Callable[[Request, Callable[[Request], Awaitable[Respo
     expected = f"Bearer {token}".encode()
 
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        given = request.headers.get("authorization", "").encode("latin-1", "replace")
-        if not hmac.compare_digest(given, expected):
+        authorization = request.headers.get("authorization", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(authorization, expected):
             problem = _problem(401, "unauthorized", "this API needs the bearer token API_TOKEN")
             problem.headers["WWW-Authenticate"] = "Bearer"
             return problem
@@ -209,8 +209,8 @@ def _guard(token: str) -> Callable[[Request, Callable[[Request], Awaitable[Respo
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    asked_wrongly = isinstance(error, (ValueError, ResourceLimit))
-    status = 400 if asked_wrongly else 503
+    unanswerable = isinstance(error, (ValueError, ResourceLimit))
+    status = 400 if unanswerable else 503
     return _problem(status, type(error).__name__, str(error))
 
 

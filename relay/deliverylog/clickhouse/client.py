@@ -15,7 +15,8 @@ from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 
 Result = TypeVar("Result")
 
-_SERVER_OPTIONS = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
+# Sessions would make the queries of several threads wait for each other. Times are seconds.
+_SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 
 
@@ -64,11 +65,7 @@ class ClickHouseClient:
         threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
-            options: dict[str, Any] = (
-                {}
-                if embedded
-                else {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
-            )
+            options = {} if embedded else _SERVER_OPTIONS
             return cast("_Driver", clickhouse_connect.get_client(dsn=url, **options))
 
         try:

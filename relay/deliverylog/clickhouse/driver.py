@@ -78,8 +78,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _ttls(self) -> dict[str, int | None]:
         ttls = {}
         for table in _TABLES:
-            found = await self._client.rows(self._sql.text("retention:read"), {"name": self._sql.table(table)})
-            ttls[table] = ttl_days(str(found[0][0])) if found else None
+            engine_rows = await self._client.rows(self._sql.text("retention:read"), {"name": self._sql.table(table)})
+            ttls[table] = ttl_days(str(engine_rows[0][0])) if engine_rows else None
         return ttls
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
@@ -94,8 +94,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         keys = await self._keys(narrowed, parts, rows.event_place)
-        found = await self._fetch(keys)
-        return [found[key.delivery].event for key in keys if key.delivery in found]
+        deliveries = await self._fetch(keys)
+        return [deliveries[key.delivery].event for key in keys if key.delivery in deliveries]
 
     async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
         """Read on until the page is full: a delivery may no longer have the status it was listed with."""
@@ -104,9 +104,11 @@ class ClickHouseDeliveryLog(DeliveryLog):
         passing: list[AttemptRecord] = []
         while True:
             keys = await self._keys(narrowed, parts, lambda key: rows.attempt_place(key, by_event=by_event))
-            found = await self._fetch(keys)
+            deliveries = await self._fetch(keys)
             passing += [
-                found[key.delivery] for key in keys if key.delivery in found and _passes(scan, found[key.delivery])
+                deliveries[key.delivery]
+                for key in keys
+                if key.delivery in deliveries and _passes(scan, deliveries[key.delivery])
             ]
             if len(passing) >= scan.fetch or len(keys) < narrowed.fetch:
                 return passing[: scan.fetch]
@@ -131,17 +133,17 @@ class ClickHouseDeliveryLog(DeliveryLog):
         """
         most = scan.fetch + 1
         while True:
-            found = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
-            distinct = _distinct(found, place)
-            if len(distinct) > scan.fetch or len(found) < most:
+            listed = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
+            distinct = _distinct(listed, place)
+            if len(distinct) > scan.fetch or len(listed) < most:
                 return distinct[: scan.fetch]
             most *= 2
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
         if not keys:
             return {}
-        found = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
-        return {rows.delivery_of(row): rows.record(row) for row in found}
+        fetched = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
+        return {rows.delivery_of(row): rows.record(row) for row in fetched}
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         """The newest of the id that has an attempt to the destination, if one is asked for."""
@@ -156,23 +158,23 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _attempted(self, key: Key, destination_id: str) -> bool:
         parameters = {"event_id": key.event_id, "tenant_id": key.tenant_id, "destination_id": destination_id}
-        found = await self._client.rows(self._sql.text("fetch:has_attempt"), parameters)
-        return bool(found[0][0])
+        answer = await self._client.rows(self._sql.text("fetch:has_attempt"), parameters)
+        return bool(answer[0][0])
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         scan = replace(_by_id("att", tenant_id), limit=0)
         keys = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
-        found = await self._fetch(keys)
-        return next(iter(found.values()), None)
+        deliveries = await self._fetch(keys)
+        return next(iter(deliveries.values()), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        found = await self._client.rows(*self._sql.combine(kind, count, most))
-        return int(found[0][0])
+        answer = await self._client.rows(*self._sql.combine(kind, count, most))
+        return int(answer[0][0])
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        found = await self._client.rows(*self._sql.count(kind, count))
+        tallies = await self._client.rows(*self._sql.count(kind, count))
         width = 1 if kind == EVENTS else len(Counts._fields)
-        return [_tally(row, width, count) for row in found]
+        return [_tally(row, width, count) for row in tallies]
 
 
 def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:

@@ -21,7 +21,7 @@ from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.postgres import rows
-from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, oldest_kept
+from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.store import EVENTS, DeliveryLog
@@ -102,7 +102,7 @@ class PostgresDeliveryLog(DeliveryLog):
     async def apply_retention(self, days: int | None) -> None:
         """Drop every month that ended more than ``days`` days ago. Writers do not wait for it."""
         if days:
-            await self.drop_months(oldest_kept(datetime.now(UTC), days))
+            await self.drop_months(retention_start(datetime.now(UTC), days))
 
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
@@ -130,7 +130,7 @@ class PostgresDeliveryLog(DeliveryLog):
         missing = months - self._months
         days = self._options.retention_days
         if days:
-            oldest = oldest_kept(datetime.now(UTC), days)
+            oldest = retention_start(datetime.now(UTC), days)
             missing = {month for month in missing if month_after(month) > oldest}
         try:
             await self.partitions.ensure(connection, missing)
@@ -189,7 +189,7 @@ class PostgresDeliveryLog(DeliveryLog):
         return await self._listed(self._sql.list_attempts, scan, rows.attempt)
 
     async def _listed(
-        self, statement: Callable[[Scan], Statement], scan: Scan, made: Callable[[Sequence[Any]], Item]
+        self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
     ) -> list[Item]:
         """Read the months where the page begins first, and all only where these do not fill it."""
         if not self._months:
@@ -197,19 +197,19 @@ class PostgresDeliveryLog(DeliveryLog):
                 self._months = await self.partitions.months(connection)
         narrowed = near(scan, self._months, datetime.now(UTC))
         if narrowed is not None:
-            found = await self._fetch_page(statement(narrowed), scan, made)
-            if len(found) == scan.fetch:
-                return found
-        return await self._fetch_page(statement(scan), scan, made)
+            page = await self._fetch_page(statement(narrowed), scan, build)
+            if len(page) == scan.fetch:
+                return page
+        return await self._fetch_page(statement(scan), scan, build)
 
-    async def _fetch_page(self, statement: Statement, scan: Scan, made: Callable[[Sequence[Any]], Item]) -> list[Item]:
+    async def _fetch_page(self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]) -> list[Item]:
         if not looks_large(scan):
-            return await self._fetch(*statement, made)
+            return await self._fetch(*statement, build)
         async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
             await connection.execute(self._sql.jit_off)
             cursor = connection.cursor(binary=True)
             await cursor.execute(*statement)
-            return [made(row) for row in await cursor.fetchall()]
+            return [build(row) for row in await cursor.fetchall()]
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         tags = ["tenant"] if tenant_id is not None else []
@@ -228,32 +228,32 @@ class PostgresDeliveryLog(DeliveryLog):
         tags: list[str],
         parameters: Mapping[str, Any],
         row_id: str,
-        made: Callable[[Sequence[Any]], Item],
+        build: Callable[[Sequence[Any]], Item],
     ) -> Item | None:
         """Look around the time a time-ordered id holds first, then everywhere, the newest partition first."""
         window = time_near(row_id)
         if window is not None:
             near = {**parameters, "from": window[0], "to": window[1]}
-            found = await self._fetch(self._sql.text(name, "window", *tags), near, made)
-            if found:
-                return found[0]
-        found = await self._fetch(self._sql.text(name, *tags), parameters, made)
-        return found[0] if found else None
+            matches = await self._fetch(self._sql.text(name, "window", *tags), near, build)
+            if matches:
+                return matches[0]
+        matches = await self._fetch(self._sql.text(name, *tags), parameters, build)
+        return matches[0] if matches else None
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        found = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
-        return found[0]
+        [combinations] = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
+        return combinations
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
         width = 1 if kind == EVENTS else len(Counts._fields)
         return await self._fetch(*self._sql.count(kind, count), lambda row: _tally(row, width, count))
 
     async def _fetch(
-        self, statement: LiteralString, parameters: Mapping[str, Any], made: Callable[[Sequence[Any]], Item]
+        self, statement: LiteralString, parameters: Mapping[str, Any], build: Callable[[Sequence[Any]], Item]
     ) -> list[Item]:
         async with self._connection() as connection, connection.cursor(binary=True) as cursor:
             await cursor.execute(statement, parameters)
-            return [made(row) for row in await cursor.fetchall()]
+            return [build(row) for row in await cursor.fetchall()]
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:

@@ -56,10 +56,10 @@ class Partitions:
 
     async def months(self, connection: Connection) -> set[datetime]:
         """The months that all three tables have a usable partition for."""
-        found: defaultdict[datetime, int] = defaultdict(int)
+        tables_of: defaultdict[datetime, int] = defaultdict(int)
         for partition in await self.all(connection):
-            found[partition.month] += partition.attached and not partition.pending
-        return {month for month, tables in found.items() if tables == len(PARENTS)}
+            tables_of[partition.month] += partition.attached and not partition.pending
+        return {month for month, tables in tables_of.items() if tables == len(PARENTS)}
 
     async def ensure(self, connection: Connection, months: Iterable[datetime]) -> None:
         """Make the partitions of months. Raises psycopg's InsufficientPrivilege without the right to."""
@@ -97,7 +97,7 @@ def missing_ahead(have: set[datetime], now: datetime, months_ahead: int) -> list
     return [month for month in wanted if month not in have]
 
 
-def oldest_kept(now: datetime, days: int) -> datetime:
+def retention_start(now: datetime, days: int) -> datetime:
     """The instant before which ``days`` days of retention forget."""
     return now - timedelta(days=days)
 

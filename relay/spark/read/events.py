@@ -94,7 +94,7 @@ class Events:
         return int(self.one(connection, "nth_position", values)[0])
 
     def read(self, share: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One share, on an executor, page by page as ``relay.eventstore.reading`` does."""
+        """One share, on an executor, page by page as ``relay.eventstore.read`` does."""
         if not isinstance(share, Share):
             raise StorageError("the reader's shares are ranges of positions; it is to be called by Spark")
         statements = SparkStatements(TableName(), DEFAULT_SCHEMA)

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
-from relay.postgres.sql import DEFAULT_SCHEMA, TableName, checked_schema
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
 from relay.spark.options import DEFAULT_CONNECTIONS, Options
 
 DEFAULT_PARTITIONS: Final = 8
@@ -16,7 +16,6 @@ MOST_PARTITIONS: Final = 10_000
 
 _COMMON: Final = ("url", "columns", "numPartitions", "maxConnections")
 _TABLE: Final = (*_COMMON, "pushdown", "snapshot")
-_LOG_SCHEMA: Final = "openoutbox_log"
 _EVENTS: Final = (*_COMMON, "storeSchema", "tenants", "types", "start", "end", "maxEventsPerTrigger")
 _LARGEST: Final = (1 << 63) - 1
 
@@ -64,7 +63,7 @@ def outbox_options(options: Mapping[str, str]) -> TableOptions:
 def delivery_options(options: Mapping[str, str]) -> TableOptions:
     """The options of one read of the delivery log. Raises ConfigError, naming the option."""
     values = Options("openoutbox_deliverylog", options, (*_TABLE, "logSchema"), streams=False)
-    return _table_options(values, TableName("attempts", checked_schema(values.text("logSchema") or _LOG_SCHEMA)))
+    return _table_options(values, TableName("attempts", checked_schema(values.text("logSchema") or DEFAULT_LOG_SCHEMA)))
 
 
 def _table_options(values: Options, table: TableName) -> TableOptions:

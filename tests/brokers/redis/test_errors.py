@@ -14,7 +14,11 @@ from relay.core.outcome import Outcome, TimedOut, Transient, Unreachable
     [
         (exceptions.OutOfMemoryError("used memory"), Transient("OOM", "used memory")),
         (exceptions.NoPermissionError("no"), Transient("NOPERM", "no")),
-        (exceptions.ReadOnlyError("replica"), Transient("READONLY", "replica")),
+        (exceptions.ReadOnlyError("replica"), Unreachable("READONLY: replica")),
+        (exceptions.MasterDownError("no primary"), Unreachable("MASTERDOWN: no primary")),
+        (exceptions.TryAgainError("resharding"), Unreachable("TRYAGAIN: resharding")),
+        (exceptions.ClusterDownError("The cluster is down"), Unreachable("CLUSTERDOWN: The cluster is down")),
+        (exceptions.ClusterDownError("Hash slot not served"), Transient("CLUSTERDOWN", "Hash slot not served")),
         (exceptions.MovedError("1 127.0.0.1:7000"), Transient("MOVED", "1 127.0.0.1:7000")),
         (exceptions.ResponseError("WRONGTYPE Operation against"), Transient("WRONGTYPE", "Operation against")),
         (exceptions.ResponseError("NOREPLICAS Not enough"), Transient("NOREPLICAS", "Not enough")),

@@ -52,8 +52,8 @@ async def test_copies_that_are_not_merged_appear_once(clickhouse: ClickHouseDeli
     for limit in (1, 3, 10):
         page = await clickhouse.list_attempts(ListAttempts(limit=limit))
         assert len(page.items) == limit
-        found = await all_items(clickhouse, ListAttempts(limit=limit, order="asc"))
-        assert [(record.attempt.id, record.attempt.code) for record in found] == [(f"a{n}", "3") for n in range(10)]
+        records = await all_items(clickhouse, ListAttempts(limit=limit, order="asc"))
+        assert [(record.attempt.id, record.attempt.code) for record in records] == [(f"a{n}", "3") for n in range(10)]
         assert [one.id for one in await all_items(clickhouse, ListEvents(limit=limit, order="asc"))] == [
             f"e{n}" for n in range(10)
         ]

@@ -67,8 +67,8 @@ async def test_a_month_that_is_missing_is_made_on_demand_within_the_retention(lo
     )
     assert attempt_ids(await all_items(store, ListAttempts())) == ["now", "within"]
     assert store.quarantined == 1
-    kept = log_database.run("SELECT reason, entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine")
-    assert kept == [("its month has no partition", "beyond")]
+    quarantined = log_database.run("SELECT reason, entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine")
+    assert quarantined == [("its month has no partition", "beyond")]
     await store.close()
 
 

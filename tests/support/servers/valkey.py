@@ -23,18 +23,19 @@ class ValkeyServer(LocalServer):
     def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
         """``settings`` are configuration directives (``requirepass``, ``maxmemory``, ``aclfile``)."""
         super().__init__()
-        self._settings = {"appendonly": "yes", "save": ""} | dict(settings or {})
+        self.settings = {"appendonly": "yes", "save": ""} | dict(settings or {})
+        """The directives beyond address and folder."""
         self.port = 0
 
     @property
     def url(self) -> str:
         """The address of its database 0, with the password where it has one."""
-        password = self._settings.get("requirepass")
+        password = self.settings.get("requirepass")
         return f"redis://{f':{password}@' if password else ''}127.0.0.1:{self.port}/0"
 
     def _prepare(self) -> None:
         self.port = free_port()
-        settings = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder)} | self._settings
+        settings = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder)} | self.settings
         lines = [f'{name} "{value}"\n' for name, value in settings.items()]
         (self.folder / "valkey.conf").write_text("".join(lines), encoding="utf-8")
 

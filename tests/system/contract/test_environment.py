@@ -87,6 +87,37 @@ EXTREMES = {
 }
 
 
+UNDELIVERABLE = [
+    {"PUBLISHER_URL": "127.0.0.1:9092"},
+    {"PUBLISHER_URL": "amqp://127.0.0.1:5672"},
+    {"PUBLISHER_URL": "kafka://127.0.0.1:9092", "PUBLISHER_TYPE": "kafak"},
+    {"PUBLISHER_URL": "kafka://127.0.0.1:9092", "PUBLISHER_TYPE": "nats"},
+    {"PUBLISHER_TYPE": "redis"},
+]
+
+
+@pytest.mark.parametrize("variables", UNDELIVERABLE, ids=" ".join)
+def test_no_event_counts_as_delivered_while_the_publisher_is_unclear(
+    outbox: Outbox, daemon: StartDaemon, variables: dict[str, str]
+) -> None:
+    [event_id] = outbox.insert([Row("some.type")])
+    relay = daemon(**variables)
+
+    assert relay.process.wait(patience()) == 2
+    assert next(iter(variables)) in relay.log() or "PUBLISHER_TYPE" in relay.log()
+    assert relay.output() == ""
+    assert outbox.row(event_id)["status"] == "PENDING"
+
+
+def test_the_scheme_of_the_address_chooses_the_publisher(outbox: Outbox, daemon: StartDaemon, nats_url: str) -> None:
+    [event_id] = outbox.insert([Row("no.stream.takes.this")])
+    relay = daemon(PUBLISHER_URL=nats_url).wait_ready()
+
+    wait_until(lambda: outbox.row(event_id)["attempts"] == 1, what="the broker's answer")
+    assert "no JetStream stream takes this subject" in str(outbox.row(event_id)["last_error"])
+    assert relay.output() == ""
+
+
 def test_extreme_values_do_not_break_the_start(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
     relay = daemon(**EXTREMES, PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
     wait_until(lambda: relay.running and relay.get("/readyz")[0] == 200, what="the relay to be ready")

@@ -1,4 +1,4 @@
-"""Reads streams and the events of all tenants. For ``EventStore`` and subscriptions.
+"""Reads streams and the events of all tenants.
 
 Reading over all tenants goes in three steps, each a statement with a snapshot of its own, in this order: the horizon
 (how far everything has settled), the page (positions up to it, from the narrow feed), the events themselves, a few
@@ -7,7 +7,7 @@ tenants at a time and with the tenants as constants, so that each statement plan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,8 +16,10 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, Row, execute
-from relay.eventstore.model import LARGEST_VERSION, StoredEvent
+from relay.eventstore.model import LARGEST_VERSION, StoredEvent, checked_id
+from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
 
@@ -32,6 +34,16 @@ class EventFilter:
 
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, tenants: Iterable[Id] | None, types: Iterable[str] | None) -> EventFilter:
+        """The filter of a caller's arguments. Raises EventError or ConfigError, naming the argument."""
+        if isinstance(types, str):
+            raise ConfigError(f"types: {types!r} is a single string; pass a list of types")
+        return cls(
+            None if tenants is None else tuple(dict.fromkeys(checked_id("tenants", one) for one in tenants)),
+            None if types is None else tuple(types),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +61,48 @@ class EventPage:
     """The database's clock."""
 
 
-async def read_stream(
-    database: Database, statements: EventStoreStatements, stream: tuple[UUID, UUID], versions: tuple[int, int | None],
-    limit: int | None, backward: bool,
-) -> list[StoredEvent]:  # fmt: skip
-    """One stream's events with versions from the first to the second of ``versions``, both included."""
-    values = {
-        "tenant": stream[0],
-        "stream": stream[1],
-        "from_version": versions[0],
-        "to_version": LARGEST_VERSION if versions[1] is None else versions[1],
-        "limit": limit,
-    }
-    sql = statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
-    rows = await database.run(f"read stream {stream[1]}", sql, values)
-    return [StoredEvent(*row) for row in rows]
+class ReadPart(StorePart):
+    """Reading one stream, and all of them."""
+
+    async def read_stream(
+        self,
+        tenant_id: Id,
+        stream_id: Id,
+        from_version: int = 1,
+        to_version: int | None = None,
+        limit: int | None = None,
+        *,
+        backward: bool = False,
+    ) -> list[StoredEvent]:
+        """One stream's events by version, both ends included, newest first if ``backward``; none: an empty list."""
+        check_limit(limit)
+        stream = checked_id("stream_id", stream_id)
+        values = {
+            "tenant": checked_id("tenant_id", tenant_id),
+            "stream": stream,
+            "from_version": from_version,
+            "to_version": LARGEST_VERSION if to_version is None else to_version,
+            "limit": limit,
+        }
+        sql = self._statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
+        rows = await self._database.run(f"read stream {stream}", sql, values)
+        return [StoredEvent(*row) for row in rows]
+
+    async def read_all(
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        tenants: Iterable[Id] | None = None,
+        types: Iterable[str] | None = None,
+    ) -> list[StoredEvent]:
+        """The next events of all tenants after a position, in the order of positions.
+
+        Passing on the position of the last event reads every event once: an event that commits later has a position
+        above all those returned. ``None`` means all tenants or types.
+        """
+        check_limit(limit)
+        event_filter = EventFilter.of(tenants, types)
+        return (await read_page(self._database, self._statements, after, limit, event_filter)).events
 
 
 async def read_page(

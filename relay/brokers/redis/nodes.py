@@ -1,0 +1,133 @@
+"""The sessions of a Redis publisher: one to the server it starts with, and one to each node of a cluster in use.
+
+A node of a cluster answers an event whose stream belongs elsewhere with ``MOVED`` and the address of its node. The
+event is offered there at once, and the next ones of that slot go there directly. While a slot is on its way to another
+node, ``ASK`` redirects single events. So any server may turn out to be a node of a cluster, and the slots that no event
+uses cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from redis.crc import key_slot
+from redis.exceptions import AskError, MovedError
+
+from relay.brokers.current_session import CurrentSession
+from relay.brokers.entries import resolve
+from relay.brokers.redis.errors import classify
+from relay.brokers.redis.servers import RedisAddress
+from relay.brokers.redis.session import Offer, Redirect, RedisSession
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, OutcomeSink, Unreachable
+
+_MOST_REDIRECTS: Final = 8
+"""Of one event; more of them mean that the nodes disagree about the slot."""
+
+Connect = Callable[[RedisAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
+
+
+class RedisNodes:
+    """Every session that is in use, and what is on its way between two of them."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
+        self._nodes: dict[int, RedisAddress] = {}
+        """The node of each slot that events were redirected for."""
+        self._redirected: list[tuple[Offer, RedisAddress, bool]] = []
+        """Events that the task below offers next, each with its node, and whether with ASKING."""
+        self._following: asyncio.Task[None] | None = None
+        self._abandoned: Outcome | None = None
+        """Set while ``abandon`` runs: what is redirected meanwhile is resolved with it."""
+
+    @property
+    def addresses(self) -> frozenset[RedisAddress]:
+        """The nodes that events are sent to beside the first server."""
+        return frozenset(self._nodes.values())
+
+    def forget(self, address: RedisAddress) -> None:
+        """Send nothing to this node any more until another one names it."""
+        self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event to the node of its stream, in order."""
+        if not self._nodes:
+            await self._session(None).publish(events, sink)
+            return
+        groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
+        for event in events:
+            groups.setdefault(self._nodes.get(_slot(event.event_type)), []).append(event)
+        # Side by side: a node that is full or hangs keeps no other one waiting.
+        await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
+
+    async def abandon(self, reason: str) -> None:
+        """End every session; on return every event is resolved, unanswered ones as ``Unreachable(reason)``."""
+        self._abandoned = lost = Unreachable(reason)
+        sessions, self._sessions = self._sessions, {}
+        for current in sessions.values():
+            if (session := await current.give_up(reason)) is not None:
+                session.end(lost)
+                await session.gone()
+        if self._following is not None:
+            await asyncio.wait({self._following})
+        self._resolve_redirected(lost)
+        self._abandoned = None
+
+    def _session(self, address: RedisAddress | None) -> CurrentSession[RedisSession]:
+        if address not in self._sessions:
+            self._sessions[address] = CurrentSession(lambda: self._connect(address, self._redirect(address)))
+        return self._sessions[address]
+
+    def _redirect(self, source: RedisAddress | None) -> Redirect:
+        def redirect(offer: Offer, error: AskError) -> None:
+            event, sink, redirects = offer
+            # A node that does not know its own name leaves the host empty: it means the one that was asked.
+            address = RedisAddress(error.host or (source.host if source else ""), error.port)
+            if redirects >= _MOST_REDIRECTS or not address.host:
+                sink([(event, classify(error))])
+                return
+            if isinstance(error, MovedError):
+                self._nodes[error.slot_id] = address
+            self._redirected.append(((event, sink, redirects + 1), address, not isinstance(error, MovedError)))
+            if self._following is None:
+                self._following = asyncio.get_running_loop().create_task(self._follow())
+
+        return redirect
+
+    async def _follow(self) -> None:
+        """Offer what was redirected, group by group, until nothing is left; the body of a task."""
+        while self._redirected and self._abandoned is None:
+            redirected, self._redirected = self._redirected, []
+            groups: dict[tuple[RedisAddress, bool], list[Offer]] = {}
+            for offer, address, asking in redirected:
+                groups.setdefault((address, asking), []).append(offer)
+            await asyncio.gather(
+                *(self._offer(address, offers, asking) for (address, asking), offers in groups.items())
+            )
+        # No await between the last look at the list and this line: what comes later starts a new task.
+        self._following = None
+
+    async def _offer(self, address: RedisAddress, offers: list[Offer], asking: bool) -> None:
+        try:
+            if self._abandoned is not None:  # it began after the list was taken: open no session now
+                raise BrokerUnreachable(str(self._abandoned))
+            session = await self._session(address).get()
+        except BrokerUnreachable as error:
+            lost = self._abandoned or Unreachable(str(error))
+            resolve(((event, sink), lost) for event, sink, _ in offers)
+        else:
+            await session.follow(offers, asking=asking)
+
+    def _resolve_redirected(self, outcome: Outcome) -> None:
+        redirected, self._redirected = self._redirected, []
+        resolve(((event, sink), outcome) for (event, sink, _), _, _ in redirected)
+
+
+@lru_cache(maxsize=4096)
+def _slot(stream: str) -> int:
+    return key_slot(stream.encode())

@@ -1,0 +1,213 @@
+"""The servers that PUBLISHER_URL names: one, a Sentinel's primary, or a cluster's nodes; and connections to them.
+
+``redis://host:6379/0``, ``rediss://…``, ``unix:///path``      one server; if it is a node of a cluster, any node
+``redis+cluster://host:6379,host2:6379``                       nodes of a cluster, of which one must answer
+``redis+sentinel://host:26379,host2:26379/mymaster/0``         the primary that these Sentinels name
+
+``rediss+cluster`` and ``rediss+sentinel`` use TLS for every connection. User and password are the Redis servers'; those
+of the Sentinels stand in the query, as ``sentinel_username`` and ``sentinel_password``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from relay.brokers.redis.errors import classify
+from relay.brokers.redis.options import RedisOptions
+from relay.core.errors import ConfigError
+from relay.core.outcome import Unreachable
+
+_SHAPE: Final = (
+    "write redis://user:password@host:6379/0, rediss://…, unix:///path, redis+cluster://host:6379,host2:6379 or "
+    "redis+sentinel://host:26379,host2:26379/mymaster, and percent-encode special characters of user and password "
+    "(@ is %40, / is %2F, ? is %3F, # is %23)"
+)
+_URL: Final = re.compile(
+    r"(?P<scheme>rediss?)\+(?P<kind>sentinel|cluster)://(?P<login>.*@)?(?P<hosts>[^@/?#]+)"
+    r"(?:/(?P<path>[^?#]*))?(?:\?(?P<query>.*))?",
+    re.IGNORECASE,
+)
+_HOST: Final = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>\d{1,5}))?")
+_LOGIN_END: Final = re.compile(r"[/?#]")
+
+
+class RedisAddress(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class RedisServers:
+    """Makes connections; ``address`` None means the server that a new client starts with."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        """Raises ConfigError, without any part of the URL, for an invalid one."""
+        self._timeout = options.connection_timeout
+        match = _URL.fullmatch(options.url.strip())
+        query = dict(parse_qsl(match["query"] or "", keep_blank_values=True)) if match else {}
+        self._sentinel_login = {name: query.pop(f"sentinel_{name}", None) for name in ("username", "password")}
+        self._starts: list[RedisAddress] = []
+        self._service = ""
+        url = options.url
+        if match is not None:
+            self._starts = _addresses(match["hosts"], 26379 if match["kind"].lower() == "sentinel" else 6379)
+            path = match["path"] or ""
+            if match["kind"].lower() == "sentinel":
+                self._service, _, path = path.partition("/")
+                if not self._service:
+                    raise ConfigError("PUBLISHER_URL names no service; write redis+sentinel://host:26379/mymaster")
+            url = f"{match['scheme']}://{match['login'] or ''}host/{path}?{urlencode(query)}"
+        self._pool = _connection_pool(url, options.connection_timeout)
+
+    async def connect(self, address: RedisAddress | None) -> AbstractConnection:
+        """Return a connection that is logged in. Raises RedisError or OSError."""
+        if address is not None:
+            return await self._open(self._arguments(address))
+        if not self._starts:
+            return await self._open({})
+        failure: Exception = RedisConnectionError("no server is named")
+        for start in tuple(self._starts):
+            try:
+                async with asyncio.timeout(self._timeout / len(self._starts)):
+                    connection = await (self._primary(start) if self._service else self._open(self._arguments(start)))
+            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+                failure = RedisConnectionError(f"{start}: {str(error) or 'no answer in time'}")
+            else:
+                # The next connection begins with the server that answered.
+                self._starts.sort(key=lambda each, first=start: each != first)  # type: ignore[misc]
+                return connection
+        raise failure
+
+    async def _primary(self, sentinel: RedisAddress) -> AbstractConnection:
+        """Ask a Sentinel for its service's primary; the answer of one that was cut off from the others may be old."""
+        arguments = {**self._arguments(sentinel), **self._sentinel_login, "db": 0}
+        connection = await self._open(arguments)
+        try:
+            await connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+            reply: Any = await connection.read_response()
+        finally:
+            await disconnect(connection)
+        if not reply:
+            raise RedisConnectionError(f"this Sentinel knows no service {self._service!r}")
+        primary = RedisAddress(text(reply[0]), int(reply[1]))
+        connection = await self._open(self._arguments(primary))
+        try:
+            reason = await read_only(connection)
+        except BaseException:  # cancellation too
+            await disconnect(connection)
+            raise
+        if reason is not None:
+            await disconnect(connection)
+            raise RedisConnectionError(f"{primary}: {reason}")
+        return connection
+
+    def _arguments(self, address: RedisAddress) -> dict[str, Any]:
+        return {"host": address.host, "port": address.port}
+
+    async def _open(self, changes: dict[str, Any]) -> AbstractConnection:
+        connection = self._pool.connection_class(**self._pool.connection_kwargs | changes)
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:  # cancellation too: no half-open connection may be left behind
+            await disconnect(connection)
+            raise
+        return connection
+
+
+async def ping(connection: AbstractConnection) -> None:
+    """Ask whether the server takes writes. Raises RedisError or OSError: a replica is as good as not there."""
+    try:
+        await connection.send_command("PING")
+        await connection.read_response()
+    except ResponseError as error:  # a user without the right to PING has an answer, too
+        if isinstance(classify(error), Unreachable):
+            raise
+    if (reason := await read_only(connection)) is not None:
+        raise RedisConnectionError(reason)
+
+
+async def read_only(connection: AbstractConnection) -> str | None:
+    """Why the server takes no writes now; None when it does, or does not say."""
+    try:
+        # HELLO is permitted to every user, in contrast to ROLE and INFO. A server before Redis 6 does not know it.
+        await connection.send_command("HELLO")
+        facts = _pairs(await connection.read_response())
+        if facts.get("mode") == "cluster":  # a replica in a cluster says where the primary is
+            await connection.send_command("CLUSTER", "INFO")
+            state: Any = await connection.read_response()
+            return "CLUSTERDOWN: cluster_state is fail" if "cluster_state:fail" in text(state) else None
+    except ResponseError:
+        return None
+    return "READONLY: this server is a replica" if facts.get("role") in ("replica", "slave") else None
+
+
+async def disconnect(connection: AbstractConnection) -> None:
+    """Close a connection at once."""
+    with suppress(RedisError, OSError):
+        await connection.disconnect(nowait=True)
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - a reply has the type that the protocol gave it
+    """A reply as text."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _pairs(reply: Any) -> dict[str, str]:  # noqa: ANN401 - as above
+    """The reply of HELLO: a mapping, or a list of names and values in turn."""
+    items = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=False)
+    return {text(name): text(value) for name, value in items}
+
+
+def _addresses(hosts: str, default_port: int) -> list[RedisAddress]:
+    addresses = []
+    for part in hosts.split(","):
+        match = _HOST.fullmatch(part.strip())
+        if match is None or int(match["port"] or 1) > 65_535:
+            raise ConfigError(f"PUBLISHER_URL names no Redis server; {_SHAPE}")
+        addresses.append(RedisAddress(match["host"].strip("[]"), int(match["port"] or default_port)))
+    return addresses
+
+
+def _connection_pool(url: str, connection_timeout: float) -> ConnectionPool:
+    """The factory of connections; nothing is pooled and nothing connects.
+
+    Raises ConfigError. redis-py's own errors hold parts of the URL; they are never shown.
+    """
+    _, _, rest = url.partition("://")
+    first, *others = _LOGIN_END.split(rest)
+    # An @ behind the host is the end of a login with a special character: its password would be read as host or port.
+    if not url.lower().startswith("unix:") and ("@" in "".join(others) or not first):
+        raise ConfigError(f"PUBLISHER_URL is not usable for Redis: {_SHAPE}")
+    try:
+        pool = ConnectionPool.from_url(url)
+        pool.connection_kwargs |= {
+            "socket_connect_timeout": connection_timeout,
+            "socket_timeout": None,  # the session watches for silence itself
+            "socket_keepalive": True,
+            "decode_responses": False,
+            "encoding": "utf-8",
+            "health_check_interval": 0,
+            "retry": Retry(NoBackoff(), 0),  # a repeat inside the library could overtake or double events
+            "retry_on_timeout": False,
+        }
+        if pool.connection_class.__name__.startswith("Unix"):
+            del pool.connection_kwargs["socket_keepalive"]
+        pool.make_connection()  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError, RedisError):
+        raise ConfigError(f"PUBLISHER_URL, or a parameter in it, is not usable for Redis: {_SHAPE}") from None
+    return pool

@@ -1,0 +1,97 @@
+"""Real Valkeys that belong together: a primary with its replica and a Sentinel, and the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from relay.localservers.process import free_port
+from tests.support.servers.valkey import ValkeyServer
+from tests.support.waiting import wait_until
+
+SERVICE = "mymaster"
+SLOTS = 16384
+
+
+def ask(server: ValkeyServer, *command: str | int) -> Any:
+    """Send one command, and return the reply."""
+    with redis.Redis.from_url(server.url, socket_timeout=5) as client:
+        return client.execute_command(*command)
+
+
+class ValkeySentinel(ValkeyServer):
+    """A Sentinel that decides alone."""
+
+    name = "Valkey Sentinel"
+
+    def __init__(self, primary: ValkeyServer) -> None:
+        super().__init__()
+        self._primary = primary
+
+    def _prepare(self) -> None:
+        self.port = free_port()
+        lines = [
+            "bind 127.0.0.1",
+            f"port {self.port}",
+            f'dir "{self.folder}"',
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._primary.port} 1",
+            f"sentinel down-after-milliseconds {SERVICE} 500",
+            f"sentinel failover-timeout {SERVICE} 3000",
+        ]
+        (self.folder / "valkey.conf").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def _command(self) -> list[str | Path]:
+        return [*super()._command(), "--sentinel"]
+
+
+class ValkeyCluster:
+    """Primaries that share the slots evenly; the slots of a stopped one are away, those of the others are not."""
+
+    def __init__(self, size: int = 2, settings: Mapping[str, str] | None = None) -> None:
+        self._size = size
+        self._settings = {
+            "cluster-enabled": "yes",
+            "cluster-require-full-coverage": "no",
+            "cluster-node-timeout": "2000",
+            "appendonly": "no",
+        } | dict(settings or {})
+        self._stack = ExitStack()
+        self.nodes: Sequence[ValkeyServer] = ()
+
+    def __enter__(self) -> Self:
+        self.nodes = [
+            self._stack.enter_context(ValkeyServer(settings=self._settings | {"cluster-port": str(free_port())}))
+            for _ in range(self._size)
+        ]
+        share = SLOTS // self._size
+        for number, node in enumerate(self.nodes):
+            last = SLOTS - 1 if number == self._size - 1 else (number + 1) * share - 1
+            ask(node, "CLUSTER", "ADDSLOTSRANGE", number * share, last)
+            ask(node, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        first, *others = self.nodes
+        for node in others:
+            ask(first, "CLUSTER", "MEET", "127.0.0.1", node.port, int(node.settings["cluster-port"]))
+        wait_until(lambda: all(self._agrees(node) for node in self.nodes), what="the nodes to agree")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stack.close()
+
+    def owner(self, stream: str) -> ValkeyServer:
+        """The node that has the stream's slot at the start."""
+        share = SLOTS // self._size
+        return self.nodes[min(self.slot(stream) // share, self._size - 1)]
+
+    def slot(self, stream: str) -> int:
+        """The slot of a stream."""
+        return int(ask(self.nodes[0], "CLUSTER", "KEYSLOT", stream))
+
+    def _agrees(self, node: ValkeyServer) -> bool:
+        info = ask(node, "CLUSTER", "INFO")
+        facts = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
+        return (facts["cluster_slots_ok"], facts["cluster_state"]) == (str(SLOTS), "ok")

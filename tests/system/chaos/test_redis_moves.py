@@ -1,0 +1,53 @@
+"""Redis' primary is demoted while events wait: a Sentinel names another one, and the relay goes there."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.measured import Measured
+from tests.support.fixtures.outbox import Outbox
+from tests.support.servers.valkey import ValkeyServer
+from tests.support.servers.valkey_groups import SERVICE, ValkeySentinel, ask
+from tests.support.waiting import wait_until
+from tests.system.chaos.looking import check_finished, seconds_until
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.redis]
+
+EVENTS = 200
+
+
+def test_a_replica_gets_no_event_and_costs_no_attempt(outbox: Outbox, daemon: StartDaemon, measured: Measured) -> None:
+    with ValkeyServer() as first, ValkeyServer() as second:
+        relay = daemon(PUBLISHER_URL=first.url, PUBLISHER_CONNECT_RETRY_INTERVAL="500ms").wait_ready()
+        ask(first, "REPLICAOF", "127.0.0.1", second.port)
+        outbox.fill("orders", EVENTS)
+        noticed = seconds_until(lambda: relay.get("/readyz")[0] == 503, 20, "the relay not to be ready")
+        wait_until(lambda: "READONLY: this server is a replica" in relay.get("/readyz")[1], what="the cause")
+        wait_until(lambda: outbox.counts() == {"PENDING": EVENTS}, what="every event to be released")
+        assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+        ask(first, "REPLICAOF", "NO", "ONE")
+        recovery = seconds_until(lambda: outbox.counts() == {"DELIVERED": EVENTS}, 30, "every event to be delivered")
+        check_finished(outbox)
+        assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+        assert ask(first, "XLEN", "orders") == EVENTS
+    measured(fault="Redis primary demoted", paused_after_s=noticed, recovery_s=recovery, attempts_used=0)
+
+
+def test_the_primary_that_a_sentinel_promotes_is_used(outbox: Outbox, daemon: StartDaemon, measured: Measured) -> None:
+    with ValkeyServer() as first, ValkeyServer() as second:
+        ask(second, "REPLICAOF", "127.0.0.1", first.port)
+        with ValkeySentinel(first) as sentinel:
+            wait_until(lambda: len(ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)) == 1, what="the replica")
+            url = f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}"
+            relay = daemon(PUBLISHER_URL=url, PUBLISHER_CONNECT_RETRY_INTERVAL="500ms").wait_ready()
+            first.stop(signal.SIGKILL)
+            outbox.fill("orders", EVENTS)
+            recovery = seconds_until(lambda: outbox.counts() == {"DELIVERED": EVENTS}, 60, "every event to arrive")
+            check_finished(outbox)
+            assert outbox.rows("max(attempts)") == [(0,)]
+            assert ask(second, "XLEN", "orders") == EVENTS
+            assert relay.running
+    measured(fault="Redis primary killed, Sentinel promotes its replica", recovery_s=recovery, attempts_used=0)
