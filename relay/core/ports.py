@@ -162,6 +162,13 @@ class Publisher(Protocol):
     async def close(self) -> None:
         """Abandon what is left and close the connections, within two seconds; never raises."""
 
+    def twin(self) -> Publisher:
+        """A new publisher to the same broker, with connections of its own; not open yet.
+
+        Suspects are offered over it, so that a connection that is cut because of one carries no other event. A
+        publisher that never reports ``ConnectionCut`` may return itself.
+        """
+
 
 class SettledAttempt(NamedTuple):
     """One attempt to deliver an event and what became of it, as the delivery log wants to know it.

@@ -50,7 +50,7 @@ class KafkaOptions:
     write_timeout: float
     """From the offer of a message to its acknowledgement, resends included (``message.timeout.ms``)."""
     read_timeout: float
-    """For the reply to one request (``socket.timeout.ms``)."""
+    """For the reply to any other request (``socket.timeout.ms``, which is not below ``write_timeout``)."""
     connection_timeout: float
     """For one connection, TLS and login included (``socket.connection.setup.timeout.ms``; 1 s at least)."""
     max_attempts: int
@@ -79,7 +79,8 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
         "message.send.max.retries": _within(1 if everyone else 0, options.max_attempts, _MOST),
         "message.timeout.ms": _milliseconds(options.write_timeout),
         "request.timeout.ms": _milliseconds(options.write_timeout, most=900_000),
-        "socket.timeout.ms": _milliseconds(options.read_timeout, least=10, most=300_000),
+        # A broker answers one connection's requests in turn: any reply may have to wait behind an acknowledgement.
+        "socket.timeout.ms": _milliseconds(max(options.read_timeout, options.write_timeout), least=10, most=300_000),
         "socket.connection.setup.timeout.ms": _milliseconds(options.connection_timeout, least=1000),
         "topic.metadata.propagation.max.ms": _milliseconds(min(_UNKNOWN_TOPIC_AFTER, options.write_timeout / 2)),
         "queue.buffering.max.messages": _within(1, options.queue_messages, _MOST),

@@ -18,6 +18,7 @@ import logging
 import re
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -98,7 +99,8 @@ class KafkaPublisher:
         await asyncio.gather(*(session.gone() for session in sessions))
         # Sessions that were replaced before still hold messages until they are gone, and messages of a refused batch
         # may not have been offered again yet.
-        await self._finish(self._tasks)
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
 
     async def close(self) -> None:
         """Abandon what is left."""
@@ -108,10 +110,12 @@ class KafkaPublisher:
             closing.append(asyncio.create_task(probe.close()))
         await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
 
-    @staticmethod
-    async def _finish(tasks: set[asyncio.Task[None]]) -> None:
-        if tasks:
-            await asyncio.wait(tuple(tasks))
+    def twin(self) -> KafkaPublisher:
+        """A publisher with a client, and so connections, of its own.
+
+        It resends once, so that a cut is noticed in less than a second instead of four (five resends).
+        """
+        return KafkaPublisher(replace(self._options, max_attempts=1))
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:

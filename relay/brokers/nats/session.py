@@ -31,12 +31,13 @@ from relay.brokers.nats.errors import (
     invalid_subject,
 )
 from relay.brokers.nats.headers import block_size, message_headers
-from relay.brokers.nats.options import NatsOptions
+from relay.brokers.nats.options import NatsOptions, control_line
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
+    ConnectionCut,
     Outcome,
     OutcomeSink,
     Permanent,
@@ -50,6 +51,7 @@ _SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at leas
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
+_LONGEST_NUMBERS = 64  # bytes for the three numbers of a control line, and the blanks between them
 
 
 class _Client(Client):
@@ -69,9 +71,10 @@ class NatsSession:
     """A connection in use; ``connect`` makes one."""
 
     def __init__(self, options: NatsOptions) -> None:
-        self.ended_as: Unreachable | None = None
+        self.ended_as: Unreachable | ConnectionCut | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._options = options
+        self._control_line = control_line(options)
         self._client = _Client()
         self._pending: dict[int, tuple[Entry, float]] = {}
         self._serial = 0
@@ -104,23 +107,31 @@ class NatsSession:
         await session.end(reason)
         raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Publish every event, in order; waits while too many are unanswered."""
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Publish every event, in order; waits while too many are unanswered.
+
+        Returns those that it did not come to before the connection was cut.
+        """
         for at, event in enumerate(events):
             if at % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             while len(self._pending) >= self._options.max_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
+            if isinstance(self.ended_as, ConnectionCut):
+                return events[at:]
             if self.ended_as is not None:
                 sink([(lost, self.ended_as) for lost in events[at:]])
-                return
+                return ()
             headers = message_headers(event)
-            refused = invalid_subject(event.event_type) or self._too_large(event, headers)
+            refused = (
+                invalid_subject(event.event_type) or self._too_large(event, headers) or self._too_long(event, headers)
+            )
             if refused is None:
                 await self._send(event, headers, sink)
             else:
                 sink([(event, refused)])
+        return ()
 
     async def ask(self, timeout: float) -> None:
         """A round trip to the server. Raises BrokerUnreachable."""
@@ -133,7 +144,7 @@ class NatsSession:
 
     async def end(self, reason: str) -> None:
         """Cut the connection; on return everything is resolved, what was unanswered as ``Unreachable(reason)``."""
-        self._end(reason)
+        self._end(Unreachable(reason))
         with suppress(Exception):  # the connection is aborted already: an error of the orderly close says nothing new
             await asyncio.wait_for(self._client.close(), _CLOSE_WITHIN)
 
@@ -164,7 +175,10 @@ class NatsSession:
         try:
             await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)
         except (NatsError, OSError) as error:
-            self._answer(serial, classify_exception(error))
+            outcome = classify_exception(error)
+            if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
+                outcome = ConnectionCut(outcome.reason)
+            self._answer(serial, outcome)
             self._end_if_closed()
 
     def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
@@ -174,6 +188,24 @@ class NatsSession:
         if size + at_most <= limit or (size := size + block_size(headers)) <= limit:
             return None
         return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {limit}")
+
+    def _too_long(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
+        """The refusal of a subject that does not fit into the server's control line; the server would cut.
+
+        The limit is for what stands between ``HPUB`` (or ``PUB``) and the line's end: subject, reply subject and sizes.
+        """
+        limit, subject = self._control_line, event.event_type
+        if _LONGEST_CHARACTER * len(subject) + len(self._prefix) + _LONGEST_NUMBERS <= limit:
+            return None
+        header = block_size(headers)
+        sizes = f"{self._prefix}{self._serial + 1} {header} {header + len(event.payload)}"
+        if (size := len(subject.encode()) + 1 + len(sizes)) <= limit:
+            return None
+        return Permanent(
+            "MAX_CONTROL_LINE",
+            f"a subject of {len(subject.encode())} bytes makes a control line of {size}, over the server's "
+            f"max_control_line of {limit}",
+        )
 
     async def _on_answer(self, message: Msg) -> None:
         """One acknowledgement, positive or negative."""
@@ -224,15 +256,15 @@ class NatsSession:
     def _end_if_closed(self) -> None:
         """End when the client is closed: some versions of the library do not call back for a lost connection."""
         if self._client.is_closed:
-            self._end("the connection was lost")
+            self._end(ConnectionCut("the connection was lost"))
 
     async def _on_lost(self) -> None:
-        self._end(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}")
+        self._end(ConnectionCut(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}"))
 
-    def _end(self, reason: str) -> None:
+    def _end(self, outcome: Unreachable | ConnectionCut) -> None:
         if self.ended_as is not None:
             return
-        self.ended_as = outcome = Unreachable(reason)
+        self.ended_as = outcome
         self._client.cut()
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -28,6 +28,9 @@ from relay.core.outcome import Outcome, OutcomeSink, Unreachable
 _MOST_REDIRECTS: Final = 8
 """Of one event; more of them mean that the nodes disagree about the slot."""
 
+_MOST_SESSIONS: Final = 2
+"""For one group of redirected events; the first may be cut because of others."""
+
 Connect = Callable[[RedisAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
 
 
@@ -57,13 +60,13 @@ class RedisNodes:
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to the node of its stream, in order."""
         if not self._nodes:
-            await self._session(None).publish(events, sink)
+            await self._session(None).offer(events, sink)
             return
         groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
         for event in events:
             groups.setdefault(self._nodes.get(_slot(event.event_type)), []).append(event)
         # Side by side: a node that is full or hangs keeps no other one waiting.
-        await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
+        await asyncio.gather(*(self._session(node).offer(group, sink) for node, group in groups.items()))
 
     async def abandon(self, reason: str) -> None:
         """End every session; on return every event is resolved, unanswered ones as ``Unreachable(reason)``."""
@@ -112,16 +115,19 @@ class RedisNodes:
         # No await between the last look at the list and this line: what comes later starts a new task.
         self._following = None
 
-    async def _offer(self, address: RedisAddress, offers: list[Offer], asking: bool) -> None:
+    async def _offer(self, address: RedisAddress, offers: Sequence[Offer], asking: bool) -> None:
+        """Offer redirected events to a node; what its session did not send before it was cut, over the next one."""
         try:
-            if self._abandoned is not None:  # it began after the list was taken: open no session now
-                raise BrokerUnreachable(str(self._abandoned))
-            session = await self._session(address).get()
+            for _ in range(_MOST_SESSIONS):
+                if self._abandoned is not None:  # it began after the list was taken: open no session now
+                    break
+                session = await self._session(address).get()
+                if not (offers := await session.follow(offers, asking=asking)):
+                    return
+            raise BrokerUnreachable(f"{address} cuts each connection before everything is sent")
         except BrokerUnreachable as error:
             lost = self._abandoned or Unreachable(str(error))
             resolve(((event, sink), lost) for event, sink, _ in offers)
-        else:
-            await session.follow(offers, asking=asking)
 
     def _resolve_redirected(self, outcome: Outcome) -> None:
         redirected, self._redirected = self._redirected, []

@@ -67,6 +67,10 @@ class RedisPublisher:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
+    def twin(self) -> RedisPublisher:
+        """A publisher with connections of its own."""
+        return RedisPublisher(self._options)
+
     async def _ping(self, address: RedisAddress | None) -> None:
         """Log in on a connection of its own and ask. Raises BrokerUnreachable, TimeoutError when cancelled by one."""
         try:

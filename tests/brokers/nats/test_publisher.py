@@ -12,7 +12,7 @@ import pytest
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.options import nats_options
@@ -71,6 +71,58 @@ async def test_a_streams_limit_of_size_is_permanent(publisher: NatsPublisher, st
     assert isinstance(large, Permanent)
     assert large.code == "JETSTREAM_10054"
     assert isinstance(small, Acknowledged)
+
+
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[NatsServer]:
+    with NatsServer(config="max_control_line: 8192") as server:
+        yield server
+
+
+@pytest.mark.parametrize("limit", [4096, 8192])
+@pytest.mark.parametrize("character", ["x", "ü"])
+async def test_a_subject_over_the_control_line_is_permanent_and_cuts_no_connection(
+    nats_url: str, roomy: NatsServer, limit: int, character: str
+) -> None:
+    """To the byte: the longest subject that the server takes is published, the next one is refused unsent."""
+    url = nats_url if limit == 4096 else f"{roomy.url}?max_control_line=8192"
+    publisher = NatsPublisher(nats_options(url, receipts=True, publish_timeout=2.0))
+    await publisher.open()
+    prefix = f"long{uuid.uuid4().hex[:8]}."
+    client = await nats.connect(url.partition("?")[0])
+    await client.jetstream().add_stream(name=prefix[:-1], subjects=[f"{prefix}>"])
+    await publisher.probe(patience(5))
+    session = await publisher._current.get()
+    # HPUB takes subject, reply subject, and the sizes of the header block and of everything (65 and 72 bytes).
+    room = limit - len(f" {session._prefix}1 65 72") - len(prefix)
+    padding = "x" * (room % len(character.encode()))
+    longest = prefix + padding + character * (room // len(character.encode()))
+    good, bad, other = make_event(longest), make_event(longest + "x"), make_event(f"{prefix}other")
+    taken, refused, last = await outcomes(publisher, [good, bad, other])
+    assert isinstance(taken, Acknowledged)
+    assert isinstance(refused, Permanent)
+    assert refused.code == "MAX_CONTROL_LINE"
+    assert f"of {len(longest.encode()) + 1} bytes makes a control line of {limit + 1}" in refused.reason
+    assert isinstance(last, Acknowledged)
+    assert session.ended_as is None
+    await client.jetstream().delete_stream(prefix[:-1])
+    await client.close()
+    await publisher.close()
+
+
+async def test_missing_acknowledgements_are_no_outage(publisher: NatsPublisher, nats_url: str) -> None:
+    """The server answers PING at once however long a stream takes; so the probe needs no connection of its own."""
+    client = await nats.connect(nats_url)
+    subject = f"slow.{uuid.uuid4().hex}"
+    requests = await client.subscribe(subject)
+    event, sink = make_event(subject), Collector()
+    await publisher.publish([event], sink)
+    request = await requests.next_msg(patience(5))
+    await publisher.probe(0.5)
+    assert sink.resolutions == []
+    await client.publish(request.reply, b'{"stream": "slow", "seq": 7}')
+    assert await sink.outcomes([event]) == [Acknowledged({"stream": "slow", "sequence": 7})]
+    await client.close()
 
 
 async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: MakeStream) -> None:
@@ -143,7 +195,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(guarded: NatsServer, 
     await publisher.close()
 
 
-async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServer) -> None:
+async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_nats: NatsServer) -> None:
     publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
     await publisher.open()
     await publisher.probe(5.0)
@@ -155,6 +207,6 @@ async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServ
     for _ in events:  # a server that takes them only while it goes down may have no listener left, and says so
         await heard.next_msg(timeout=patience())
     await asyncio.to_thread(own_nats.stop)
-    assert {type(outcome) for outcome in await sink.outcomes(events)} == {Unreachable}
+    assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
     await publisher.close()
     await listener.close()
