@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
@@ -10,7 +11,13 @@ from relay.core.errors import ConfigError
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-_SCHEME = "kafka://"
+_SERVER = r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:,\[\]\s]+)(?::\d{1,5})?"
+_SERVERS = re.compile(rf"{_SERVER}(?:,\s*{_SERVER})*,?")
+_PROPERTY = re.compile(r"[a-z]+(?:\.[a-z0-9]+)+")
+_SHAPE = (
+    "write host:9092,host2:9092 or kafka://user:password@host:9092, and percent-encode special characters of user and "
+    "password (@ is %40, / is %2F, ? is %3F, # is %23)"
+)
 _LONGEST_LINGER = 0.001
 """Seconds. A batch is handed over within microseconds, so a longer wait would only delay it (measured: batches of
 100 take 2.0 ms with 1 ms of lingering and 6.2 ms with 5 ms; 0 ms saves 1 ms and costs a quarter more CPU)."""
@@ -94,6 +101,13 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     return config | connection
 
 
+def refusal(text: str, options: KafkaOptions) -> str:
+    """Why librdkafka refused the configuration; without its own words where they may hold a part of a password."""
+    if "@" in options.url.partition("?")[2]:
+        return f"PUBLISHER_URL or KAFKA_*: librdkafka refuses a property or its value; {_SHAPE}"
+    return f"PUBLISHER_URL or KAFKA_*: {redacted(text, producer_config(options))}"
+
+
 def redacted(text: str, config: dict[str, Any]) -> str:
     """``text`` with the secrets of ``config`` masked."""
     for name, value in config.items():
@@ -104,14 +118,17 @@ def redacted(text: str, config: dict[str, Any]) -> str:
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:
     """The bootstrap servers, and the connection's properties."""
-    scheme, separator, rest = url.rpartition("://")
-    if separator and scheme.lower() != "kafka":
-        raise ConfigError(f"PUBLISHER_URL: {scheme!r} is not a Kafka scheme; write host:9092,host2:9092 or {_SCHEME}…")
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator:
+        rest = url.strip()
+    elif scheme.lower() != "kafka":
+        raise ConfigError(f"PUBLISHER_URL: its scheme is not a Kafka scheme; {_SHAPE}")
     address, _, query = rest.partition("?")
     login, _, servers = address.rstrip("/").rpartition("@")
-    if not servers:
-        raise ConfigError("PUBLISHER_URL names no Kafka broker; write host:9092,host2:9092")
     properties = dict(parse_qsl(query, keep_blank_values=True))
+    # With a bare ? in the password, its parts would be read as server and properties, and shown by later errors.
+    if not _SERVERS.fullmatch(servers) or ("@" in query and not all(map(_PROPERTY.fullmatch, properties))):
+        raise ConfigError(f"PUBLISHER_URL names no Kafka broker; {_SHAPE}")
     if refused := sorted(_OURS & properties.keys()):
         raise ConfigError(f"PUBLISHER_URL: {refused[0]} must not be set there; the relay's guarantees depend on it")
     if not login:

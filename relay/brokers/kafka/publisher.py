@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, REFUSED_LOGIN, classify
-from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted
+from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted, refusal
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -63,7 +63,7 @@ class KafkaPublisher:
             # A trial producer; log_level 0 because librdkafka writes its complaints straight to standard error.
             await asyncio.to_thread(lambda: Producer(config | {"log_level": 0}) and None)
         except KafkaException as error:
-            raise ConfigError(f"PUBLISHER_URL or KAFKA_*: {redacted(error.args[0].str(), config)}") from None
+            raise ConfigError(refusal(error.args[0].str(), self._options)) from None
         _LIBRARY_LOG.addFilter(_not_repeated)
         self._config = config | {"logger": _LIBRARY_LOG}
 
