@@ -43,7 +43,8 @@ class KafkaOptions:
 
     User and password are percent-decoded, and mean SASL_SSL with PLAIN unless ``security.protocol`` and
     ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
-    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on.
+    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on. By default keys
+    are partitioned by CRC32; ``partitioner=murmur2_random`` puts them where Java's producer does.
     """
     batch_size: int | None
     """Most messages of one produce request; None is librdkafka's own 10,000."""

@@ -102,6 +102,32 @@ async def test_a_client_that_breaks_is_made_anew(publisher: KafkaPublisher, topi
     assert isinstance(outcome, Acknowledged)
 
 
+JAVA_HASHES = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""Keys and their murmur2, from the tests of Kafka's Java client (UtilsTest)."""
+
+
+async def test_keys_land_where_javas_producer_puts_them_when_asked(kafka: str, topic: MakeTopic) -> None:
+    name, partitions = topic(partitions=50), {}
+    for query in ("", "?partitioner=murmur2_random"):
+        publisher = KafkaPublisher(kafka_options(f"{kafka}{query}", receipts=True))
+        await publisher.open()
+        acknowledged = await outcomes(publisher, [make_event(name, key=key) for key in JAVA_HASHES])
+        partitions[query] = [
+            one.receipt["partition"] for one in acknowledged if isinstance(one, Acknowledged) and one.receipt
+        ]
+        await publisher.close()
+    java = [(value & 0x7FFFFFFF) % 50 for value in JAVA_HASHES.values()]
+    assert partitions["?partitioner=murmur2_random"] == java
+    assert partitions[""] != java, "librdkafka's own default is CRC32"
+
+
 class LoginServer(KafkaServer):
     """Its one listener wants SASL PLAIN."""
 
