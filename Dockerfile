@@ -5,7 +5,7 @@ ARG PYTHON=3.12-slim-bookworm
 FROM python:${PYTHON} AS build
 WORKDIR /src
 RUN python3 -m venv /opt/relay
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE pyspark_openoutbox*.py ./
 COPY relay relay
 COPY cli cli
 COPY sql sql

@@ -29,7 +29,7 @@ Message = tuple[str, str, bytes, str]
 
 
 class Pace(NamedTuple):
-    """What the client library reached by itself."""
+    """What the client library reached without a relay."""
 
     per_second: float
     """Acknowledged messages."""
@@ -39,22 +39,24 @@ class Pace(NamedTuple):
 
 def messages(count: int) -> list[Message]:
     """Messages as ``benchmarks.drain`` fills a table with: 512 bytes, a thousand keys, two small headers."""
-    made = []
+    batch_messages = []
     for number in range(count):
         text = hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()
-        made.append((str(uuid.uuid4()), f"key-{number % 1000}", bytes.fromhex((text * 32)[:1024]), str(number)))
-    return made
+        batch_messages.append(
+            (str(uuid.uuid4()), f"key-{number % 1000}", bytes.fromhex((text * 32)[:1024]), str(number))
+        )
+    return batch_messages
 
 
 def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -> Pace:
     """Send ``count`` messages and wait for every acknowledgement. Raises RuntimeError where one is refused."""
-    made = messages(count)
+    batch_messages = messages(count)
     started, cpu = time.monotonic(), time.process_time()
-    _SENDERS[publisher](url, target, batch, made)
+    _SENDERS[publisher](url, target, batch, batch_messages)
     return Pace(count / (time.monotonic() - started), (time.process_time() - cpu) / count * 1e6)
 
 
-def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:
+def _kafka(url: str, target: str, batch: int, batch_messages: list[Message]) -> None:
     environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": url}
     producer = Producer(producer_config(kafka_options(Settings.from_env(environ))))
     answered = 0
@@ -65,7 +67,7 @@ def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:
             raise RuntimeError(str(error))
         answered += 1
 
-    for at, (event_id, key, payload, number) in enumerate(made):
+    for at, (event_id, key, payload, number) in enumerate(batch_messages):
         headers: list[tuple[str, str | bytes | None]] = [("X-Event-ID", event_id), ("source", "x"), ("n", number)]
         producer.produce(target, payload, key, on_delivery=on_delivery, headers=headers)
         if at % batch == 0:
@@ -73,15 +75,15 @@ def _kafka(url: str, target: str, batch: int, made: list[Message]) -> None:
             while len(producer) > 8 * max(batch, 500):
                 producer.poll(0.01)
     producer.flush(60)
-    if answered != len(made):
-        raise RuntimeError(f"{answered} of {len(made)} messages were acknowledged")
+    if answered != len(batch_messages):
+        raise RuntimeError(f"{answered} of {len(batch_messages)} messages were acknowledged")
 
 
-def _nats(url: str, target: str, _batch: int, made: list[Message]) -> None:
-    asyncio.run(_nats_async(url, target, made))
+def _nats(url: str, target: str, _batch: int, batch_messages: list[Message]) -> None:
+    asyncio.run(_nats_async(url, target, batch_messages))
 
 
-async def _nats_async(url: str, target: str, made: list[Message]) -> None:
+async def _nats_async(url: str, target: str, batch_messages: list[Message]) -> None:
     client = await nats.connect(url)
     answered, room = 0, asyncio.Event()
 
@@ -94,7 +96,7 @@ async def _nats_async(url: str, target: str, made: list[Message]) -> None:
 
     prefix = client.new_inbox() + "."
     await client.subscribe(prefix + "*", cb=on_answer)
-    for at, (event_id, key, payload, number) in enumerate(made):
+    for at, (event_id, key, payload, number) in enumerate(batch_messages):
         headers = {"Nats-Msg-Id": event_id, "X-Partition-Key": key, "source": "x", "n": number}
         await client.publish(target, payload, f"{prefix}{at}", headers)
         while at - answered > _WINDOW:
@@ -102,17 +104,17 @@ async def _nats_async(url: str, target: str, made: list[Message]) -> None:
             await room.wait()
         if at % 100 == 0:
             await asyncio.sleep(0)
-    while answered < len(made):
+    while answered < len(batch_messages):
         room.clear()
         await room.wait()
     await client.close()
 
 
-def _redis(url: str, target: str, batch: int, made: list[Message]) -> None:
+def _redis(url: str, target: str, batch: int, batch_messages: list[Message]) -> None:
     with redis.Redis.from_url(url) as client:
-        for at in range(0, len(made), batch):
+        for at in range(0, len(batch_messages), batch):
             pipeline = client.pipeline(transaction=False)
-            for event_id, key, payload, number in made[at : at + batch]:
+            for event_id, key, payload, number in batch_messages[at : at + batch]:
                 fields: dict[Any, Any] = {"id": event_id, "payload": payload, "partition_key": key}
                 pipeline.xadd(target, fields | {"h:source": "x", "h:n": number})
             pipeline.execute()

@@ -7,8 +7,8 @@ over 24 months and 50 tenants, and then asks them what people ask: every filter 
 by its id, a month counted by the hour. Beside each time is that of the plainest statement with the same answer, written
 by hand and measured in turns with the driver's: on a busy machine only the ratios mean anything.
 
-A question is asked ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time: about
-a minute for a million attempts on PostgreSQL, where all indexes are made, and less on ClickHouse.
+A query runs ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time: about
+a minute for a million attempts on PostgreSQL, where all indexes are created, and less on ClickHouse.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Call = Callable[[], Awaitable[object]]
 
 BATCH = 1000
 DAY = timedelta(days=1)
-_FEWEST = 5  # times that a question is asked, however long it takes
+_FEWEST = 5  # runs of a query, however long it takes
 MIDDLE_MS = to_ms(FIRST) + SPAN_MS // 2
 DEEP = Position(MIDDLE_MS, "att_")
 
@@ -110,7 +110,7 @@ QUESTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """How one database is asked by hand."""
+    """The statements by hand for one database."""
 
     attempts: str
     events: str
@@ -122,11 +122,11 @@ class ByHand:
     find_event: str
     find_attempt: str
 
-    def listing(self, asked: Question, *, deep: bool) -> str:
+    def listing(self, question: Question, *, deep: bool) -> str:
         """The statement for a page."""
-        kind = "events" if isinstance(asked.query, ListEvents) else "attempts"
+        kind = "events" if isinstance(question.query, ListEvents) else "attempts"
         names = self.names[kind]
-        where = asked.on_clickhouse if asked.on_clickhouse and self is CLICKHOUSE else asked.where
+        where = question.on_clickhouse if question.on_clickhouse and self is CLICKHOUSE else question.where
         after = self.after if deep else "true"
         template = self.events if kind == "events" else self.attempts
         return template.format(where=f"{where} AND {after}".format(**names), **names)
@@ -159,7 +159,7 @@ CLICKHOUSE = ByHand(
 
 def batch_of(number: int) -> list[LogEntry]:
     """A thousand new attempts of this moment, 250 bytes of payload each."""
-    made = []
+    entries = []
     for i in range(BATCH):
         n = number * BATCH + i
         at = END + timedelta(milliseconds=n)
@@ -184,8 +184,8 @@ def batch_of(number: int) -> list[LogEntry]:
             attempt_number=1,
             response_data={"partition": 1, "offset": n},
         )
-        made.append(LogEntry(event, attempt))
-    return made
+        entries.append(LogEntry(event, attempt))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Patience:
     batches: int
     """Of a thousand, written by the driver and as many by hand; the first two of each do not count."""
     by_hand: int
-    """Rounds in which the statement by hand is asked too: at 10 million rows some take ten seconds."""
+    """Rounds in which the statement by hand runs too: at 10 million rows some take ten seconds."""
 
 
 @contextmanager
@@ -214,15 +214,15 @@ def quantile(seconds: list[float], share: float) -> float:
 
 
 async def turns(patience: Patience, mine: Sequence[Call], by_hand: Sequence[Call]) -> list[list[float]]:
-    """The times of several calls, made in turns, so that all meet the same neighbours on the machine."""
+    """The times of several calls, in turns, so that all meet the same neighbours on the machine."""
     calls = [*mine, *by_hand]
     times: list[list[float]] = [[] for _ in calls]
     ends = time.monotonic() + patience.seconds
     for number in range(patience.rounds):
         if number >= _FEWEST and time.monotonic() > ends:
             break
-        asked = len(calls) if number < patience.by_hand else len(mine)
-        for call, into in list(zip(calls, times, strict=True))[:asked]:
+        count = len(calls) if number < patience.by_hand else len(mine)
+        for call, into in list(zip(calls, times, strict=True))[:count]:
             with clocked(into):
                 await call()
     return times
@@ -248,18 +248,18 @@ async def measure_reads(
     name: str, store: DeliveryLog, patience: Patience, by_hand: ByHand, run: Callable[[str], Awaitable[object]]
 ) -> None:
     """Every listing at its first and at a deep page, a month by the hour, and single rows by id."""
-    for asked in QUESTIONS:
-        query = asked.query
+    for question in QUESTIONS:
+        query = question.query
         of_events = isinstance(query, ListEvents)
         deep = replace(query, next=encode("evt" if of_events else "att", DEEP))
         call: Callable[..., Awaitable[object]] = store.list_events if of_events else store.list_attempts
         times = await turns(
             patience,
             [partial(call, query), partial(call, deep)],
-            [partial(run, by_hand.listing(asked, deep=deeply)) for deeply in (False, True)],
+            [partial(run, by_hand.listing(question, deep=deeply)) for deeply in (False, True)],
         )
-        _report(name, f"{asked.title}, first page", times[0], times[2])
-        _report(name, f"{asked.title}, deep page", times[1], times[3])
+        _report(name, f"{question.title}, first page", times[0], times[2])
+        _report(name, f"{question.title}, deep page", times[1], times[3])
     month = MetricsQuery(
         start=_NEW_YEAR,
         end=_NEW_YEAR.replace(month=2),
@@ -268,13 +268,13 @@ async def measure_reads(
     )
     counted = await turns(patience, [partial(store.attempt_metrics, month)], [partial(run, by_hand.month)])
     _report(name, "metrics of a month by hour", *counted)
-    found = await turns(
+    times = await turns(
         patience,
         [partial(store.retrieve_event, "evt_000000777"), partial(store.retrieve_attempt, "att_000000777")],
         [partial(run, by_hand.find_event), partial(run, by_hand.find_attempt)],
     )
-    _report(name, "one event by id", found[0], found[2])
-    _report(name, "one attempt by id", found[1], found[3])
+    _report(name, "one event by id", times[0], times[2])
+    _report(name, "one attempt by id", times[1], times[3])
 
 
 def _report(name: str, title: str, mine: list[float], hand: list[float]) -> None:
@@ -297,9 +297,9 @@ async def on_postgres(rows: int, patience: Patience) -> None:
         async with await psycopg.AsyncConnection.connect(server.url, autocommit=True) as connection:
             size = await connection.execute("SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' "
                                             "AND relnamespace = 'openoutbox_log'::regnamespace")  # fmt: skip
-            found = await size.fetchone()
-            assert found is not None
-            each = found[0] / rows
+            row = await size.fetchone()
+            assert row is not None
+            each = row[0] / rows
             print(f"postgres    loaded {rows} in {loading[0]:.0f} s, {each:.0f} bytes an attempt with its event")
 
             async def run(text: str) -> object:
@@ -384,15 +384,15 @@ def main() -> None:
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=200, help="how often each question is asked at most")
-    parser.add_argument("--seconds", type=float, default=8.0, help="after that long a question is not asked again")
+    parser.add_argument("--rounds", type=int, default=200, help="maximum number of runs of each query")
+    parser.add_argument("--seconds", type=float, default=8.0, help="time after which a query does not run again")
     parser.add_argument("--batches", type=int, default=32, help="of 1,000 attempts, to measure inserts")
     parser.add_argument("--drivers", nargs="+", choices=["postgres", "clickhouse"], default=["postgres", "clickhouse"])
-    parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand is asked too")
-    given = parser.parse_args()
-    patience = Patience(given.rounds, given.seconds, max(given.batches, 3), max(given.by_hand, 1))
-    for driver in given.drivers:
-        asyncio.run((on_postgres if driver == "postgres" else on_clickhouse)(given.rows, patience))
+    parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand runs too")
+    options = parser.parse_args()
+    patience = Patience(options.rounds, options.seconds, max(options.batches, 3), max(options.by_hand, 1))
+    for driver in options.drivers:
+        asyncio.run((on_postgres if driver == "postgres" else on_clickhouse)(options.rows, patience))
 
 
 if __name__ == "__main__":

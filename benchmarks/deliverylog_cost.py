@@ -19,11 +19,11 @@ from functools import partial
 
 import psycopg
 
-from relay.app.build import engine_options, storage_options
+from relay.app.build import engine_options, recorder_options, storage_options
 from relay.brokers.null import NullPublisher
 from relay.deliverylog import DeliveryLog, LogEntry, open_delivery_log
 from relay.deliverylog.memory import MemoryDeliveryLog
-from relay.deliverylog.recorder import Recorder, RecorderOptions
+from relay.deliverylog.recorder import Recorder
 from relay.engine.relay import Relay
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.migrate import migrate
@@ -51,8 +51,8 @@ class Cell:
 class HangingStore(MemoryDeliveryLog):
     """A log that never answers."""
 
-    async def insert_many(self, entries: Sequence[LogEntry]) -> None:  # noqa: ARG002 - none is kept
-        """Wait for ever."""
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:  # noqa: ARG002 - none is written
+        """Wait until cancelled."""
         await asyncio.Event().wait()
 
 
@@ -68,6 +68,10 @@ class Run:
     """Attempts that were not logged."""
 
 
+def _settings(url: str, cell: Cell) -> Settings:
+    return Settings.from_env({"STORAGE_URL": url, "RELAY_ID": "bench", "BATCH_SIZE": str(cell.batch)})
+
+
 async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
     """Drain a fresh backlog."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -76,7 +80,7 @@ async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
         connection.execute("VACUUM ANALYZE openoutbox_events")
         connection.execute("CHECKPOINT")
     gc.collect()
-    settings = Settings.from_env({"STORAGE_URL": url, "RELAY_ID": "bench", "BATCH_SIZE": str(cell.batch)})
+    settings = _settings(url, cell)
     storage = PostgresOutbox(storage_options(settings))
     relay = Relay(storage, NullPublisher(), PrometheusTelemetry("bench"), engine_options(settings), recorder)
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -91,7 +95,7 @@ async def drain(url: str, cell: Cell, recorder: Recorder | None) -> Run:
 
 async def with_log(url: str, cell: Cell, open_store: Callable[[], Awaitable[DeliveryLog]]) -> Run:
     """As ``drain`` with a recorder."""
-    recorder = Recorder(open_store, RecorderOptions(close_timeout=0.2))
+    recorder = Recorder(open_store, replace(recorder_options(_settings(url, cell)), close_timeout=0.2))
     recorder.start()
     run = await drain(url, cell, recorder)
     dropped = recorder.dropped
@@ -113,15 +117,15 @@ async def measure(cell: Cell, rounds: int, seconds: float) -> None:
         await store.migrate()
         await store.close()
         await drain(outbox.url, cell, None)  # warm
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
+        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
         for number in range(rounds):
             if number and time.monotonic() > ends:
                 print(f"stopped after {number} rounds: {seconds:.0f} s are over")
                 break
             for name in cell.logs if number % 2 else cell.logs[::-1]:
                 opener = hanging if name == "hanging" else partial(open_delivery_log, log.url)
-                found[name].append(await pair(outbox.url, cell, name, opener, log_first=bool(number % 2)))
-    for name, ratios in found.items():
+                pairs[name].append(await pair(outbox.url, cell, name, opener, log_first=bool(number % 2)))
+    for name, ratios in pairs.items():
         rates, costs = zip(*ratios, strict=True)
         print(
             f"{name}: median of {len(ratios)} pairs, null publisher, batches of {cell.batch}: throughput "
@@ -153,8 +157,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=420.0, help="no round begins after that")
     parser.add_argument("--logs", nargs="+", choices=["hanging", "healthy"], default=["hanging", "healthy"])
-    given = parser.parse_args()
-    asyncio.run(measure(Cell(given.events, given.batch, tuple(given.logs)), given.rounds, given.seconds))
+    options = parser.parse_args()
+    asyncio.run(measure(Cell(options.events, options.batch, tuple(options.logs)), options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, co
             connection.execute(_SHOW)
             _wait_until_drained(connection, relay, f"{relay_name} with {publisher} at {batch}")
             usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before
-    found = servers.brokers[publisher].received(target) if publisher in servers.brokers else None
+    received = servers.brokers[publisher].received(target) if publisher in servers.brokers else None
     return Cell(
         publisher,
         relay_name,
@@ -85,8 +85,8 @@ def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, co
         (usage.cpu_seconds - before) / count * 1e6,
         postgres / count * 1e6,
         usage.peak_mebibytes,
-        None if found is None else count - found.distinct,
-        None if found is None else found.messages - found.distinct,
+        None if received is None else count - received.distinct,
+        None if received is None else received.messages - received.distinct,
     )
 
 
@@ -123,7 +123,7 @@ def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tup
 
 
 def _rounds(options: argparse.Namespace, servers: Servers) -> Iterator[Cell]:
-    relays = [("openoutbox", ""), *(tuple(given.split("=", 1)) for given in options.relay)]
+    relays = [("openoutbox", ""), *(tuple(relay.split("=", 1)) for relay in options.relay)]
     cells = []
     for batch in options.batches:
         cells.append((batch, ("", "", "floor")))
@@ -154,13 +154,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
     options = parser.parse_args()
-    if malformed := [given for given in options.relay if "=" not in given]:
+    if malformed := [relay for relay in options.relay if "=" not in relay]:
         parser.error(f"--relay {malformed[0]}: write NAME=COMMAND")
     return options
 
 
 def main() -> None:
-    """Measure, print the table, and write every cell as JSON where asked."""
+    """Measure, print the table, and write every cell as JSON with --json."""
     options = _arguments()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers(options.publishers))
@@ -168,8 +168,8 @@ def main() -> None:
     print(table(cells))
     if options.json:
         machine = Machine.this(events=options.events, rounds=options.rounds)
-        found = {"machine": asdict(machine), "cells": [asdict(cell) for cell in cells]}
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        figures = {"machine": asdict(machine), "cells": [asdict(cell) for cell in cells]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

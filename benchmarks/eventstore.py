@@ -109,18 +109,18 @@ async def write(url: str, contestant: Contestant, writers: int, size: int, secon
 
 
 async def counted(writers: int, seconds: float, append: Callable[[], Awaitable[object]]) -> int:
-    """How many appends so many writers made in that time, after some that open and warm the connections."""
+    """The number of appends of that many writers in that time, after some that open and warm the connections."""
     start = time.monotonic() + 0.3 + 0.02 * writers
-    made = 0
+    appends = 0
 
     async def writer() -> None:
-        nonlocal made
+        nonlocal appends
         while (now := time.monotonic()) < start + seconds:
             await append()
-            made += now >= start
+            appends += now >= start
 
     await asyncio.gather(*(writer() for _ in range(writers)))
-    return made
+    return appends
 
 
 async def bare(pool: AsyncConnectionPool[AsyncConnection[TupleRow]], insert: str, events: list[NewEvent]) -> None:
@@ -153,11 +153,11 @@ def appends(url: str, writers: list[int], seconds: float, rounds: int) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for size in (1, 10):
             for count in writers:
-                found: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
+                rates_of: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
                 for _ in range(rounds):
                     for contestant in random.sample(CONTESTANTS, len(CONTESTANTS)):
-                        found[contestant].append(spell(pool, url, contestant, count, size, seconds) / size)
-                middle = {contestant: statistics.median(rates) for contestant, rates in found.items()}
+                        rates_of[contestant].append(spell(pool, url, contestant, count, size, seconds) / size)
+                middle = {contestant: statistics.median(rates) for contestant, rates in rates_of.items()}
                 cells = (f"{middle[c]:>12,.0f} ({middle[c] / middle[BARE]:.2f})" for c in CONTESTANTS)
                 print(f"{count:>7} {size:>6}  " + " ".join(f"{cell:>19}" for cell in cells), flush=True)
 

@@ -211,16 +211,16 @@ def table(runs: Sequence[Latency]) -> str:
     columns += ["longest ms", "broker alone p50 ms", "idle statements/s", "CPU s/min"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in runs:
-        found_by = "wake-up" if run.wake_up else "polling"
+        mode = "wake-up" if run.wake_up else "polling"
         taken = (run.p50, run.p90, run.p99, run.longest, run.alone_p50)
         times = " | ".join(f"{value:.1f}" for value in (run.stored_p50, run.stored_p99, *taken))
         idle = f"{run.idle_statements_per_second:.1f} | {run.idle_cpu_seconds_per_minute:.2f}"
-        lines.append(f"| {run.publisher} | {found_by} | {run.events} | {run.missing} | {times} | {idle} |")
+        lines.append(f"| {run.publisher} | {mode} | {run.events} | {run.missing} | {times} | {idle} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure each publisher, print a table, and write JSON where asked."""
+    """Measure each publisher, print a table, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
     parser.add_argument("--publishers", nargs="+", default=["kafka", "nats", "redis"], choices=sorted(_FOLLOW))
     parser.add_argument("--rate", type=float, default=200.0, help="events a second (default 200)")
@@ -238,8 +238,8 @@ def main() -> None:
     print(table(runs))
     if options.json:
         machine = Machine.this(rate=options.rate, seconds=options.seconds)
-        found = {"machine": asdict(machine), "runs": [asdict(run) for run in runs]}
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        figures = {"machine": asdict(machine), "runs": [asdict(run) for run in runs]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -188,18 +188,18 @@ def _prepared(servers: Servers, load: Load, event_type: str, *, due_in: float = 
 
 def mechanisms(servers: Servers, rounds: int) -> str:
     """A table of the bare loops."""
-    found: dict[tuple[str, str], list[str]] = {}
+    paces_of: dict[tuple[str, str], list[str]] = {}
     for _ in range(rounds):
         for load in LOADS:
             for name in MECHANISMS:
                 url = _prepared(servers, load, "bench", lanes=name == "lanes")
                 asyncio.run(_drain_bare(url, name, load, 100))
-                found.setdefault((load.name, name), []).append(_bare_result(url, load))
-                print(f"  {load.name}, {name}: {found[load.name, name][-1]}", file=sys.stderr)
+                paces_of.setdefault((load.name, name), []).append(_bare_result(url, load))
+                print(f"  {load.name}, {name}: {paces_of[load.name, name][-1]}", file=sys.stderr)
                 servers.drop_table(url)
     lines = [f"| events/s | {' | '.join(MECHANISMS)} |", "|---|" + "---|" * len(MECHANISMS)]
     for load in LOADS:
-        paces = (" / ".join(found[load.name, name]) for name in MECHANISMS)
+        paces = (" / ".join(paces_of[load.name, name]) for name in MECHANISMS)
         lines.append(f"| {load.name} | {' | '.join(paces)} |")
     return "\n".join(lines)
 
@@ -261,7 +261,7 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell]:
 
 def drains(servers: Servers, options: argparse.Namespace) -> list[Drained]:
     """The relay's own drains, ordered and unordered in turn."""
-    found = []
+    drained = []
     for keys in options.keys:
         load = Load(f"{keys} keys", options.events, keys)
         for cell in _cells(options):
@@ -269,14 +269,14 @@ def drains(servers: Servers, options: argparse.Namespace) -> list[Drained]:
             for number in range(options.rounds):
                 for ordering in ("none", "key") if number % 2 == 0 else ("key", "none"):
                     paces[ordering].append(_drain(servers, cell, load, ordering))
-            found.append(Drained(**asdict(cell), keys=keys, unordered=paces["none"], ordered=paces["key"]))
-    return found
+            drained.append(Drained(**asdict(cell), keys=keys, unordered=paces["none"], ordered=paces["key"]))
+    return drained
 
 
-def table(found: list[Drained]) -> str:
+def table(drained: list[Drained]) -> str:
     """Medians, and the ratio of ordered to unordered of a round: median and range."""
     lines = ["| publisher | relays | batch | keys | unordered | ordered | ratio |", "|---|---|---|---|---|---|---|"]
-    for one in found:
+    for one in drained:
         ratios = [ordered / plain for plain, ordered in zip(one.unordered, one.ordered, strict=True)]
         plain, ordered = statistics.median(one.unordered), statistics.median(one.ordered)
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
@@ -286,7 +286,7 @@ def table(found: list[Drained]) -> str:
 
 
 def main() -> None:
-    """Measure, print the two tables, and write the drains as JSON where asked."""
+    """Measure, print the two tables, and write the drains as JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ordering", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="rows of each drain (default 100000)")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions (default 3)")
@@ -301,10 +301,10 @@ def main() -> None:
         if options.only != "drains":
             print(mechanisms(servers, options.rounds))
         if options.only != "mechanisms":
-            found = drains(servers, options)
-            print(table(found))
+            drained = drains(servers, options)
+            print(table(drained))
             if options.json:
-                options.json.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+                options.json.write_text(json.dumps([asdict(one) for one in drained], indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

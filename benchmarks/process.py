@@ -39,9 +39,9 @@ def cpu_seconds(pid: int) -> float:
             times[int(folder.name)] = tuple(int(field) for field in fields[11:15])
     ticks, waiting = 0, [pid]
     while waiting:
-        found = waiting.pop()
-        ticks += sum(times.get(found, ()))
-        waiting += children.get(found, [])
+        process_id = waiting.pop()
+        ticks += sum(times.get(process_id, ()))
+        waiting += children.get(process_id, [])
     return ticks / _TICKS
 
 
@@ -57,7 +57,7 @@ class _OtherRelay(RelayDaemon):
 
 
 class RelayProcess:
-    """Starts a relay with the environment it is given, and stops it."""
+    """Starts a relay with an environment, and stops it."""
 
     def __init__(self, env: Mapping[str, str], command: str = "") -> None:
         """``command`` starts another relay than ours."""

@@ -27,18 +27,18 @@ mpl.use("svg")
 mpl.rcParams |= {"svg.hashsalt": "openoutbox", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def _ran_on(found: dict[str, Any]) -> str:
-    machine = found["machine"]
+def _ran_on(figures: dict[str, Any]) -> str:
+    machine = figures["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    asked = ", ".join(f"{name} {value}" for name, value in machine["parameters"].items())
+    parameters = ", ".join(f"{name} {value}" for name, value in machine["parameters"].items())
     shared = f"{machine['cores']} cores and {machine['memory_gib']} GiB, shared by database, broker and relay"
-    return f"Ran on {shared}; Python {machine['python']}, {versions}; {asked}.\n"
+    return f"Ran on {shared}; Python {machine['python']}, {versions}; {parameters}.\n"
 
 
-def _drain(found: dict[str, Any]) -> str:
-    cells = [Cell(**cell) for cell in found["cells"]]
+def _drain(figures: dict[str, Any]) -> str:
+    cells = [Cell(**cell) for cell in figures["cells"]]
     _plot_drain(cells)
-    return f"{_ran_on(found)}\n{table(cells)}\n\n![Share of the floor](performance/drain.svg)\n"
+    return f"{_ran_on(figures)}\n{table(cells)}\n\n![Share of the floor](performance/drain.svg)\n"
 
 
 def _plot_drain(cells: list[Cell]) -> None:
@@ -71,34 +71,34 @@ def _plot_drain(cells: list[Cell]) -> None:
     _save(figure, "drain")
 
 
-def _latency(found: dict[str, Any]) -> str:
-    return f"{_ran_on(found)}\n{latency_table([Latency(**run) for run in found['runs']])}\n"
+def _latency(figures: dict[str, Any]) -> str:
+    return f"{_ran_on(figures)}\n{latency_table([Latency(**run) for run in figures['runs']])}\n"
 
 
-def _wakeup(found: dict[str, Any]) -> str:
-    pairs = found["pairs"]
+def _wakeup(figures: dict[str, Any]) -> str:
+    pairs = figures["pairs"]
     lines = ["| writers beside a polling relay, tx/s | with the trigger, tx/s | ratio |", "|---|---|---|"]
     lines += [f"| {pair['polling']:,.0f} | {pair['woken']:,.0f} | {pair['ratio']:.2f} |" for pair in pairs]
     ratio = statistics.median(pair["ratio"] for pair in pairs)
     rows = "\n".join(lines)
-    return f"{_ran_on(found)}\n{rows}\n\nThe median of the ratios is {ratio:.2f}.\n"
+    return f"{_ran_on(figures)}\n{rows}\n\nThe median of the ratios is {ratio:.2f}.\n"
 
 
-def _scaling(found: dict[str, Any]) -> str:
+def _scaling(figures: dict[str, Any]) -> str:
     lines = [
         "| delivered rows | pending rows | claim p50 ms | claim p99 ms | settle p50 ms |",
         "|---|---|---|---|---|",
     ]
-    for one in found["times"]:
+    for one in figures["times"]:
         times = f"{one['claim_p50']:.2f} | {one['claim_p99']:.2f} | {one['settle_p50']:.2f}"
         lines.append(f"| {one['delivered']:,} | {one['pending']:,} | {times} |")
     lines += ["", "| relays | events/s in sum |", "|---|---|"]
     for relays in (1, 4):
-        paces = [run["events_per_second"] for run in found["runs"] if run["relays"] == relays]
+        paces = [run["events_per_second"] for run in figures["runs"] if run["relays"] == relays]
         lines.append(f"| {relays} | {statistics.median(paces):,.0f} ({min(paces):,.0f}-{max(paces):,.0f}) |")
-    _plot_scaling(found["times"])
+    _plot_scaling(figures["times"])
     table_text = "\n".join(lines)
-    return f"{_ran_on(found)}\n{table_text}\n\n![Claim time against size](performance/scaling.svg)\n"
+    return f"{_ran_on(figures)}\n{table_text}\n\n![Claim time against size](performance/scaling.svg)\n"
 
 
 def _plot_scaling(times: list[dict[str, Any]]) -> None:

@@ -82,9 +82,9 @@ def _together(servers: Servers, relays: int, events: int) -> Together:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{relays} relays did not drain in {_DEADLINE:g} s")
             time.sleep(0.2)
-    found = Together(relays, pace(url))
+    together = Together(relays, pace(url))
     servers.drop_table(url)
-    return found
+    return together
 
 
 def _arguments() -> argparse.Namespace:
@@ -97,7 +97,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, print two tables, and write JSON where asked."""
+    """Measure, print two tables, and write JSON with --json."""
     options = _arguments()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers([]))
@@ -114,12 +114,12 @@ def main() -> None:
         print(f"| {relays} | {statistics.median(paces):,.0f} |")
     if options.json:
         machine = Machine.this(batch=_BATCH, claims=_CLAIMS, events=options.events)
-        found = {
+        figures = {
             "machine": asdict(machine),
             "times": [asdict(one) for one in times],
             "runs": [asdict(run) for run in runs],
         }
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast Spark writes into the outbox, and reads it, beside all that could do it: ``python -m benchmarks.spark``.
 
-Reading is told about in ``benchmarks.sparkreads``; of writing:
+Reading is in ``benchmarks.sparkreads``; of writing:
 
 One PostgreSQL, one Spark on two cores, the same rows (by default 500,000 of 512 bytes) from the same Parquet file into
 the contract's table with all its indexes, emptied before each turn:
@@ -157,9 +157,9 @@ def turn(url: str, expected: int, work: Callable[[], None]) -> float:
     work()
     seconds = time.perf_counter() - began
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT count(*) FROM openoutbox_events").fetchone()
-    if found != (expected,):
-        raise SystemExit(f"{found} rows are there, not {expected}")
+        count = connection.execute("SELECT count(*) FROM openoutbox_events").fetchone()
+    if count != (expected,):
+        raise SystemExit(f"the table holds {count} rows, not {expected}")
     return expected / seconds
 
 
@@ -193,7 +193,7 @@ def measure(session: SparkSession, url: str, folder: Path, count: int, rounds: i
 
 
 def warm_up(url: str, writers: dict[str, tuple[int, Callable[[], None]]]) -> None:
-    """Everybody once: JVMs compile, workers start, the staging table is made."""
+    """Run each writer once: JVMs compile, workers start, the staging table is created."""
     for number, (expected, work) in enumerate(writers.values()):
         if number == 3:
             with psycopg.connect(url, autocommit=True) as connection:
@@ -235,7 +235,7 @@ def make_session() -> SparkSession:
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     folder = Path(tempfile.mkdtemp(prefix="openoutbox-spark-"))
     settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
     session = make_session()
@@ -244,19 +244,19 @@ def main() -> None:
     try:
         with PostgresServer(durable=True, settings=settings) as server:
             migrate(server.url, TableName())
-            if given.only != "reads":
-                writes = measure(session, server.url, folder, given.rows, given.rounds)
-            if given.only != "writes":
-                fill(session, server.url, folder, given.rows)
-                reads = measure_reads(session, server.url, server.bin / "psql", folder, given.rounds)
+            if options.only != "reads":
+                writes = measure(session, server.url, folder, options.rows, options.rounds)
+            if options.only != "writes":
+                fill(session, server.url, folder, options.rows)
+                reads = measure_reads(session, server.url, server.bin / "psql", folder, options.rounds)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print("\n\n".join([*([table(writes)] if writes else []), *([read_table(reads)] if reads else [])]))
-    if given.json:
-        machine = Machine.this(rows=given.rows, rounds=given.rounds, settings=settings)
+    if options.json:
+        machine = Machine.this(rows=options.rows, rounds=options.rounds, settings=settings)
         figures = {"machine": machine.__dict__, "rows_per_second": writes, "read_rows_per_second": reads}
-        given.json.write_text(json.dumps(figures, indent=2))
+        options.json.write_text(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

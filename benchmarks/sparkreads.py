@@ -5,7 +5,7 @@ The contract's table with all its columns, a tenth of its rows dead; without a f
 - a bare binary COPY by two ``psql``, each half of the pages, thrown away: what the database gives at most;
 - ours, in two tasks, by ranges of the key (the default) and, with a snapshot, by ranges of pages;
 - Spark's JDBC reader with its best partitioning, which is ours by pages: a predicate on ``ctid`` for each of two tasks,
-  10,000 rows a fetch (a numeric or time column, which it can divide by itself, the table's key is not);
+  10,000 rows a fetch (a numeric or time column, which it can divide alone; the table's key is neither);
 - Spark alone: the same rows, made into Arrow beforehand, out of files in memory and through Spark's interface for
   sources in Python: no such source can be faster, whatever it reads;
 - the filter pushed down, and left to Spark.
@@ -68,12 +68,12 @@ class KeptReader(DataSourceReader):
 
 
 class KeptSource(DataSource):
-    """The outbox's rows as our reader made them."""
+    """The outbox's rows as our reader returns them."""
 
     @classmethod
     def name(cls) -> str:
-        """As ``format(…)`` is given it."""
-        return "kept"
+        """The name for ``format(…)``."""
+        return "from_memory"
 
     def schema(self) -> StructType:
         """The outbox's."""
@@ -108,16 +108,16 @@ def prepare(url: str) -> tuple[int, int]:
         connection.execute("VACUUM FULL ANALYZE openoutbox_events")
         connection.execute("CHECKPOINT")
         statement = f"SELECT count(*), count(*) FILTER (WHERE {_DEAD}) FROM openoutbox_events"
-        found = connection.execute(statement.encode()).fetchone()
-    assert found is not None
-    return int(found[0]), int(found[1])
+        row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
 
 
 def halves(url: str) -> list[str]:
     """Conditions for either half of the table's pages."""
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT pg_relation_size('openoutbox_events') / 8192 / 2").fetchone()
-    middle = f"'({found[0] if found else 0},0)'::tid"
+        row = connection.execute("SELECT pg_relation_size('openoutbox_events') / 8192 / 2").fetchone()
+    middle = f"'({row[0] if row else 0},0)'::tid"
     return [f"ctid < {middle}", f"ctid >= {middle}"]
 
 
@@ -157,8 +157,8 @@ def swallow(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def kept(session: SparkSession, paths: list[str]) -> None:
-    swallow(session.read.format("kept").option("paths", ",".join(paths)).load())
+def from_memory(session: SparkSession, paths: list[str]) -> None:
+    swallow(session.read.format("from_memory").option("paths", ",".join(paths)).load())
 
 
 def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tuple[int, int]) -> dict[str, Turn]:
@@ -172,7 +172,7 @@ def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tup
         "ours, by key": (rows, lambda: swallow(ours(session, url))),
         "ours, by page in a snapshot": (rows, lambda: by_pages(session, url, "true")),
         "Spark JDBC, by page": (rows, lambda: swallow(jdbc(session, url, parts))),
-        "Spark alone, out of memory": (rows, lambda: kept(session, paths)),
+        "Spark alone, out of memory": (rows, lambda: from_memory(session, paths)),
         "bare COPY, the tenth": (dead, lambda: bare_copy(psql, url, parts, _DEAD)),
         "ours, the tenth": (dead, lambda: swallow(ours(session, url).where(_DEAD))),
         "ours, the tenth, by page in a snapshot": (dead, lambda: by_pages(session, url, _DEAD)),

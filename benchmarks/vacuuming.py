@@ -10,8 +10,8 @@ questions, on a table with many delivered rows (``--rows``):
   created with the threshold that a table of 50 million rows has, with ``relay-cli migrate --with tuning``, and with
   another fill factor. Which keeps claims short, and what does it cost in pace and space?
 
-The first two are asked of one table, first with the horizon free, then with it held. Events go through a bare loop on
-one connection: insert, claim, settle. Beside milliseconds stand the pages (8 KiB) that
+The first two are measured on one table, first with the horizon free, then with it held. Events go through a bare
+loop on one connection: insert, claim, settle. Beside milliseconds stand the pages (8 KiB) that
 a claim which finds nothing looks at: they do not depend on what else the machine does. Of several claims the fastest
 counts, for the same reason.
 """
@@ -121,7 +121,7 @@ class Loop:
         self._settle = statement("outbox/settle:delivered", TableName())
 
     def claim(self, count: int) -> tuple[float, int]:
-        """Claim and settle; milliseconds of the claim, and how many it found."""
+        """Claim and settle; milliseconds of the claim, and the number of claimed events."""
         values = self._values(count)
         began = time.perf_counter()
         with self._connection.transaction():
@@ -136,9 +136,9 @@ class Loop:
     def through(self, count: int) -> float:
         """Insert, claim and settle so many at once; milliseconds of the claim."""
         self._connection.execute(FILL, {"event_type": "t", "count": count, "status": "PENDING"})
-        took, found = self.claim(count)
-        if found != count:
-            raise RuntimeError(f"{found} of {count} events were claimed")
+        took, claimed = self.claim(count)
+        if claimed != count:
+            raise RuntimeError(f"{claimed} of {count} events were claimed")
         return took
 
     def look(self, events: int) -> Aged:
@@ -201,17 +201,17 @@ def ageing(url: str, connection: Connection, rows: int, events: int, *, held: bo
     """Let events through a table without vacuum, look at claims and at prune, then vacuum it."""
     loop = Loop(connection)
     with _horizon(url, held):
-        found = [loop.look(0)]
+        looks = [loop.look(0)]
         for point in range(1, points + 1):
             for _ in range(events // points // _BULK):
                 loop.through(_BULK)
-            found.append(loop.look(events // points * point))
-            print(f"  held {held}: {found[-1]}", file=sys.stderr)
+            looks.append(loop.look(events // points * point))
+            print(f"  held {held}: {looks[-1]}", file=sys.stderr)
         per_second, again = _prunes(url, min(rows // 4, _MOST_PRUNED))
     began = time.perf_counter()
     connection.execute("VACUUM (INDEX_CLEANUP ON) openoutbox_events")
     vacuumed = time.perf_counter() - began
-    return Ageing(held, found, per_second, again, vacuumed, loop.look(0))
+    return Ageing(held, looks, per_second, again, vacuumed, loop.look(0))
 
 
 def _prunes(url: str, count: int) -> tuple[float, float]:
@@ -252,7 +252,7 @@ def parameters(servers: Servers, rows: int, events: int, name: str, settings: li
         took = time.perf_counter() - began - looked
         size_now, vacuums_now = _state(connection)
         times, pages = [look[0] for look in looks], [look[1] for look in looks]
-        found = Parameters(
+        figures = Parameters(
             name,
             statistics.median(times),
             max(times),
@@ -262,8 +262,8 @@ def parameters(servers: Servers, rows: int, events: int, name: str, settings: li
             vacuums_now - vacuums,
             size_now - size,
         )
-        print(f"  {found}", file=sys.stderr)
-        return found
+        print(f"  {figures}", file=sys.stderr)
+        return figures
 
 
 def _state(connection: Connection) -> tuple[float, int]:
@@ -290,7 +290,7 @@ def settings_of() -> dict[str, list[str]]:
 
 
 def table(aged: list[Ageing], compared: list[Parameters]) -> str:
-    """What was found, as Markdown."""
+    """The figures, as Markdown."""
     lines = []
     for one in aged:
         lines += [f"\nHorizon {'held' if one.held else 'free'}:\n"]
@@ -313,7 +313,7 @@ def _line(name: str, at: Aged) -> str:
 
 
 def main() -> None:
-    """Measure, print the tables, and write JSON where asked."""
+    """Measure, print the tables, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vacuuming", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000, help="delivered rows in the table (default 2000000)")
     parser.add_argument("--events", type=int, default=400_000, help="that go through each table (default 400000)")
@@ -332,12 +332,12 @@ def main() -> None:
     print(table(aged, compared))
     if options.json:
         machine = Machine.this(rows=options.rows, events=options.events)
-        found = {
+        figures = {
             "machine": asdict(machine),
             "ageing": [asdict(one) for one in aged],
             "parameters": [asdict(one) for one in compared],
         }
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

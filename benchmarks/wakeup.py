@@ -42,14 +42,14 @@ def _writers(servers: Servers, options: argparse.Namespace, *, wake_up: bool) ->
     with RelayProcess(env):
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=options.seconds + 60)
     servers.drop_table(url)
-    found = _PACE.search(done.stdout)
-    if found is None:
+    match = _PACE.search(done.stdout)
+    if match is None:
         raise RuntimeError(f"pgbench printed no pace: {done.stdout}")
-    return float(found[1])
+    return float(match[1])
 
 
 def main() -> None:
-    """Measure the pairs, print them, and write JSON where asked."""
+    """Measure the pairs, print them, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wakeup", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--clients", type=int, default=16, help="connections that write (default 16)")

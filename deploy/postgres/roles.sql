@@ -14,7 +14,7 @@ BEGIN
         BEGIN
             EXECUTE FORMAT('CREATE ROLE %I NOLOGIN', name);
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL; -- it is there, or somebody made it just now
+            NULL; -- it exists, or another session has just created it
         END;
     END LOOP;
 END

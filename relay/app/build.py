@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _RECORDER_SHARE = 0.1
 """Share of SHUTDOWN_TIMEOUT in which the recorder writes its queue after the relay has ended."""
+_QUEUED_BATCHES = 20
+"""Batches that may wait for the delivery log."""
 _SMALLEST_QUEUE = 20_000
 """Attempts that may wait for the delivery log, even with a small DELIVERY_LOG_BATCH_SIZE."""
 
@@ -187,7 +189,7 @@ def recorder_options(settings: Settings) -> RecorderOptions:
         batch_size=settings.delivery_log_batch_size,
         flush_interval=settings.delivery_log_flush_interval,
         failed_only=settings.delivery_log_record == "failed",
-        queue_size=max(20 * settings.delivery_log_batch_size, _SMALLEST_QUEUE),
+        queue_size=max(_QUEUED_BATCHES * settings.delivery_log_batch_size, _SMALLEST_QUEUE),
         close_timeout=settings.shutdown_timeout * _RECORDER_SHARE,
         naming=Naming(
             tenant_header=settings.delivery_log_tenant_header,
@@ -197,7 +199,7 @@ def recorder_options(settings: Settings) -> RecorderOptions:
     )
 
 
-def delivery_log_opener(settings: Settings, connections: int = 4) -> Callable[[], Awaitable[DeliveryLog]]:
+def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Awaitable[DeliveryLog]]:
     """Return a function that opens the log of DELIVERY_LOG_URL. Raises ConfigError without it."""
     from relay.deliverylog import open_delivery_log
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -22,12 +22,17 @@ from relay.deliverylog import DeliveryLog
 from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
 
+_RECORDER_CONNECTIONS: Final = 2
+"""One that writes, and one that tells whether the database answers."""
+_API_CONNECTIONS: Final = 2
+
 
 class LogCounters(Protocol):
     """The counters of a recorder."""
 
     written: int
     dropped: int
+    quarantined: int
 
 
 class DeliveryLogParts:
@@ -36,7 +41,9 @@ class DeliveryLogParts:
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError without DELIVERY_LOG_URL."""
         self.recorder = Recorder(
-            build.delivery_log_opener(settings), build.recorder_options(settings), replays=build.build_replays(settings)
+            build.delivery_log_opener(settings, _RECORDER_CONNECTIONS),
+            build.recorder_options(settings),
+            replays=build.build_replays(settings),
         )
         self._api = LogApi(settings)
         self._relay_id = settings.relay_id
@@ -70,9 +77,10 @@ class LogCollector(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Family]:
-        """Both counters."""
+        """All counters."""
         for name, meaning, value in (
             ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._counters.dropped),
+            ("openoutbox_log_quarantined_total", "Attempts that the log could not store.", self._counters.quarantined),
             ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._counters.written),
         ):
             family = CounterMetricFamily(name, meaning, labels=["relay_id"])
@@ -108,5 +116,5 @@ class LogApi:
     async def _opened(self) -> DeliveryLog:
         async with self._opening:  # two requests at once must not open two stores
             if self._store is None:
-                self._store = await build.delivery_log_opener(self._settings, connections=2)()
+                self._store = await build.delivery_log_opener(self._settings, _API_CONNECTIONS)()
             return self._store

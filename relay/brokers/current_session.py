@@ -37,22 +37,7 @@ class CurrentSession(Generic[S]):
         self._session: S | None = None
         self._abandon_reason = ""
 
-    async def get(self) -> S:
-        """Return the session in use, or connect. Concurrent callers share one attempt. Raises BrokerUnreachable."""
-        if self._session is not None and self._session.ended_as is None:
-            return self._session
-        if self._attempt is None or self._attempt.done():
-            self._attempt = asyncio.create_task(self._connect())
-        attempt = self._attempt
-        # Publish and probe wait for the same attempt. ``wait`` leaves the attempt running when one of the two callers
-        # is cancelled (a probe's timeout); awaiting the task itself would cancel it for the other one too.
-        await asyncio.wait({attempt})
-        if attempt.cancelled():
-            raise BrokerUnreachable(self._abandon_reason)
-        self._session = attempt.result()
-        return self._session
-
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Send the events; what a session could not send before it was cut goes over the next one.
 
         Without a connection the rest is unreachable. So it is when two sessions in a row were cut before they sent
@@ -71,6 +56,21 @@ class CurrentSession(Generic[S]):
                 sink([(event, lost) for event in rest])
                 return
             rest = left
+
+    async def get(self) -> S:
+        """Return the session in use, or connect. Concurrent callers share one attempt. Raises BrokerUnreachable."""
+        if self._session is not None and self._session.ended_as is None:
+            return self._session
+        if self._attempt is None or self._attempt.done():
+            self._attempt = asyncio.create_task(self._connect())
+        attempt = self._attempt
+        # Publish and probe wait for the same attempt. ``wait`` leaves the attempt running when one of the two callers
+        # is cancelled (a probe's timeout); awaiting the task itself would cancel it for the other one too.
+        await asyncio.wait({attempt})
+        if attempt.cancelled():
+            raise BrokerUnreachable(self._abandon_reason)
+        self._session = attempt.result()
+        return self._session
 
     async def give_up(self, reason: str) -> S | None:
         """Cancel a running attempt; return the session for the caller to end, or None without one."""

@@ -43,7 +43,7 @@ class StorageError(OutboxError):
 
 
 class StorageUnavailable(StorageError):
-    """The database cannot be used now; whether the statement took effect is unknown."""
+    """The database is unavailable; whether the statement took effect is unknown."""
 
 
 class StorageBusy(StorageError):

@@ -41,12 +41,14 @@ class Settlement:
 
 
 class Settled(NamedTuple):
-    """Number of rows of each kind that were written and committed under a valid fence."""
+    """Number of rows of each kind that were written and committed under a valid fence, and what another session has."""
 
     delivered: int = 0
     retried: int = 0
     buried: int = 0
     released: int = 0
+    locked: frozenset[EventId] = frozenset()
+    """Still held under the fence and not written: another session has locked these rows."""
 
     @property
     def total(self) -> int:
@@ -55,10 +57,12 @@ class Settled(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The new fence, and which of the events are still held under it."""
+    """The new fence, and which of the events are held under it. The lease of all others but ``unchanged`` is lost."""
 
     fence: Fence
     held: frozenset[EventId]
+    unchanged: frozenset[EventId] = frozenset()
+    """Held under the fence before, not renewed: another session has locked the rows, or the database rolled back."""
 
 
 class Reaped(NamedTuple):
@@ -85,7 +89,7 @@ class Backlog(NamedTuple):
 class OutboxStorage(Protocol):
     """The outbox table.
 
-    Every method raises ``StorageUnavailable`` when the database cannot be used (whether the statement took effect
+    Every method raises ``StorageUnavailable`` when the database is unavailable (whether the statement took effect
     is then unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` when the table is
     missing or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one
     another.
@@ -104,12 +108,15 @@ class OutboxStorage(Protocol):
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
+        """Write verdicts, fenced; all of them commit together, and durably, before this returns.
+
+        A row that another session has locked is skipped and reported; nothing waits for it.
+        """
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
-        """Prolong leases to a full LEASE_TIMEOUT from now.
+        """Prolong leases to a full LEASE_TIMEOUT from now; rows that another session has locked keep theirs.
 
-        A reply that was lost is made good inside: the current fence is read back before this returns.
+        After a lost reply the current fence is read back before this returns.
         """
 
     async def reap(self, limit: int) -> Reaped:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from relay.core.errors import ConfigError
-from relay.deliverylog.options import DEFAULT_SCHEMA, DeliveryLogOptions
+from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.store import DeliveryLog
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA
 
 _LOGIN_END = re.compile(r"[/?#]")
 
@@ -14,7 +15,7 @@ _LOGIN_END = re.compile(r"[/?#]")
 async def open_delivery_log(
     url: str,
     *,
-    schema: str = DEFAULT_SCHEMA,
+    schema: str = DEFAULT_LOG_SCHEMA,
     prefix: str = "",
     retention_days: int | None = None,
     months_ahead: int = 3,

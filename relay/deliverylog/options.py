@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DEFAULT_SCHEMA = "openoutbox_log"
-
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLogOptions:
-    """The options of a delivery log; each driver reads those that concern it."""
+    """The options of a delivery log; each driver reads its own. The defaults are those of ``open_delivery_log``."""
 
-    schema: str = DEFAULT_SCHEMA
+    schema: str
     """PostgreSQL: the schema of the tables."""
-    prefix: str = ""
+    prefix: str
     """ClickHouse: the prefix of every table's name."""
-    retention_days: int | None = None
+    retention_days: int | None
     """Days to keep attempts and events; None keeps everything."""
-    months_ahead: int = 3
-    """PostgreSQL: how many months' partitions to keep ready beside this one."""
-    connections: int = 4
-    """PostgreSQL: most connections of this process; ClickHouse server: most queries at once."""
+    months_ahead: int
+    """PostgreSQL: number of months after this one whose partitions are kept ready."""
+    connections: int
+    """PostgreSQL: maximum number of connections; ClickHouse server: maximum number of queries at once."""

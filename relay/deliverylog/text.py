@@ -1,4 +1,4 @@
-"""The log's questions and answers as text and JSON: what the command line and the HTTP API have in common."""
+"""The log's queries and results as text and JSON, for the command line and the HTTP API."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def parse_granularity(text: str) -> Granularity:
     return Granularity(int(match.group(1)), match.group(2))
 
 
-def parse_filters(given: list[str]) -> dict[str, list[Any]]:
+def parse_filters(pairs: list[str]) -> dict[str, list[Any]]:
     """``name=value`` pairs, several of one name being alternatives. Raises InvalidQuery."""
     filters: dict[str, list[Any]] = {}
-    for pair in given:
+    for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
             raise InvalidQuery(f"{pair!r} is not a filter; write name=value, for example topic=orders")
@@ -77,7 +77,7 @@ def attempt_json(record: AttemptRecord) -> dict[str, Any]:
 
 
 def metrics_json(result: MetricsResult) -> dict[str, Any]:
-    """An answer of metrics for a program."""
+    """A result of metrics for a program."""
     return {
         "rows": [_row_json(row) for row in result.rows],
         "query_time_ms": result.query_time_ms,

@@ -1,6 +1,6 @@
 """Times of the delivery log: always with a zone, kept in UTC, floored to whole milliseconds.
 
-Cursors count in milliseconds, so every time that enters the log, in a row or in a question, is floored to them;
+Cursors count in milliseconds, so every time that enters the log, in a row or in a query, is floored to them;
 otherwise rows less than a millisecond apart would be skipped or repeated at a page's edge. Integer arithmetic
 only: going through a float is wrong for about one instant in a hundred.
 """
@@ -19,7 +19,7 @@ _NEAR = timedelta(days=1)
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2261, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
-"""The range of times a row may have: what every driver can keep."""
+"""The range of times that every driver can store."""
 BEFORE_ALL = EARLIEST - _MILLISECOND
 AFTER_ALL = LATEST + _MILLISECOND
 
@@ -27,7 +27,7 @@ AFTER_ALL = LATEST + _MILLISECOND
 def utc(time: datetime, what: str) -> datetime:
     """The same instant in UTC. Raises InvalidTimeRange, naming ``what``, for a time without a zone."""
     if time.tzinfo is UTC:
-        return time  # what the relay makes is; each attempt comes by here several times
+        return time  # every time of the relay's own; this is on the path of every attempt
     if time.tzinfo is None or time.utcoffset() is None:
         raise InvalidTimeRange(f"{what} {time.isoformat()} has no time zone; say which, for example +00:00")
     try:
@@ -37,11 +37,15 @@ def utc(time: datetime, what: str) -> datetime:
 
 
 def floored(time: datetime, what: str = "time") -> datetime:
-    """The same instant in UTC, floored to its millisecond."""
-    in_utc = utc(time, what)
-    if in_utc.microsecond % 1000 == 0:
-        return in_utc
-    return in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
+    """The same instant in UTC, floored to its millisecond. Raises InvalidTimeRange for a time without a zone."""
+    return whole_millisecond(utc(time, what))
+
+
+def whole_millisecond(time: datetime) -> datetime:
+    """A time that is in UTC already, floored to its millisecond."""
+    if time.microsecond % 1000 == 0:
+        return time
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
 def to_ms(time: datetime) -> int:
@@ -55,7 +59,7 @@ def from_ms(milliseconds: int) -> datetime:
 
 
 def clamped(time: datetime) -> datetime:
-    """A bound drawn in to just outside the range of rows: every comparison with a row stays as it was."""
+    """A bound moved to just outside the range of rows: every comparison with a row keeps its result."""
     return min(max(time, BEFORE_ALL), AFTER_ALL)
 
 

@@ -5,7 +5,8 @@ while the database could not be reached is given up: the client must forget it b
 are left to the reaper.
 
 A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the other rows nothing: the renewal is repeated
-in quarters until that row is alone. It is tried again on its own, and when its lease has run out it is let go.
+in quarters until that row is alone. It is tried again on its own, and when its lease has expired it is let go. A row
+that another session has locked keeps its lease and is tried again; no other relay can reap it while it is locked.
 
 Reaping takes back expired leases of any relay, each as a failed attempt (CONTRACT section 2, invariant 4). After an
 outage of the database it waits until this relay's own outcomes are written and its leases renewed.
@@ -22,8 +23,9 @@ from collections.abc import Sequence
 from relay.core.errors import StorageBusy, StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
-from relay.engine.batch import Batch, Lease
+from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import RefusalLog, blames_a_row, quarters
 
@@ -109,7 +111,7 @@ class LeaseRenewer:
                     self._log.renewal_refused(part[0], error)
                     batch.renewal_failed(lease, part, self._clock() + self._seconds / 6, refused=True)
             else:
-                self._take(batch, renewal, part, sent_at)
+                self._take(batch, lease, renewal, part, sent_at)
         return not parts  # the rest keeps the old lease, which is still due: the next round goes on with it
 
     async def _send(self, lease: Lease, event_ids: Sequence[EventId], sent_at: float) -> Renewal:
@@ -122,9 +124,14 @@ class LeaseRenewer:
         self._health.storage_worked("renew")
         return renewal
 
-    def _take(self, batch: Batch, renewal: Renewal, event_ids: Sequence[EventId], sent_at: float) -> None:
-        batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), event_ids)
-        lost = [event_id for event_id in event_ids if event_id not in renewal.held]
+    def _take(self, batch: Batch, lease: Lease, renewal: Renewal, event_ids: Sequence[EventId], sent_at: float) -> None:
+        if renewal.held:
+            renewed = [event_id for event_id in event_ids if event_id not in renewal.unchanged]
+            batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), renewed)
+        if renewal.unchanged:
+            batch.renewal_failed(lease, renewal.unchanged, self._clock() + self._tick, refused=False)
+        known = renewal.held | renewal.unchanged
+        lost = [event_id for event_id in event_ids if event_id not in known]
         if lost:
             logger.warning("lost the lease of %d events", len(lost), extra={"action": "lease_lost"})
             self._inflight.forfeit(batch, lost)

@@ -34,6 +34,11 @@ def quarters(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
+def growing_pause(tries: int, first: float, longest: float = float("inf")) -> float:
+    """Seconds to wait after that many tries: ``first`` after one, doubled for each further one, ``longest`` at most."""
+    return min(first * 2.0 ** min(tries - 1, 32), longest)
+
+
 class RefusalLog:
     """Says which row is refused and what to do: one line of a kind in ten seconds, with the number since the last."""
 
@@ -72,10 +77,21 @@ class RefusalLog:
             error,
         )
 
-    def _say(self, action: str, event_id: EventId, message: str, error: StorageError) -> None:
+    def locked(self, event_id: EventId, events: int) -> None:
+        """Another session has locked rows: the verdicts on that many events wait, ``event_id`` is one of them."""
+        self._say(
+            "settle_locked",
+            event_id,
+            "another session has locked event %s (%d events in all). They are settled once they are unlocked; the "
+            "other events go on. Sessions, oldest transaction first: SELECT pid, state, query FROM pg_stat_activity "
+            "WHERE xact_start IS NOT NULL ORDER BY xact_start.",
+            events,
+        )
+
+    def _say(self, action: str, event_id: EventId, message: str, reason: StorageError | int) -> None:
         self._count[action] = self._count.get(action, 0) + 1
         now = self._clock()
         if now - self._said_at.get(action, float("-inf")) >= _PAUSE:
             events = self._count.pop(action)
             self._said_at[action] = now
-            logger.error(message, event_id, error, extra={"action": action, "event_id": event_id, "events": events})
+            logger.error(message, event_id, reason, extra={"action": action, "event_id": event_id, "events": events})

@@ -8,24 +8,32 @@ quarters of it, until what is refused stands alone, and every other verdict is w
 tried again on its own after a pause, ever longer, and in the end left to its lease. So that a table in which many rows
 are refused delays nothing else, one round writes the new verdicts first and sends a bounded number of statements after
 them; what they do not get to is set aside and continued in the next round, which follows at once.
+
+A row that another session has locked is skipped by the statement, so that the others are written at once. It is set
+aside and written together with later verdicts, after pauses that grow to a second, for as long as it is locked. Its
+lease may expire meanwhile: a locked row cannot be renewed, and not be reaped either, so the verdict is written once the
+row is unlocked, unless a reaper was faster.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Collection
 
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.event import EventId
 from relay.core.ports import Settled
-from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
-from relay.engine.refusal import RefusalLog, blames_a_row, quarters
+from relay.engine.portion import Portion
+from relay.engine.refusal import RefusalLog, blames_a_row, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 5  # tries to settle one event before it is left to its lease
 _FIRST_PAUSE = 1.0  # seconds before a refused row is tried again; doubled each time
+_LOCKED_PAUSES = (0.05, 1.0)  # seconds, the first and the longest one, before locked rows are tried again
 _MOST_SPLITS = 64  # statements of one round that look for refused rows: enough for three among a thousand
 _MOST_RETRIES = 8  # statements of one round that try known refused rows again
 _SHORTEST_WAIT = 0.05  # seconds; a batch whose renewal is due keeps its rows aside beyond their time
@@ -83,10 +91,12 @@ class Settler:
         """
         verdicts, aside = self._inflight.take_settleable(self._clock(), settle_first=self._health.settle_owed)
         batches = dict.fromkeys(portion.batch for portion in (*verdicts, *aside))
-        if verdicts:
-            self._splits.append(verdicts)
+        together = [*verdicts, *(portion for portion in aside if portion.locked)]
+        if together:
+            self._splits.append(together)
         for portion in aside:
-            (self._retries if portion.refusals else self._splits).append([portion])
+            if not portion.locked:
+                (self._retries if portion.refusals else self._splits).append([portion])
         try:
             await self._write_up_to(self._splits, _MOST_SPLITS)
             if not self._splits:
@@ -160,7 +170,8 @@ class Settler:
             self._done(portion)
         else:
             self._log.set_aside(event_id, error)
-            portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE * 2 ** (portion.refusals - 1))
+            portion.locked = 0
+            portion.batch.set_aside(portion, self._clock() + growing_pause(portion.refusals, _FIRST_PAUSE))
         return []
 
     def _put_back(self) -> None:
@@ -172,6 +183,8 @@ class Settler:
 
     def _finish(self, portion: Portion, settled: Settled) -> None:
         """Account for verdicts that are written; those that found no row of ours came too late."""
+        if settled.locked:
+            portion = self._set_locked_aside(portion, settled.locked)
         settlement = portion.settlement
         lost = len(settlement) - settled.total
         if lost and portion.ambiguous:
@@ -185,6 +198,18 @@ class Settler:
         if settled.released:
             self._telemetry.released(settled.released)
         self._done(portion)
+
+    def _set_locked_aside(self, portion: Portion, locked: Collection[EventId]) -> Portion:
+        """Set aside what another session has locked; returns the rest, which is written or lost."""
+        others = portion.part([event_id for event_id in portion.settlement.event_ids() if event_id not in locked])
+        later = portion.part(locked)
+        later.ambiguous = False  # the rows were just seen as they were before
+        later.locked += 1
+        pause = growing_pause(later.locked, *_LOCKED_PAUSES)
+        if pause == _LOCKED_PAUSES[-1]:
+            self._log.locked(next(iter(locked)), len(locked))
+        portion.batch.set_aside(later, self._clock() + pause)
+        return others
 
     def _done(self, portion: Portion) -> None:
         portion.batch.settled(portion)

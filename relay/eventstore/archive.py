@@ -1,8 +1,8 @@
-"""One tenant's events to a file and back. For ``EventStore`` only.
+"""One tenant's events to a file and back.
 
-The file is JSON lines: a head that names the tenant, one line an event, and a tail with their number, without which a
-file is not complete. Versions, times and bodies come back as they were, every digit of them; positions are
-assigned again, in the same order.
+The file is JSON lines: a head that names the tenant, one line for each event, and a tail with their number, without
+which a file is not complete. Versions, times and bodies return unchanged, every digit of them; positions are assigned
+again, in the same order.
 """
 
 from __future__ import annotations
@@ -18,69 +18,80 @@ from uuid import UUID
 from psycopg import AsyncServerCursor, IsolationLevel
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Database, execute
+from relay.eventstore.database import Connection
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
-from relay.eventstore.statements import EventStoreStatements
-from relay.eventstore.tenants import provision
+from relay.eventstore.part import Id
+from relay.eventstore.tenants import TenantPart
 
 _FORMAT: Final = "openoutbox-eventstore/1"
 _LINES_AT_ONCE: Final = 1000
 
 
-async def export(database: Database, statements: EventStoreStatements, tenant_id: UUID, path: Path) -> int:
-    """Write what the tenant has at one moment; how many events. The file appears under its name when it is whole."""
-    unfinished = path.with_name(path.name + ".part")
-    written = 0
-    async with database.connection(f"export tenant {tenant_id}") as connection:
-        await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
-        try:
-            async with connection.transaction():
-                with unfinished.open("w", encoding="utf-8") as file:
-                    file.write(json.dumps({"format": _FORMAT, "tenant_id": str(tenant_id)}) + "\n")
-                    async with AsyncServerCursor(connection, "export") as cursor:
-                        await cursor.execute(statements.text("eventstore/archive:export"), {"tenant": tenant_id})
-                        while rows := await cursor.fetchmany(_LINES_AT_ONCE):
-                            lines = [f"{row[0]}\n" for row in rows]
-                            await asyncio.to_thread(file.writelines, lines)
-                            written += len(lines)
-                    file.write(json.dumps({"events": written}) + "\n")
-        finally:
-            await connection.set_isolation_level(None)
-    unfinished.replace(path)
-    return written
+class ArchivePart(TenantPart):
+    """Exporting tenants and importing them."""
 
+    async def export_tenant(self, tenant_id: Id, path: str | Path) -> int:
+        """Write all of a tenant's events to a file of JSON lines, as of one moment; returns their number.
 
-async def restore(
-    database: Database, statements: EventStoreStatements, path: Path, tenant_id: UUID | None
-) -> tuple[UUID, int]:
-    """Provision the tenant (by default the file's) and add the file's events; the tenant and how many.
+        The file appears under its name when it is complete.
+        """
+        tenant, file_path = checked_id("tenant_id", tenant_id), Path(path)
+        unfinished = file_path.with_name(file_path.name + ".part")
+        async with self._database.connection(f"export tenant {tenant}") as connection:
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            try:
+                async with connection.transaction():
+                    written = await self._write_events(connection, tenant, unfinished)
+            finally:
+                await connection.set_isolation_level(None)
+        unfinished.replace(file_path)
+        return written
 
-    Raises ConfigError for a file that is not a whole export, before anything is written, and TenantBusy for a tenant
-    that has events: an import that was interrupted is dropped and begun again.
-    """
-    of_file, count = await asyncio.to_thread(_inspect, path)
-    tenant = of_file if tenant_id is None else tenant_id
-    await provision(database, statements, tenant)
-    async with database.connection(f"import tenant {tenant}") as connection:
-        if (await execute(connection, statements.text("eventstore/archive:has_events"), {"tenant": tenant}))[0][0]:
+    async def import_tenant(self, path: str | Path, tenant_id: Id | None = None) -> tuple[UUID, int]:
+        """Provision the exported tenant, or another, and add the file's events with their versions and times.
+
+        Returns the tenant and the number of events. Nothing is announced in the outbox. Raises ``ConfigError`` for
+        an incomplete file, before anything is written, and ``TenantBusy`` for a tenant that has events: after an
+        interrupted import, drop the tenant and begin again.
+        """
+        file_path = Path(path)
+        exported, count = await asyncio.to_thread(_inspect, file_path)
+        tenant = exported if tenant_id is None else checked_id("tenant_id", tenant_id)
+        await self.provision_tenant(tenant)
+        has_events = self._statements.text("eventstore/archive:has_events")
+        if (await self._database.run(f"import tenant {tenant}", has_events, {"tenant": tenant}))[0][0]:
             raise TenantBusy(f"tenant {tenant} has events already; drop it first, or import under another id")
-        with path.open(encoding="utf-8") as file:
+        with await asyncio.to_thread(file_path.open, encoding="utf-8") as file:
             next(file)
             lines = islice(file, count)
-            while portion := list(islice(lines, _LINES_AT_ONCE)):
-                await _add(database, statements, tenant, portion)
-    return tenant, count
+            while portion := await asyncio.to_thread(lambda: list(islice(lines, _LINES_AT_ONCE))):
+                await self._add(tenant, portion)
+        return tenant, count
 
+    async def _write_events(self, connection: Connection, tenant_id: UUID, path: Path) -> int:
+        written = 0
+        with path.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"format": _FORMAT, "tenant_id": str(tenant_id)}) + "\n")
+            async with AsyncServerCursor(connection, "export") as cursor:
+                await cursor.execute(self._statements.text("eventstore/archive:export"), {"tenant": tenant_id})
+                while rows := await cursor.fetchmany(_LINES_AT_ONCE):
+                    lines = [f"{row[0]}\n" for row in rows]
+                    await asyncio.to_thread(file.writelines, lines)
+                    written += len(lines)
+            file.write(json.dumps({"events": written}) + "\n")
+        return written
 
-async def _add(database: Database, statements: EventStoreStatements, tenant_id: UUID, lines: Sequence[str]) -> None:
-    """One short transaction, so that other tenants' appends go on between."""
-    values = {"tenant": tenant_id, "lines": lines}
-    await database.run(f"import tenant {tenant_id}", statements.text("eventstore/archive:import"), values)
+    async def _add(self, tenant_id: UUID, lines: Sequence[str]) -> None:
+        """One short transaction, so that other tenants' appends go on between."""
+        values = {"tenant": tenant_id, "lines": lines}
+        await self._database.run(
+            f"import tenant {tenant_id}", self._statements.text("eventstore/archive:import"), values
+        )
 
 
 def _inspect(path: Path) -> tuple[UUID, int]:
-    """The tenant and the number of events of a file that is whole."""
+    """The tenant and the number of events of a complete file. Raises ConfigError for any other file."""
     with path.open(encoding="utf-8") as file:
         head = _object(path, next(file, ""))
         if head.get("format") != _FORMAT:

@@ -1,7 +1,7 @@
-"""Makes the store's tables, functions and triggers. For ``EventStore.migrate`` only.
+"""Creates the store's tables, functions and triggers.
 
-Safe to repeat and to run from several processes at once; a store that is as asked is not touched. Everything happens
-in one transaction.
+Safe to repeat and to run from several processes at once; a store that already matches is not changed. Everything
+happens in one transaction.
 """
 
 from __future__ import annotations
@@ -9,41 +9,52 @@ from __future__ import annotations
 from typing import Literal
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection, Database, execute
+from relay.eventstore.database import Connection, execute
+from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
 
 Positions = Literal["gapless", "settled"]
 
 
-async def migrate(database: Database, statements: EventStoreStatements, positions: str, notify: bool) -> None:
-    """Bring the schema to what was asked. Raises ConfigError when the store was made with other positions."""
-    if positions not in ("gapless", "settled"):
-        raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
-    async with database.connection("make the event store") as connection, connection.transaction():
-        await execute(connection, statements.text("eventstore/migrate:lock"))
-        state = await _settings(connection, statements)
-        if state == (positions, notify):
-            return
-        if state is None:
-            await _create(connection, statements, positions)
-        elif state[0] != positions:
-            raise ConfigError(
-                f"positions: this store was made with {state[0]!r} and cannot become {positions!r}; export the "
-                f"tenants, make a store in another schema with {positions!r} and import them there"
-            )
-        await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
-        saved = {"positions": positions, "notify": notify}
-        await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
+class SchemaPart(StorePart):
+    """Creating the store, and securing it."""
 
+    async def migrate(self, *, positions: Positions = "gapless", notify: bool = True) -> None:
+        """Create the store, or bring it up to date; repeatable. ``notify`` may change, ``positions`` may not.
 
-async def isolate(database: Database, statements: EventStoreStatements, role: str) -> None:
-    """Switch row-level security on and let ``role`` read and append within one tenant at a time."""
-    async with database.connection("isolate tenants") as connection, connection.transaction():
-        state = await _settings(connection, statements)
-        if state is None:
-            raise ConfigError("the event store has not been made yet; call migrate first")
-        for statement in statements.definitions("eventstore/isolation", state[0], role=role):
-            await execute(connection, statement)
+        Raises ``ConfigError`` when the store exists with other positions.
+        """
+        if positions not in ("gapless", "settled"):
+            raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
+        statements = self._statements
+        async with self._database.connection("create the event store") as connection, connection.transaction():
+            await execute(connection, statements.text("eventstore/migrate:lock"))
+            state = await _settings(connection, statements)
+            if state == (positions, notify):
+                return
+            if state is None:
+                await _create(connection, statements, positions)
+            elif state[0] != positions:
+                raise ConfigError(
+                    f"positions: this store has {state[0]!r}, which cannot change to {positions!r}; export the "
+                    f"tenants, create a store in another schema with {positions!r} and import them there"
+                )
+            await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
+            saved = {"positions": positions, "notify": notify}
+            await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
+
+    async def isolate_tenants(self, role: str) -> None:
+        """Let database role ``role`` append and read, but only within the tenant of its session.
+
+        That is the setting ``eventstore.tenant``, which ``connect(tenant=...)`` sets. The store's owner still sees
+        everything. It guards against mistakes, not against an application that sends SQL of its own choosing.
+        """
+        async with self._database.connection("isolate tenants") as connection, connection.transaction():
+            state = await _settings(connection, self._statements)
+            if state is None:
+                raise ConfigError("the event store does not exist yet; call migrate first")
+            for statement in self._statements.definitions("eventstore/isolation", state[0], role=role):
+                await execute(connection, statement)
 
 
 async def _create(connection: Connection, statements: EventStoreStatements, positions: str) -> None:
@@ -59,7 +70,7 @@ async def _create(connection: Connection, statements: EventStoreStatements, posi
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
-    exists = await execute(connection, statements.text("eventstore/migrate:is_made"))
+    exists = await execute(connection, statements.text("eventstore/migrate:exists"))
     if not exists[0][0]:
         return None
     rows = await execute(connection, statements.text("eventstore/migrate:settings"))

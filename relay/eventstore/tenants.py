@@ -1,7 +1,7 @@
-"""Provisions, lists and drops tenants. For ``EventStore`` only.
+"""Provisions, lists and drops tenants.
 
-A tenant's partition is made as a table of its own and then attached, which locks neither readers nor writers; it is
-detached the same way before it is dropped. Each step finds what an interrupted one has left and goes on from there.
+A tenant's partition is created as a table of its own and then attached, which locks neither readers nor writers; it is
+detached the same way before it is dropped. Each step continues from the state in which an interrupted run stopped.
 """
 
 from __future__ import annotations
@@ -14,52 +14,67 @@ from uuid import UUID
 import psycopg
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection, Database, execute
+from relay.eventstore.database import Connection, execute
 from relay.eventstore.errors import TenantBusy, UnknownTenant
+from relay.eventstore.model import checked_id
+from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import EventStoreStatements
 
 
 class _Partition(NamedTuple):
     bucket: str | None
-    """The number of the bucket it hangs in; None when it is detached."""
+    """The number of the bucket that it is attached to; None when it is detached."""
     detaching: bool
 
 
-async def provision(database: Database, statements: EventStoreStatements, tenant_id: UUID) -> None:
-    """Give a tenant its partition; nothing happens when it has one. Raises TenantBusy for one that is half dropped."""
-    async with database.connection(f"provision tenant {tenant_id}") as connection, connection.transaction():
-        values = {"tenant": tenant_id}
-        await execute(connection, statements.text("eventstore/tenants:lock"), values)
-        partition = await _partition(connection, statements, tenant_id)
-        if partition is not None:
-            if partition.bucket is None or partition.detaching:
-                raise TenantBusy(f"tenant {tenant_id} is half dropped; call drop_tenant again before provisioning it")
-            return
-        bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
-        await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant_id))
-        await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant_id, bucket))
+class TenantPart(StorePart):
+    """Provisioning, listing and dropping tenants."""
 
+    async def provision_tenant(self, tenant_id: Id) -> None:
+        """Create the tenant's partition, unless it exists. Repeatable, and safe while others append and read.
 
-async def listed(database: Database, statements: EventStoreStatements) -> list[UUID]:
-    """All tenants that can be appended to, in the order of their ids."""
-    return [row[0] for row in await database.run("list tenants", statements.text("eventstore/tenants:list"))]
+        Raises ``TenantBusy`` for a tenant whose drop was interrupted.
+        """
+        tenant = checked_id("tenant_id", tenant_id)
+        statements = self._statements
+        async with self._database.connection(f"provision tenant {tenant}") as connection, connection.transaction():
+            values = {"tenant": tenant}
+            await execute(connection, statements.text("eventstore/tenants:lock"), values)
+            partition = await _partition(connection, statements, tenant)
+            if partition is not None:
+                if partition.bucket is None or partition.detaching:
+                    raise TenantBusy(f"tenant {tenant} is half dropped; call drop_tenant again before provisioning it")
+                return
+            bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
+            await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant))
+            await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant, bucket))
 
+    async def list_tenants(self) -> list[UUID]:
+        """All tenants that have a partition, in the order of their ids."""
+        return [
+            row[0] for row in await self._database.run("list tenants", self._statements.text("eventstore/tenants:list"))
+        ]
 
-async def drop(database: Database, statements: EventStoreStatements, tenant_id: UUID, confirm: UUID | str) -> None:
-    """Destroy a tenant's events. Waits for the transactions that now use the table, and blocks none of them.
+    async def drop_tenant(self, tenant_id: Id, *, confirm: Id) -> None:
+        """Destroy all of a tenant's events irreversibly. ``confirm`` is the id again.
 
-    Raises ConfigError unless ``confirm`` is the tenant's id, UnknownTenant when there is no such partition.
-    """
-    if str(confirm) != str(tenant_id):
-        raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant_id)!r}")
-    doing = f"drop tenant {tenant_id}"
-    async with database.connection(doing) as connection, _locked(connection, statements, tenant_id):
-        partition = await _partition(connection, statements, tenant_id)
-        if partition is None:
-            raise UnknownTenant(tenant_id)
-        await _detach(connection, statements, tenant_id, partition)
-        await _forget(connection, statements, tenant_id)
-        await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant_id))
+        Waits for the transactions in progress and blocks none. When it is interrupted, call it again. Raises
+        ``UnknownTenant`` for a tenant without a partition, ``ConfigError`` when ``confirm`` differs.
+        """
+        tenant = checked_id("tenant_id", tenant_id)
+        if str(confirm) != str(tenant):
+            raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant)!r}")
+        statements = self._statements
+        async with (
+            self._database.connection(f"drop tenant {tenant}") as connection,
+            _locked(connection, statements, tenant),
+        ):
+            partition = await _partition(connection, statements, tenant)
+            if partition is None:
+                raise UnknownTenant(tenant)
+            await _detach(connection, statements, tenant, partition)
+            await _forget(connection, statements, tenant)
+            await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant))
 
 
 async def _detach(
@@ -72,7 +87,7 @@ async def _detach(
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
-    """Take the tenant out of the feed, in short transactions."""
+    """Remove the tenant's events from the feed, in short transactions."""
     statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:
@@ -94,5 +109,5 @@ async def _locked(connection: Connection, statements: EventStoreStatements, tena
     try:
         yield
     finally:
-        with contextlib.suppress(psycopg.OperationalError):  # a lost connection has given the lock up
+        with contextlib.suppress(psycopg.OperationalError):  # a lost connection has released the lock
             await execute(connection, statements.text("eventstore/tenants:unlock_session"), values)

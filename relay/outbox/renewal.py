@@ -1,8 +1,11 @@
-"""Leases prolonged, and the current fence known even when the answer is lost.
+"""Renew leases, and know the current fence even when the reply is lost.
 
-The renewal runs in a transaction of its own, so that the new fence is known before COMMIT is sent. When COMMIT's
-answer is lost, a second connection reads which of the two fences the rows have, locking them so that it waits for a
-COMMIT that is still under way. That is repeated until it is answered, or the leases have run out for certain.
+The renewal runs in a transaction of its own, so that the new fence is known before COMMIT is sent. When COMMIT's reply
+is lost, a second connection reads which of the two fences the rows have. A COMMIT that is still under way holds all of
+the rows, so the old fence counts only once one of them can be locked. The read is repeated until it is answered, or
+until the leases have expired for certain.
+
+Rows that another session has locked are skipped: they keep the lease they have, and delay no other row's.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class Renewer:
         self._guard = statement("outbox/lease:renew_guard")
         self._renew = statement("outbox/lease:renew", options.table)
         self._readback = statement("outbox/lease:read_back", options.table)
+        self._held = statement("outbox/lease:held", options.table)
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Renew what is still held under ``fence``; with nothing held the fence stays as it was."""
@@ -45,16 +49,16 @@ class Renewer:
             async with connection.transaction():
                 renewal = await self._update(connection, fence, event_ids)
                 pending = renewal
-            return renewal
+            if len(renewal.held) == len(event_ids):
+                return renewal
+            return renewal._replace(unchanged=await self._held_under(connection, fence, event_ids))
 
         try:
             return await self._connection.run("renewing", work)
-        except StorageUnavailable:
-            if pending is None:
+        except (StorageUnavailable, StorageBusy):
+            if pending is None or not pending.held:
                 raise
-            if not pending.held:
-                return pending
-        return await self._read_back(fence, pending, started + self._options.lease_timeout)
+        return await self._read_back(fence, pending.fence, event_ids, started + self._options.lease_timeout)
 
     async def _update(self, connection: Connection, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         timeout = str(int(self._options.statement_timeout * 1000))
@@ -65,29 +69,38 @@ class Renewer:
             rows = await cursor.fetchall()
         return _renewal(rows, fence)
 
-    async def _read_back(self, fence: Fence, renewed: Renewal, until: float) -> Renewal:
-        """Read the rows' fence: the new one where COMMIT took effect, else the old one."""
-        parameters = {**self._fenced(fence, sorted(renewed.held)), "renewed": renewed.fence}
+    async def _read_back(self, fence: Fence, renewed: Fence, event_ids: Sequence[EventId], until: float) -> Renewal:
+        """Read the rows' fence: ``renewed`` where COMMIT took effect, else ``fence``."""
+        parameters = {**self._fenced(fence, event_ids), "renewed": renewed}
 
-        async def work(connection: Connection) -> list[tuple[EventId, Fence]]:
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._readback, parameters)
-            return await cursor.fetchall()
+        async def work(connection: Connection) -> Renewal | None:
+            cursor = await connection.execute(self._readback, parameters)
+            ended = await cursor.fetchone() is not None
+            held = await self._held_under(connection, renewed, event_ids)
+            unchanged = await self._held_under(connection, fence, event_ids)
+            return Renewal(renewed if held else fence, held, unchanged) if ended or held or not unchanged else None
 
         pause = _FIRST_PAUSE
-        while True:
+        cause: StorageError | None = None
+        while time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
-                rows = await self._connection.run("reading a renewal back", work)
+                renewal = await self._connection.run("reading a renewal back", work)
             except (StorageUnavailable, StorageBusy) as error:
-                if time.monotonic() >= until:
-                    raise StorageError(
-                        "renew: the answer was lost, and the lease expired before it could be read back"
-                    ) from error
+                cause = error
                 continue
-            current = renewed.fence if any(row[1] == renewed.fence for row in rows) else fence
-            return Renewal(current, frozenset(row[0] for row in rows if row[1] == current))
+            if renewal is not None:
+                return renewal
+        raise StorageError(
+            "renewing: the reply was lost, and the lease expired before it could be read back"
+        ) from cause
+
+    async def _held_under(
+        self, connection: Connection, fence: Fence, event_ids: Sequence[EventId]
+    ) -> frozenset[EventId]:
+        cursor = await connection.execute(self._held, self._fenced(fence, event_ids))
+        return frozenset(event_id for (event_id,) in await cursor.fetchall())
 
     def _fenced(self, fence: Fence, event_ids: Sequence[EventId]) -> dict[str, object]:
         return {"ids": id_array(event_ids), "relay_id": self._options.relay_id, "fence": fence}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, LiteralString
+from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
+
+KINDS: Final = ("delivered", "retried", "buried", "released")
+"""The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
 
 Call = tuple[LiteralString, dict[str, Any]]
 
@@ -19,12 +22,11 @@ class SettleStatements:
 
     def __init__(self, table: TableName, relay_id: str) -> None:
         self._relay_id = relay_id
-        self._sql: dict[str, LiteralString] = {
-            kind: statement(f"outbox/settle:{kind}", table) for kind in Settled._fields
-        }
+        self._sql: dict[str, LiteralString] = {kind: statement(f"outbox/settle:{kind}", table) for kind in KINDS}
+        self._held = statement("outbox/lease:held", table)
 
     async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Write all settlements in one transaction, and count what was still ours.
+        """Write all settlements in one transaction, count the rows, and find out which of the others are locked.
 
         In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
         single statement is a transaction of its own and needs none.
@@ -35,10 +37,21 @@ class SettleStatements:
         else:
             async with connection.pipeline():
                 cursors = [await connection.execute(*call) for _, _, call in calls]
-        counts: list[dict[str, int]] = [{} for _ in settlements]
+        counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = cursor.rowcount
-        return [Settled(**count) for count in counts]
+        return [
+            await self._with_locked(connection, settlement, Settled(**count))
+            for settlement, count in zip(settlements, counts, strict=True)
+        ]
+
+    async def _with_locked(self, connection: Connection, settlement: Settlement, settled: Settled) -> Settled:
+        """Add the rows that were not written although they are still held. Asked only when rows are missing."""
+        if settled.total == len(settlement):
+            return settled
+        parameters = {"ids": id_array(settlement.event_ids()), "relay_id": self._relay_id, "fence": settlement.fence}
+        cursor = await connection.execute(self._held, parameters)
+        return settled._replace(locked=frozenset(event_id for (event_id,) in await cursor.fetchall()))
 
     def _calls(self, settlement: Settlement) -> Iterator[tuple[str, Call]]:
         """The statements that one settlement needs, always in the same order of kinds."""

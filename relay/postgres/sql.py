@@ -31,6 +31,8 @@ from relay.core.errors import ConfigError
 DEFAULT_TABLE: Final = "openoutbox_events"
 DEFAULT_SCHEMA: Final = "public"
 """The schema that the files of the event store are written for."""
+DEFAULT_LOG_SCHEMA: Final = "openoutbox_log"
+"""The schema that the files of the delivery log are written for."""
 LONGEST_IDENTIFIER: Final = 63
 """Bytes. PostgreSQL silently cuts longer names."""
 PARTITIONS_AT_ONCE: Final = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relay.server.connections import ServerLimits
 from relay.server.http import ServerOptions, StatusServer
 
-__all__ = ["ServerOptions", "StatusServer"]
+__all__ = ["ServerLimits", "ServerOptions", "StatusServer"]

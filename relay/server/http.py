@@ -11,13 +11,14 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from relay.core.errors import ConfigError
 from relay.core.status import StatusView
+from relay.server.connections import Connection, Connections, ServerLimits
 from relay.server.routes import application, dispatching
 
 logger = logging.getLogger(__name__)
@@ -30,20 +31,23 @@ _TICK = 1.0  # seconds; the Date header has no finer ones
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where to listen: SERVER_PORT, taken apart."""
+    """Where to listen: SERVER_PORT, taken apart; and what clients may take."""
 
     host: str
     """Empty: all interfaces, IPv6 and IPv4."""
     port: int
     """0: any free one."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the relay, says when it listens, and wakes up once a second instead of ten times."""
+    """Accepts its own connections, leaves signals to the relay, and wakes up once a second instead of ten times."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, limits: ServerLimits) -> None:
         super().__init__(config)
         self.up = asyncio.Event()
+        self.open = Connections(limits, self._connection)
+        self._listening = listening
         self._ending = asyncio.Event()
 
     def end(self) -> None:
@@ -52,15 +56,25 @@ class _Uvicorn(uvicorn.Server):
         self._ending.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
-        await super().startup(sockets)
+        """Start without a socket of uvicorn's own."""
+        await super().startup(sockets or [])
         self.up.set()
 
     async def main_loop(self) -> None:
-        """Renew the Date header each second until asked to end."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _TICK)
+        """Accept connections until asked to end; each second renew the Date header and drop late clients."""
+        accepting = asyncio.create_task(self.open.accept(self._listening), name="relay-server-accept")
+        try:
+            while not await self.on_tick(0):
+                self.open.drop_late()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), _TICK)
+        finally:
+            accepting.cancel()
+            await asyncio.wait({accepting})
+            self._listening.close()
+
+    def _connection(self) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -72,7 +86,7 @@ class StatusServer:
     """Serves one view, and other applications by their paths' prefix. ``start`` once, ``stop`` any number of times."""
 
     def __init__(self, view: StatusView, options: ServerOptions, apis: Mapping[str, ASGIApp] | None = None) -> None:
-        self._app = dispatching(application(view), apis or {})
+        self._app = dispatching(application(view, apis or ()), apis or {})
         self._options = options
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
@@ -83,12 +97,19 @@ class StatusServer:
         """The host and port that are listened on; known after ``start``."""
         return self._address
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.open) if self._server is not None else 0
+
     async def start(self) -> None:
         """Listen. Raises ConfigError when the address cannot be bound."""
-        bound = _bind(self._options)
-        self._address = bound.getsockname()[:2]
+        listening = _bind(self._options)
+        listening.setblocking(False)
+        self._address = listening.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
+            http=Connection,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -96,8 +117,8 @@ class StatusServer:
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        self._server = _Uvicorn(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="relay-server")
+        self._server = _Uvicorn(config, listening, self._options.limits)
+        self._task = asyncio.create_task(self._server.serve(), name="relay-server")
         up = asyncio.create_task(self._server.up.wait(), name="relay-server-up")
         await asyncio.wait({up, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if self._task.done():

@@ -1,12 +1,12 @@
-"""The four endpoints: ``/healthz``, ``/readyz``, ``/stats`` and ``/metrics``.
+"""The endpoints: ``/``, which lists them, ``/healthz``, ``/livez``, ``/readyz``, ``/stats`` and ``/metrics``.
 
-Every answer but the metrics is JSON, errors too. Messages pass through the masking of secrets: what is served
-here can be read by anyone who reaches the port.
+Every answer but the metrics is JSON, errors too. Every message passes through the masking of secrets: anyone who
+reaches the port can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,37 +21,62 @@ from relay.core.status import Stats, StatusView
 from relay.version import __version__
 
 _HEADERS = {"Cache-Control": "no-store"}
+_MEANINGS = {
+    "/healthz": "200 while the process and its loops live",
+    "/livez": "the same as /healthz",
+    "/readyz": "200 when database and broker answer, else 503 with the reason",
+    "/stats": "the backlog",
+    "/metrics": "metrics for Prometheus",
+}
 
 
-def application(view: StatusView) -> Starlette:
-    """The ASGI application that shows ``view``."""
+class _Endpoints:
+    """What each path answers."""
 
-    async def healthz(_: Request) -> Response:
-        problem = view.health().problem
+    def __init__(self, view: StatusView, prefixes: Collection[str]) -> None:
+        self._view = view
+        self._listed = _MEANINGS | dict.fromkeys(prefixes, "HTTP API; needs the bearer token (API_TOKEN)")
+
+    async def index(self, _: Request) -> Response:
+        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": self._listed})
+
+    async def healthz(self, _: Request) -> Response:
+        problem = self._view.health().problem
         body = {"status": "failed", "reason": mask_secrets(problem)} if problem else {"status": "ok"}
         return _json(body, 503 if problem else 200)
 
-    async def readyz(_: Request) -> Response:
-        readiness = view.readiness()
+    async def readyz(self, _: Request) -> Response:
+        readiness = self._view.readiness()
         body = {
             "ready": readiness.ready,
-            "storage": _word(readiness.storage_problem, "unreachable"),
-            "broker": _word(readiness.broker_problem, "unreachable"),
-            **{name: _word(problem, "degraded") for name, problem in readiness.degraded.items()},
+            "storage": _condition(readiness.storage_problem, "unreachable"),
+            "broker": _condition(readiness.broker_problem, "unreachable"),
+            **{name: _condition(problem, "degraded") for name, problem in readiness.degraded.items()},
         }
         return _json(body, 200 if readiness.ready else 503)
 
-    async def stats(_: Request) -> Response:
-        known = await view.stats()
-        if known is None:
+    async def stats(self, _: Request) -> Response:
+        latest = await self._view.stats()
+        if latest is None:
             return _json({"error": "the backlog has not been read yet; /readyz says why"}, 503)
-        return _json(stats_body(known))
+        return _json(stats_body(latest))
 
-    async def metrics(request: Request) -> Response:
-        body, content_type = view.metrics(request.headers.get("accept", ""))
+    async def metrics(self, request: Request) -> Response:
+        body, content_type = self._view.metrics(request.headers.get("accept", ""))
         return Response(body, headers={**_HEADERS, "Content-Type": content_type})
 
-    endpoints = {"/healthz": healthz, "/readyz": readyz, "/stats": stats, "/metrics": metrics}
+
+def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
+    """The ASGI application that shows ``view``; ``/`` names the ``prefixes`` of other applications too."""
+    answers = _Endpoints(view, prefixes)
+    endpoints = {
+        "/": answers.index,
+        "/healthz": answers.healthz,
+        "/livez": answers.healthz,
+        "/readyz": answers.readyz,
+        "/stats": answers.stats,
+        "/metrics": answers.metrics,
+    }
     app = Starlette(
         routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
         exception_handlers={HTTPException: _refused, Exception: _failed},
@@ -65,8 +90,8 @@ def dispatching(main: ASGIApp, others: Mapping[str, ASGIApp]) -> ASGIApp:
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        chosen = next((app for prefix, app in others.items() if path.startswith(f"{prefix}/")), main)
-        await chosen(scope, receive, send)
+        app = next((app for prefix, app in others.items() if path.startswith(f"{prefix}/")), main)
+        await app(scope, receive, send)
 
     return dispatch if others else main
 
@@ -92,8 +117,8 @@ def stats_body(stats: Stats) -> dict[str, Any]:
     }
 
 
-def _word(problem: str, otherwise: str) -> str:
-    return f"{otherwise}: {mask_secrets(problem)}" if problem else "ok"
+def _condition(problem: str, fault: str) -> str:
+    return f"{fault}: {mask_secrets(problem)}" if problem else "ok"
 
 
 def _json(body: dict[str, Any], status: int = 200) -> Response:
@@ -103,8 +128,8 @@ def _json(body: dict[str, Any], status: int = 200) -> Response:
 def _refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         return _failed(request, error)
-    texts = {404: "there is nothing at this path", 405: "only GET and HEAD are answered here"}
-    body = {"error": texts.get(error.status_code, error.detail)}
+    reasons = {404: "no endpoint has this path; GET / lists them", 405: "only GET and HEAD are answered here"}
+    body = {"error": reasons.get(error.status_code, error.detail)}
     return JSONResponse(body, error.status_code, headers={**_HEADERS, **(error.headers or {})})
 
 

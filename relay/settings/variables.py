@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from relay.postgres.sql import DEFAULT_TABLE
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.kinds import (
     Count,
@@ -52,7 +52,7 @@ def _variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
-    return 8 * int(known.get("batch_size", 100))
+    return 8 * int(known["batch_size"])
 
 
 def _implied_type(known: dict[str, Any]) -> str:
@@ -62,7 +62,7 @@ def _implied_type(known: dict[str, Any]) -> str:
 
 
 def _publisher_type(known: dict[str, Any]) -> str:
-    return str(known.get("publisher_type", "stdout"))
+    return str(known["publisher_type"])
 
 
 def _host_name() -> str:
@@ -235,7 +235,7 @@ class Logging(_Group):
         "all", "Which attempts are recorded."
     )
     delivery_log_tenant_header: Text = _variable("tenant_id", "Header that names an event's tenant.")
-    delivery_log_schema: Schema = _variable("openoutbox_log", "PostgreSQL: schema of the log's tables.")
+    delivery_log_schema: Schema = _variable(DEFAULT_LOG_SCHEMA, "PostgreSQL: schema of the log's tables.")
     delivery_log_prefix: Prefix = _variable(
         "", "ClickHouse: prefix of the log's table names, for several logs in one database.", shown="none"
     )

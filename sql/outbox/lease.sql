@@ -3,19 +3,37 @@
 -- name: renew
 -- DELIVERING -> DELIVERING: a full lease from now. The new fence is later than the old one even if the database's
 -- clock was set back.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
--- and locked_at, so that what comes after the lease was reaped changes nothing.
--- Locks: the rows it writes.
--- Parameters: ids, relay_id, fence. Result: the ids still held, and the new fence.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
+-- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes, skipping those that another session has locked: no lease waits for them.
+-- Parameters: ids, relay_id, fence. Result: the ids renewed, and the new fence.
 UPDATE openoutbox_events SET
     locked_at = GREATEST(NOW(), locked_at + INTERVAL '1 microsecond'),
     updated_at = NOW()
+WHERE ctid = ANY(ARRAY(
+    SELECT ctid
+    FROM openoutbox_events
+    WHERE
+        event_id = ANY(%(ids)s::uuid[])
+        AND status = 'DELIVERING'
+        AND locked_by = %(relay_id)s::text
+        AND locked_at = %(fence)s::timestamptz
+    FOR NO KEY UPDATE SKIP LOCKED
+))
+RETURNING event_id::text, locked_at;
+
+-- name: held
+-- The rows still held under a fence, of those that a settle or a renewal did not write: another session has locked
+-- them. The others are no longer this relay's.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at, or the primary key. Locks: none.
+-- Parameters: ids, relay_id, fence. Result: ids.
+SELECT event_id::text
+FROM openoutbox_events
 WHERE
     event_id = ANY(%(ids)s::uuid[])
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
-    AND locked_at = %(fence)s::timestamptz
-RETURNING event_id::text, locked_at;
+    AND locked_at = %(fence)s::timestamptz;
 
 -- name: renew_guard
 -- Bounds the time for which a renewal's transaction may sit between its UPDATE and its COMMIT, so that a relay that
@@ -24,23 +42,24 @@ RETURNING event_id::text, locked_at;
 SELECT SET_CONFIG('idle_in_transaction_session_timeout', %(timeout)s::text, TRUE);
 
 -- name: read_back
--- After a renewal's COMMIT whose answer was lost: which of the two fences does each row bear?
+-- After a renewal's COMMIT whose answer was lost: the fence of each row that can be locked. While that COMMIT is under
+-- way it holds every row of the renewal; so as soon as one row can be locked, the renewal has ended, one way or the other.
 -- Index: the primary key, or idx_openoutbox_stuck_leases by locked_at.
--- Locks: the rows, so that it waits for a COMMIT that is still under way instead of overtaking it.
--- Parameters: ids, relay_id, fence (the old one), renewed (the new one). Result: id and fence of the rows held.
-SELECT event_id::text, locked_at
+-- Locks: the rows, skipping those that another session has locked, for the length of this statement.
+-- Parameters: ids, relay_id, fence (the old one), renewed (the new one). Result: the fences of the rows locked.
+SELECT locked_at
 FROM openoutbox_events
 WHERE
     event_id = ANY(%(ids)s::uuid[])
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
     AND locked_at IN (%(fence)s::timestamptz, %(renewed)s::timestamptz)
-FOR UPDATE;
+FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: reap
 -- DELIVERING -> PENDING or DEAD: take back expired leases, a bounded number, each as a failed attempt.
 -- Index: idx_openoutbox_stuck_leases, then a TID scan.
--- Locks: the rows it writes, skipping those that somebody is settling just now.
+-- Locks: the rows it writes, skipping those that another session has locked, for example to settle them.
 -- The delay is relay.core.backoff's formula (a test holds the two equal); attempts before this one are the number of
 -- doublings, bounded as there. RANDOM() is drawn for each row.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,

@@ -1,10 +1,12 @@
 -- Verdicts, fenced by the lease: one statement for each kind.
+-- A row that another session has locked is skipped, so that no verdict waits for it; lease:held says which rows that were.
+-- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
 
 -- name: delivered
 -- DELIVERING -> DELIVERED: the broker has acknowledged these events.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
--- and locked_at, so that what comes after the lease was reaped changes nothing.
--- Locks: the rows it writes.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
+-- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes, skipping those that another session has locked.
 -- Parameters: ids, relay_id, fence. Result: the row count.
 UPDATE openoutbox_events SET
     status = 'DELIVERED',
@@ -12,17 +14,22 @@ UPDATE openoutbox_events SET
     locked_by = NULL,
     locked_at = NULL,
     updated_at = NOW()
-WHERE
-    event_id = ANY(%(ids)s::uuid[])
-    AND status = 'DELIVERING'
-    AND locked_by = %(relay_id)s::text
-    AND locked_at = %(fence)s::timestamptz;
+WHERE ctid = ANY(ARRAY(
+    SELECT ctid
+    FROM openoutbox_events
+    WHERE
+        event_id = ANY(%(ids)s::uuid[])
+        AND status = 'DELIVERING'
+        AND locked_by = %(relay_id)s::text
+        AND locked_at = %(fence)s::timestamptz
+    FOR NO KEY UPDATE SKIP LOCKED
+));
 
 -- name: retried
 -- DELIVERING -> PENDING after a failed attempt: one more attempt, due again after each event's own delay.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
--- and locked_at, so that what comes after the lease was reaped changes nothing.
--- Locks: the rows it writes.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
+-- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes, skipping those that another session has locked.
 -- Parameters: ids, errors, delays (seconds; three arrays of one length), relay_id, fence. Result: the row count.
 -- LEAST keeps attempts inside INT; the delay's bound (a century) keeps the sum inside TIMESTAMPTZ.
 UPDATE openoutbox_events AS event SET
@@ -36,15 +43,22 @@ UPDATE openoutbox_events AS event SET
 FROM UNNEST(%(ids)s::uuid[], %(errors)s::text[], %(delays)s::float8[]) AS failed (event_id, error, delay)
 WHERE
     event.event_id = failed.event_id
-    AND event.status = 'DELIVERING'
-    AND event.locked_by = %(relay_id)s::text
-    AND event.locked_at = %(fence)s::timestamptz;
+    AND event.ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM openoutbox_events
+        WHERE
+            event_id = ANY(%(ids)s::uuid[])
+            AND status = 'DELIVERING'
+            AND locked_by = %(relay_id)s::text
+            AND locked_at = %(fence)s::timestamptz
+        FOR NO KEY UPDATE SKIP LOCKED
+    ));
 
 -- name: buried
 -- DELIVERING -> DEAD: the last failed attempt, or one that can never succeed.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
--- and locked_at, so that what comes after the lease was reaped changes nothing.
--- Locks: the rows it writes.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
+-- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes, skipping those that another session has locked.
 -- Parameters: ids, errors (two arrays of one length), relay_id, fence. Result: the row count.
 UPDATE openoutbox_events AS event SET
     status = 'DEAD',
@@ -56,24 +70,36 @@ UPDATE openoutbox_events AS event SET
 FROM UNNEST(%(ids)s::uuid[], %(errors)s::text[]) AS failed (event_id, error)
 WHERE
     event.event_id = failed.event_id
-    AND event.status = 'DELIVERING'
-    AND event.locked_by = %(relay_id)s::text
-    AND event.locked_at = %(fence)s::timestamptz;
+    AND event.ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM openoutbox_events
+        WHERE
+            event_id = ANY(%(ids)s::uuid[])
+            AND status = 'DELIVERING'
+            AND locked_by = %(relay_id)s::text
+            AND locked_at = %(fence)s::timestamptz
+        FOR NO KEY UPDATE SKIP LOCKED
+    ));
 
 -- name: released
 -- DELIVERING -> PENDING with attempts as before: events that were never offered to the broker.
 -- available_at stays: the row was due when it was claimed, so it is available at once and keeps its place.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key); the fence is status, locked_by
--- and locked_at, so that what comes after the lease was reaped changes nothing.
--- Locks: the rows it writes.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
+-- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
+-- Locks: the rows it writes, skipping those that another session has locked.
 -- Parameters: ids, relay_id, fence. Result: the row count.
 UPDATE openoutbox_events SET
     status = 'PENDING',
     locked_by = NULL,
     locked_at = NULL,
     updated_at = NOW()
-WHERE
-    event_id = ANY(%(ids)s::uuid[])
-    AND status = 'DELIVERING'
-    AND locked_by = %(relay_id)s::text
-    AND locked_at = %(fence)s::timestamptz;
+WHERE ctid = ANY(ARRAY(
+    SELECT ctid
+    FROM openoutbox_events
+    WHERE
+        event_id = ANY(%(ids)s::uuid[])
+        AND status = 'DELIVERING'
+        AND locked_by = %(relay_id)s::text
+        AND locked_at = %(fence)s::timestamptz
+    FOR NO KEY UPDATE SKIP LOCKED
+));

@@ -10,11 +10,21 @@ from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
+from relay.deliverylog.mapping import Naming
+from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.recorder import RecorderOptions
 from relay.engine.options import EngineOptions
 from relay.outbox.options import PostgresOptions
 from relay.server.http import ServerOptions
 from relay.settings.settings import Settings
-from tests.support.options import engine_options, kafka_options, nats_options, redis_options, storage_options
+from tests.support.options import (
+    engine_options,
+    kafka_options,
+    nats_options,
+    recorder_options,
+    redis_options,
+    storage_options,
+)
 
 ALONE = {
     EngineOptions: {"probe_timeout", "sample_interval"},
@@ -23,7 +33,10 @@ ALONE = {
     NatsOptions: {"max_pending"},
     RedisOptions: {"max_pending", "max_bulk"},
     RetryPolicy: set[str](),
-    ServerOptions: set[str](),
+    ServerOptions: {"limits"},
+    RecorderOptions: {"queue_bytes", "write_timeout", "retry_interval"},
+    Naming: set[str](),
+    DeliveryLogOptions: set[str](),
 }
 """The options that no variable sets, and so the only ones with a default of their own."""
 
@@ -49,4 +62,6 @@ def test_options_hold_the_values_of_the_settings() -> None:
     assert (engine.retry, engine.lease_timeout) == (storage.retry, storage.lease_timeout)
     assert (engine.retry.max_attempts, engine.retry.max_delay) == (25, 86_400.0)
     assert (kafka_options("h:1").compression, kafka_options("h:1").required_acks) == ("snappy", "all")
+    recorder = recorder_options()
+    assert (recorder.batch_size, recorder.queue_size, recorder.naming.destination_id) == (1000, 20_000, "stdout")
     assert (nats_options("nats://h").publish_timeout, redis_options("redis://h").write_timeout) == (5.0, 1.0)

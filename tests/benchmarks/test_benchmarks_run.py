@@ -29,9 +29,9 @@ def printed(module: str, *arguments: str) -> str:
     return done.stdout
 
 
-def run(module: str, found: Path, *arguments: str) -> Any:
-    printed(module, "--json", str(found), *arguments)
-    return json.loads(found.read_text(encoding="utf-8"))
+def run(module: str, path: Path, *arguments: str) -> Any:
+    printed(module, "--json", str(path), *arguments)
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.kafka
@@ -41,7 +41,7 @@ def test_drain(tmp_path: Path) -> None:
     """Every publisher, with our own command given as another relay."""
     other = f"--relay=other={sys.executable} -m relay"
     publishers = ["null", "kafka", "nats", "redis"]
-    found = run(
+    figures = run(
         "drain",
         tmp_path / "d.json",
         "--events=2000",
@@ -52,24 +52,24 @@ def test_drain(tmp_path: Path) -> None:
         "--publishers",
         *publishers,
     )
-    measured = {(cell["publisher"], cell["relay"]) for cell in found["cells"]}
+    measured = {(cell["publisher"], cell["relay"]) for cell in figures["cells"]}
     brokers = {(publisher, "broker's floor") for publisher in publishers[1:]}
     relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox", "other")}
     assert measured == {("floor", "")} | brokers | relays
-    with_broker = [cell for cell in found["cells"] if cell["lost"] is not None]
+    with_broker = [cell for cell in figures["cells"] if cell["lost"] is not None]
     assert len(with_broker) == 6
     assert all((cell["lost"], cell["duplicates"]) == (0, 0) for cell in with_broker)
-    assert all(cell["events_per_second"] > 0 for cell in found["cells"])
+    assert all(cell["events_per_second"] > 0 for cell in figures["cells"])
 
 
 @pytest.mark.nats
 @pytest.mark.redis
 def test_latency(tmp_path: Path) -> None:
     publishers = ["nats", "redis"]
-    found = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
+    figures = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
     expected = [(publisher, wake_up) for publisher in publishers for wake_up in (False, True)]
-    assert [(one["publisher"], one["wake_up"]) for one in found["runs"]] == expected
-    assert all(one["missing"] == 0 and one["events"] > 0 for one in found["runs"])
+    assert [(one["publisher"], one["wake_up"]) for one in figures["runs"]] == expected
+    assert all(one["missing"] == 0 and one["events"] > 0 for one in figures["runs"])
 
 
 def test_ordering(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_ordering(tmp_path: Path) -> None:
 
 
 def test_wakeup(tmp_path: Path) -> None:
-    found = run("wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
-    [pair] = found["pairs"]
+    figures = run("wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
+    [pair] = figures["pairs"]
     assert pair["polling"] > 0
     assert pair["woken"] > 0
 
@@ -92,9 +92,9 @@ def test_deliverylog(driver: str) -> None:
     assert all(line.startswith(driver) for line in lines)
     assert "bytes an attempt" in lines[0]
     assert "insert_many" in lines[1]
-    told = lines[2:]
-    assert len({line[12:60] for line in told}) == len(told) == 2 * len(QUESTIONS) + 3
-    assert all(" p99 " in line and " ratio " in line for line in told)
+    results = lines[2:]
+    assert len({line[12:60] for line in results}) == len(results) == 2 * len(QUESTIONS) + 3
+    assert all(" p99 " in line and " ratio " in line for line in results)
 
 
 def test_deliverylog_cost() -> None:
@@ -108,13 +108,13 @@ def test_eventstore() -> None:
     table = [line.split() for line in out.splitlines() if line.lstrip()[:1].isdigit()]
     assert [line[:2] for line in table] == [["1", "1"], ["3", "1"], ["1", "10"], ["3", "10"]]
     assert all(line.count("(1.00)") >= 1 and len(line) == 14 for line in table)
-    for told in ("one committed single-row INSERT", "read_stream of 100", "read_all of 1,000", "subscription latency"):
-        assert told in out
+    for title in ("one committed single-row INSERT", "read_stream of 100", "read_all of 1,000", "subscription latency"):
+        assert title in out
 
 
 def test_vacuuming(tmp_path: Path) -> None:
-    found = run("vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
-    assert [one["held"] for one in found["ageing"]] == [False, True]
-    assert all(point["claim"] > 0 for one in found["ageing"] for point in one["points"])
-    assert "tuning" in [one["name"] for one in found["parameters"]]
-    assert all(one["events_per_second"] > 0 for one in found["parameters"])
+    figures = run("vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
+    assert [one["held"] for one in figures["ageing"]] == [False, True]
+    assert all(point["claim"] > 0 for one in figures["ageing"] for point in one["points"])
+    assert "tuning" in [one["name"] for one in figures["parameters"]]
+    assert all(one["events_per_second"] > 0 for one in figures["parameters"])

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.postgres.partitions import month_after
 from relay.deliverylog.postgres.statements import PostgresStatements
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 MONTHS = 24
@@ -69,7 +69,7 @@ SETTINGS max_partitions_per_insert_block = 0, max_insert_threads = 1
 
 def load_postgres(url: str, rows: int) -> None:
     """Make the tables, fill them, and only then the indexes: twice as fast as the other way round."""
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     step = SPAN_MS // rows
     values: dict[str, Any] = {"first": FIRST, "step": step, "low": 0, "high": rows - 1}
     with psycopg.connect(url, autocommit=True) as connection:
@@ -88,7 +88,7 @@ def load_postgres(url: str, rows: int) -> None:
 
 
 async def load_clickhouse(store: ClickHouseDeliveryLog, rows: int, prefix: str, days: int | None = None) -> None:
-    """Fill the tables of a migrated store; in fewer days, if told, for each day costs a part."""
+    """Fill the tables of a migrated store; ``days`` bounds the number of days, each of which is a part."""
     step = (SPAN_MS if days is None else days * 86_400_000) // rows
     first = int(FIRST.timestamp()) * 1000
     chunk = 1_000_000

@@ -22,18 +22,18 @@ def test_every_granularity(unit: str) -> None:
     for value in range(1, MOST[unit] + 1):
         start = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(milliseconds=rng.randrange(200_000_000_000))
         end = start + timedelta(seconds=rng.uniform(1, LONGEST[unit]))
-        found = slots(start, end, Granularity(value, unit))
+        buckets = slots(start, end, Granularity(value, unit))
         expected = [obvious_start(start, unit, value)]
         while (following := obvious_next(expected[-1], unit, value)) < end:
             expected.append(following)
-        assert [from_ms(begin) for begin in found.begins] == expected
-        assert from_ms(found.end) == following
-        assert found.seconds(0) == (obvious_next(expected[0], unit, value) - expected[0]).total_seconds()
+        assert [from_ms(begin) for begin in buckets.begins] == expected
+        assert from_ms(buckets.end) == following
+        assert buckets.seconds(0) == (obvious_next(expected[0], unit, value) - expected[0]).total_seconds()
 
 
 @pytest.mark.parametrize("unit", [*MOST, "y"])
 def test_there_is_no_other(unit: str) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     for value in (0, -1, MOST.get(unit, 0) + 1):
-        with pytest.raises(InvalidQuery, match="there is no granularity"):
+        with pytest.raises(InvalidQuery, match="unknown granularity"):
             slots(start, start + timedelta(days=1), Granularity(value, unit))

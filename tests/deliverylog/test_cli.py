@@ -44,9 +44,9 @@ def fill(url: str, entries: list[LogEntry]) -> None:
 def read(url: str) -> list[str]:
     async def listed() -> list[str]:
         store: DeliveryLog = await open_delivery_log(url, months_ahead=0)
-        found = await all_items(store, ListAttempts(order="asc"))
+        records = await all_items(store, ListAttempts(order="asc"))
         await store.close()
-        return [record.attempt.id for record in found]
+        return [record.attempt.id for record in records]
 
     return asyncio.run(listed())
 
@@ -117,17 +117,17 @@ def test_partitions_and_retention(run: Run, log_database: Database) -> None:
     assert read(log_database.url) == []
     assert run("retention", "--days", "30").stdout == "keeping 30 days\n"
     run("partitions", "drop", fails=True)
-    run("partitions", "mend", fails=True)
+    run("partitions", "repair", fails=True)
 
 
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELIVERY_LOG_URL", raising=False)
-    given = ["--log-store-url", database.url, "--schema", "other"]
-    early = CliRunner().invoke(app, ["log", "events", *given])
+    options = ["--log-store-url", database.url, "--schema", "other"]
+    early = CliRunner().invoke(app, ["log", "events", *options])
     assert isinstance(early.exception, OutboxError)
     assert "relay-cli log migrate" in str(early.exception)
-    assert CliRunner().invoke(app, ["log", "migrate", *given]).exit_code == 0
-    assert CliRunner().invoke(app, ["log", "events", *given]).exit_code == 0
+    assert CliRunner().invoke(app, ["log", "migrate", *options]).exit_code == 0
+    assert CliRunner().invoke(app, ["log", "events", *options]).exit_code == 0
     monkeypatch.setenv("DELIVERY_LOG_SCHEMA", "other")
     assert CliRunner().invoke(app, ["log", "events", "--log-store-url", database.url]).exit_code == 0
     missing = CliRunner().invoke(app, ["log", "events"])

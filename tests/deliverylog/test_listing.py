@@ -86,9 +86,9 @@ async def test_times_microseconds_apart_lose_no_row_at_a_page_edge(store: Delive
     await store.insert_many(entries)
     for order in ("asc", "desc"):
         for limit in (1, 3, 5):
-            found = attempt_ids(await all_items(store, ListAttempts(limit=limit, order=order)))
-            assert sorted(found) == [f"a{i:02d}" for i in range(24)]
-            events = [found.id for found in await all_items(store, ListEvents(limit=limit, order=order))]
+            ids = attempt_ids(await all_items(store, ListAttempts(limit=limit, order=order)))
+            assert sorted(ids) == [f"a{i:02d}" for i in range(24)]
+            events = [event.id for event in await all_items(store, ListEvents(limit=limit, order=order))]
             assert sorted(events) == [f"e-a{i:02d}" for i in range(24)]
 
 
@@ -98,7 +98,7 @@ async def test_identical_times_are_ordered_by_the_bytes_of_the_id(store: Deliver
     expected = sorted(ids, key=str.encode)
     assert attempt_ids(await all_items(store, ListAttempts(limit=3, order="asc"))) == expected
     assert attempt_ids(await all_items(store, ListAttempts(limit=3))) == expected[::-1]
-    of_events = [found.id for found in await all_items(store, ListEvents(limit=1, order="asc"))]
+    of_events = [event.id for event in await all_items(store, ListEvents(limit=1, order="asc"))]
     assert of_events == [f"e-{name}" for name in expected]
 
 
@@ -108,10 +108,10 @@ async def test_twins_of_two_tenants_survive_every_page_edge(store: DeliveryLog) 
     for limit in (1, 2, 3):
         for order in ("asc", "desc"):
             for sort_by in ("time", "event_time"):
-                found = await all_items(store, ListAttempts(limit=limit, order=order, sort_by=sort_by))
-                assert sorted(record.attempt.tenant_id for record in found) == [f"t{n}" for n in range(7)]
+                records = await all_items(store, ListAttempts(limit=limit, order=order, sort_by=sort_by))
+                assert sorted(record.attempt.tenant_id for record in records) == [f"t{n}" for n in range(7)]
             events = await all_items(store, ListEvents(limit=limit, order=order))
-            assert sorted(found.tenant_id for found in events) == [f"t{n}" for n in range(7)]
+            assert sorted(event.tenant_id for event in events) == [f"t{n}" for n in range(7)]
 
 
 async def test_a_window_is_exact_and_joins_a_cursor(store: DeliveryLog) -> None:
@@ -127,8 +127,8 @@ async def test_a_window_is_exact_and_joins_a_cursor(store: DeliveryLog) -> None:
     ]
     for window, expected in cases:
         for query in (ListAttempts(time=window, limit=2, order="asc"), ListEvents(time=window, limit=2, order="asc")):
-            found = await all_items(store, query)
-            times = [item.attempt.time if isinstance(query, ListAttempts) else item.time for item in found]
+            items = await all_items(store, query)
+            times = [item.attempt.time if isinstance(query, ListAttempts) else item.time for item in items]
             assert times == [BASE + ms(i) for i in expected]
 
 
@@ -180,7 +180,7 @@ async def test_every_filter_of_events_alone_and_with_others(store: DeliveryLog) 
     await store.insert_many(filterable())
 
     async def events(**filters: Any) -> list[str]:
-        return [found.id for found in await all_items(store, ListEvents(limit=1, order="asc", **filters))]
+        return [event.id for event in await all_items(store, ListEvents(limit=1, order="asc", **filters))]
 
     assert await events() == ["e1", "e2", "e3"]
     assert await events(tenant_ids=["t2"]) == ["e2"]
@@ -212,9 +212,9 @@ async def test_sorting_by_the_events_time(store: DeliveryLog) -> None:
     for order in ("asc", "desc"):
         for tenants in (None, ["t1"]):
             query = ListAttempts(sort_by="event_time", order=order, limit=2, tenant_ids=tenants)
-            found = attempt_ids(await all_items(store, query))
+            ids = attempt_ids(await all_items(store, query))
             wanted = [one.attempt.id for one in expected]
-            assert found == (wanted if order == "asc" else wanted[::-1])
+            assert ids == (wanted if order == "asc" else wanted[::-1])
 
 
 async def test_limits(store: DeliveryLog) -> None:
@@ -266,8 +266,8 @@ async def test_a_published_cursor_of_another_store_is_accepted(store: DeliveryLo
     await store.insert_many([entry(f"x{i}", BASE, event(f"evt_{i:02d}", BASE)) for i in range(3)])
     milliseconds = int(BASE.timestamp()) * 1000
     foreign = base62(f"evtv01:{milliseconds}::evt_01")
-    assert [found.id for found in (await store.list_events(ListEvents(next=foreign))).items] == ["evt_00"]
-    assert [found.id for found in (await store.list_events(ListEvents(prev=foreign))).items] == ["evt_02"]
+    assert [event.id for event in (await store.list_events(ListEvents(next=foreign))).items] == ["evt_00"]
+    assert [event.id for event in (await store.list_events(ListEvents(prev=foreign))).items] == ["evt_02"]
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ import pytest
 from relay.deliverylog import ListAttempts, ListEvents, TimeWindow, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from relay.deliverylog.cursor import Position, encode
-from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan, scan_attempts, scan_events
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.times import from_ms, to_ms
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.loading import END, FIRST, SPAN_MS, load_clickhouse, load_postgres
 from tests.support.fixtures.postgres import create_database, drop_database
@@ -107,7 +107,7 @@ def buffers(connection: psycopg.Connection[Any], statement: Statement) -> tuple[
 
 
 def test_a_deep_page_costs_a_page_on_postgres(full_postgres: str) -> None:
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         for name, scan in listings(SPAN_MS):
             statement = sql.list_events(scan) if scan.resource == "evt" else sql.list_attempts(scan)
@@ -121,7 +121,7 @@ def test_a_deep_page_costs_a_page_on_postgres(full_postgres: str) -> None:
 
 def test_a_month_without_a_value_is_not_read_for_it_on_postgres(full_postgres: str) -> None:
     """The newest month has but one status and one type, which the planner knows: it must know which is asked for."""
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres) as connection:
         connection.execute(sql.text("partitions:ensure_months"), {"months": [END]})
         connection.execute(_ALL_DELIVERED.encode(), {"by": END - FIRST})
@@ -138,7 +138,7 @@ def test_a_month_without_a_value_is_not_read_for_it_on_postgres(full_postgres: s
 
 
 def test_no_rows_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         for query in (
             ListAttempts(tenant_ids=["nobody"]),
@@ -153,7 +153,7 @@ def test_no_rows_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:
 
 
 def test_a_window_spares_the_other_months_on_postgres(full_postgres: str) -> None:
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     month = TimeWindow(gte=from_ms(to_ms(FIRST) + SPAN_MS // 2), lt=from_ms(to_ms(FIRST) + SPAN_MS // 2 + 86_400_000))
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         scan = scan_attempts(ListAttempts(tenant_ids=["tenant_7"], time=month))
@@ -166,7 +166,7 @@ def test_a_window_spares_the_other_months_on_postgres(full_postgres: str) -> Non
 
 def test_an_events_rows_are_found_at_once_on_postgres(full_postgres: str) -> None:
     """The filters with few rows: they are not looked for in what else is there, whatever the page."""
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         for tenant in TENANTS:
             only: dict[str, Any] = {"event_ids": ["evt_000000007"], **tenant}
@@ -185,7 +185,7 @@ def _places(resource: str) -> list[dict[str, Any]]:
 
 
 def test_several_values_are_merged_and_not_filtered_on_postgres(full_postgres: str) -> None:
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         query = ListAttempts(
             limit=LIMIT, tenant_ids=["tenant_1", "tenant_2", "tenant_3"], topics=["topic_1", "topic_2"]
@@ -196,7 +196,7 @@ def test_several_values_are_merged_and_not_filtered_on_postgres(full_postgres: s
 
 
 def test_one_id_is_looked_for_near_its_time_on_postgres(full_postgres: str) -> None:
-    sql = PostgresStatements(DEFAULT_SCHEMA)
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         values = {"attempt_id": "att_000000007", "from": FIRST, "to": FIRST.replace(day=2)}
         near, rows, plan = buffers(connection, (sql.text("find:attempt", "window"), values))
@@ -218,8 +218,8 @@ async def test_a_deep_page_costs_a_page_on_clickhouse(
     span = SPAN_MS if days is None else days * 86_400_000
 
     async def read_rows() -> int:
-        found = await store._client.rows("SELECT value FROM system.events WHERE event = 'SelectedRows'")
-        return int(found[0][0])
+        rows = await store._client.rows("SELECT value FROM system.events WHERE event = 'SelectedRows'")
+        return int(rows[0][0])
 
     for name, scan in listings(span):
         before = await read_rows()

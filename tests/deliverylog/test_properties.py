@@ -24,7 +24,7 @@ DESTINATIONS = ["d1", "d2", ""]
 
 def colliding() -> list[LogEntry]:
     """Few values everywhere: equal times, equal ids, times microseconds apart."""
-    made: dict[tuple[str, datetime, str], LogEntry] = {}
+    entries: dict[tuple[str, datetime, str], LogEntry] = {}
     for i in range(220):
         time = BASE + timedelta(microseconds=333 * (i * 7 % 41))
         its = event(
@@ -43,8 +43,8 @@ def colliding() -> list[LogEntry]:
             destination_type=("kafka", "nats")[i % 2],
             status=("success", "failed")[i % 5 == 0],
         )
-        made.setdefault((its.tenant_id, floored(time), one.attempt.id), one)
-    return list(made.values())
+        entries.setdefault((its.tenant_id, floored(time), one.attempt.id), one)
+    return list(entries.values())
 
 
 ENTRIES = colliding()

@@ -22,6 +22,7 @@ from relay.deliverylog.times import floored, time_near
 from relay.localservers.postgres import PostgresServer
 from tests.deliverylog.making import all_items
 from tests.support.fixtures.postgres import Database
+from tests.support.options import recorder_options
 from tests.support.waiting import eventually
 
 CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, 0, 250_500, tzinfo=UTC))
@@ -37,17 +38,16 @@ def settled(
 @asynccontextmanager
 async def recording(
     open_store: Callable[[], Awaitable[DeliveryLog]], options: RecorderOptions
-) -> AsyncIterator[tuple[Recorder, list[int]]]:
-    drops: list[int] = []
-    recorder = Recorder(open_store, options, drops.append)
+) -> AsyncIterator[Recorder]:
+    recorder = Recorder(open_store, options)
     recorder.start()
     try:
-        yield recorder, drops
+        yield recorder
     finally:
         await recorder.close()
 
 
-QUICK = RecorderOptions(batch_size=10, flush_interval=0.01, retry_interval=0.01)
+QUICK = recorder_options(batch_size=10, flush_interval=0.01, retry_interval=0.01)
 
 
 class StubbornStore(MemoryDeliveryLog):
@@ -56,10 +56,10 @@ class StubbornStore(MemoryDeliveryLog):
     def __init__(self, *, refusing: bool = False, hanging: bool = False) -> None:
         super().__init__()
         self.refusing, self.hanging = refusing, hanging
-        self.asked = 0
+        self.writes = 0
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
-        self.asked += 1
+        self.writes += 1
         if self.hanging:
             await asyncio.Event().wait()
         if self.refusing:
@@ -76,19 +76,19 @@ def opener(store: DeliveryLog) -> Callable[[], Awaitable[DeliveryLog]]:
 
 async def test_attempts_arrive_in_batches_and_the_rest_by_the_clock() -> None:
     store = MemoryDeliveryLog()
-    async with recording(opener(store), QUICK) as (recorder, drops):
+    async with recording(opener(store), QUICK) as recorder:
         port: AttemptRecorder = recorder
         port.record([settled(n) for n in range(25)])
         await eventually(lambda: recorder.written == 25)
         port.record([settled(99)])
         await eventually(lambda: recorder.written == 26)
     assert len(await all_items(store, ListAttempts())) == 26
-    assert (recorder.dropped, drops, recorder.trouble) == (0, [], "")
+    assert (recorder.dropped, recorder.trouble) == (0, "")
 
 
 async def test_what_is_queued_is_written_at_the_end() -> None:
     store = MemoryDeliveryLog()
-    async with recording(opener(store), RecorderOptions(batch_size=10, flush_interval=3600)) as (recorder, _):
+    async with recording(opener(store), recorder_options(batch_size=10, flush_interval=3600)) as recorder:
         recorder.record([settled(n) for n in range(34)])
     assert len(await all_items(store, ListAttempts())) == 34
     recorder.record([settled(1)])
@@ -97,23 +97,23 @@ async def test_what_is_queued_is_written_at_the_end() -> None:
 
 async def test_a_log_that_hangs_costs_dropped_records_and_nothing_else() -> None:
     store = StubbornStore(hanging=True)
-    options = RecorderOptions(batch_size=10, flush_interval=0.01, queue_size=50, close_timeout=0.2)
-    async with recording(opener(store), options) as (recorder, drops):
+    options = recorder_options(batch_size=10, flush_interval=0.01, queue_size=50, close_timeout=0.2)
+    async with recording(opener(store), options) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked == 1)
+        await eventually(lambda: store.writes == 1)
         for n in range(20):
             recorder.record([settled(n * 10 + i) for i in range(10)])
-        assert recorder.dropped == sum(drops) == 150
-    assert recorder.dropped == sum(drops) == 210
+        assert recorder.dropped == 150
+    assert recorder.dropped == 210
     assert recorder.written == 0
 
 
 async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
     store = StubbornStore(hanging=True)
-    options = RecorderOptions(batch_size=10, flush_interval=0.01, write_timeout=0.05, retry_interval=0.01)
-    async with recording(opener(store), options) as (recorder, _):
+    options = recorder_options(batch_size=10, flush_interval=0.01, write_timeout=0.05, retry_interval=0.01)
+    async with recording(opener(store), options) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 3)
+        await eventually(lambda: store.writes >= 3)
         assert "did not answer" in recorder.trouble
         store.hanging = False
         await eventually(lambda: recorder.written == 10)
@@ -121,24 +121,36 @@ async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
 
 
 async def test_the_queue_is_bounded_in_bytes_too() -> None:
-    recorder = Recorder(opener(MemoryDeliveryLog()), RecorderOptions(queue_bytes=70))
+    recorder = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=70))
     recorder.record([settled(n) for n in range(9)])
     recorder.record([settled(n) for n in range(9, 20)])
     assert recorder.dropped == 10
 
 
+async def test_quarantined_attempts_are_not_written_and_show_as_degraded() -> None:
+    store = MemoryDeliveryLog()
+    async with recording(opener(store), QUICK) as recorder:
+        recorder.record([settled(1), settled(2, Transient("bad\x00code", "refused"), Retry(1.0, "refused"))])
+        await eventually(lambda: recorder.quarantined == 1)
+        await eventually(lambda: recorder.written == 1)
+        assert recorder.trouble == "quarantined 1 of 2 log entries: code holds a NUL or is not valid UTF-8"
+        recorder.record([settled(3)])
+        await eventually(lambda: recorder.written == 2)
+        assert (recorder.quarantined, recorder.trouble) == (1, "")
+
+
 async def test_a_full_recorder_refuses_until_there_is_room_again() -> None:
     store = StubbornStore(hanging=True)
-    options = RecorderOptions(
+    options = recorder_options(
         batch_size=10, flush_interval=0.01, queue_size=10, write_timeout=0.05, retry_interval=0.01
     )
-    async with recording(opener(store), options) as (recorder, drops):
+    async with recording(opener(store), options) as recorder:
         assert not recorder.refuses(5)
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 1)
+        await eventually(lambda: store.writes >= 1)
         recorder.record([settled(n) for n in range(10, 21)])
         assert (recorder.refuses(5), recorder.refuses(7)) == (True, True)
-        assert (recorder.dropped, drops) == (13, [1, 5, 7])
+        assert recorder.dropped == 13
         store.hanging = False
         await eventually(lambda: recorder.written == 20)
         assert not recorder.refuses(5)
@@ -147,7 +159,7 @@ async def test_a_full_recorder_refuses_until_there_is_room_again() -> None:
 
 
 async def test_what_can_never_fit_does_not_shut_the_recorder() -> None:
-    recorder = Recorder(opener(MemoryDeliveryLog()), RecorderOptions(queue_bytes=6))
+    recorder = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=6))
     recorder.record([settled(1)])
     assert recorder.dropped == 1
     assert not recorder.refuses(1)
@@ -158,11 +170,11 @@ class Replays:
 
     def __init__(self, at: datetime | None) -> None:
         self.at = at
-        self.asked: list[EventId] = []
+        self.requested: list[EventId] = []
         self.closed = False
 
     async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
-        self.asked += event_ids
+        self.requested += event_ids
         if self.at is None:
             await asyncio.Event().wait()
         return {EventId("e00001"): self.at} if self.at else {}
@@ -182,18 +194,18 @@ async def test_the_first_attempt_after_a_replay_is_manual(seconds: int, manual: 
     records = await all_items(store, ListAttempts())
     assert {record.attempt.attempt_number for record in records if record.attempt.manual} == manual
     assert all(record.attempt.event_id == "e00001" for record in records if record.attempt.manual)
-    assert (set(replays.asked), replays.closed) == ({"e00001", "e00002"}, True)
+    assert (set(replays.requested), replays.closed) == ({"e00001", "e00002"}, True)
 
 
 @pytest.mark.parametrize(("attempts", "manual"), [(0, True), (1, False)])
 def test_a_copy_that_spark_replayed_needs_no_record_to_be_manual(attempts: int, manual: bool) -> None:
-    made = log_entry(settled(1, headers='{"replay_id": "0197"}', attempts=attempts), NAMING)
-    assert made.attempt.manual is manual
+    entry = log_entry(settled(1, headers='{"replay_id": "0197"}', attempts=attempts), NAMING)
+    assert entry.attempt.manual is manual
 
 
 async def test_a_record_of_replays_that_hangs_holds_nothing_up() -> None:
     store, replays = MemoryDeliveryLog(), Replays(None)
-    options = RecorderOptions(batch_size=10, flush_interval=0.01, write_timeout=0.05)
+    options = recorder_options(batch_size=10, flush_interval=0.01, write_timeout=0.05)
     recorder = Recorder(opener(store), options, replays=replays)
     recorder.start()
     recorder.record([settled(1, attempts=0)])
@@ -204,9 +216,9 @@ async def test_a_record_of_replays_that_hangs_holds_nothing_up() -> None:
 
 async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch() -> None:
     store = StubbornStore(refusing=True)
-    async with recording(opener(store), QUICK) as (recorder, _):
+    async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(n) for n in range(10)])
-        await eventually(lambda: store.asked >= 3)
+        await eventually(lambda: store.writes >= 3)
         assert recorder.trouble == "it refuses"
         assert recorder.written == 0
         store.refusing = False
@@ -217,15 +229,15 @@ async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch()
 
 async def test_a_refusing_log_does_not_hold_up_the_end() -> None:
     store = StubbornStore(refusing=True)
-    async with recording(opener(store), QUICK) as (recorder, drops):
+    async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(n) for n in range(30)])
-        await eventually(lambda: store.asked >= 1)
-    assert recorder.dropped == sum(drops) == 30
+        await eventually(lambda: store.writes >= 1)
+    assert recorder.dropped == 30
 
 
 async def test_only_failures_if_asked() -> None:
     store = MemoryDeliveryLog()
-    async with recording(opener(store), RecorderOptions(flush_interval=0.01, failed_only=True)) as (recorder, _):
+    async with recording(opener(store), recorder_options(flush_interval=0.01, failed_only=True)) as recorder:
         recorder.record([settled(1), settled(2, Transient("T", "why"), Retry(1.0, "T: why")), settled(3)])
         await eventually(lambda: recorder.written == 1)
     (record,) = await all_items(store, ListAttempts())
@@ -234,7 +246,7 @@ async def test_only_failures_if_asked() -> None:
 
 async def test_releases_are_not_attempts() -> None:
     store = MemoryDeliveryLog()
-    async with recording(opener(store), QUICK) as (recorder, _):
+    async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(1, Unreachable("gone"), RELEASE), settled(2)])
         await eventually(lambda: recorder.written == 2)
     assert len(await all_items(store, ListAttempts())) == 1
@@ -242,8 +254,8 @@ async def test_releases_are_not_attempts() -> None:
 
 async def test_a_log_database_that_restarts_is_picked_up_again(own_postgres: PostgresServer) -> None:
     url = own_postgres.url
-    options = RecorderOptions(batch_size=10, flush_interval=0.01, retry_interval=0.05, write_timeout=5)
-    async with recording(lambda: open_delivery_log(url, months_ahead=0), options) as (recorder, _):
+    options = recorder_options(batch_size=10, flush_interval=0.01, retry_interval=0.05, write_timeout=5)
+    async with recording(lambda: open_delivery_log(url, months_ahead=0), options) as recorder:
         recorder.record([settled(n) for n in range(10)])
         await eventually(lambda: recorder.written == 10)
         own_postgres.stop()
@@ -258,7 +270,7 @@ async def test_a_log_database_that_restarts_is_picked_up_again(own_postgres: Pos
 
 
 async def test_a_log_without_tables_gets_them(database: Database) -> None:
-    async with recording(lambda: open_delivery_log(database.url, months_ahead=0), QUICK) as (recorder, _):
+    async with recording(lambda: open_delivery_log(database.url, months_ahead=0), QUICK) as recorder:
         recorder.record([settled(n) for n in range(3)])
         await eventually(lambda: recorder.written == 3)
         months = database.run("SELECT count(*) FROM pg_class WHERE relname ~ '^attempts_[0-9]{4}_[0-9]{2}$'")
@@ -279,17 +291,17 @@ NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_typ
 
 
 def test_the_mapping_of_a_delivery() -> None:
-    made = log_entry(
+    entry = log_entry(
         settled(1, Acknowledged({"partition": 3, "offset": 9}), headers='{"x-tenant": "acme", "n": 1.50}'), NAMING
     )
-    event, attempt = made.event, made.attempt
+    event, attempt = entry.event, entry.attempt
     assert event.time == CLAIMED - timedelta(seconds=1.5)
     assert (event.id, event.topic, event.tenant_id, event.data) == ("e00001", "orders", "acme", b"payload")
     assert event.metadata == {"x-tenant": "acme", "n": "1.50"}
     assert (event.matched_destination_ids, event.destination_id) == (["main"], "")
     assert event.eligible_for_retry
     assert attempt.time == CLAIMED + timedelta(seconds=0.25)
-    [row], _ = prepare([made])
+    [row], _ = prepare([entry])
     assert row.event_time == floored(CLAIMED - timedelta(seconds=1.5))
     assert row.time == datetime(2026, 3, 10, 12, 0, 0, 500_000, tzinfo=UTC)
     assert (attempt.destination_id, attempt.destination_type, attempt.tenant_id) == ("main", "kafka", "acme")
@@ -309,7 +321,7 @@ def test_the_mapping_of_a_delivery() -> None:
     ],
 )
 def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
-    made = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
-    assert (made.attempt.status, made.attempt.code, made.attempt.manual) == ("failed", "LEADER", True)
-    assert made.attempt.response_data == {"reason": "moved"}
-    assert (made.event.eligible_for_retry, made.event.tenant_id) == (eligible, "")
+    entry = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
+    assert (entry.attempt.status, entry.attempt.code, entry.attempt.manual) == ("failed", "LEADER", True)
+    assert entry.attempt.response_data == {"reason": "moved"}
+    assert (entry.event.eligible_for_retry, entry.event.tenant_id) == (eligible, "")

@@ -18,11 +18,11 @@ instants = st.datetimes(datetime(1970, 1, 2), datetime(2261, 1, 1), timezones=zo
 
 @given(instants)
 def test_every_instant_keeps_its_milliseconds(time: datetime) -> None:
-    kept = floored(time)
-    assert kept.tzinfo is UTC
-    assert from_ms(to_ms(time)) == kept
-    assert timedelta(0) <= time - kept < timedelta(milliseconds=1)
-    assert kept.microsecond % 1000 == 0
+    stored = floored(time)
+    assert stored.tzinfo is UTC
+    assert from_ms(to_ms(time)) == stored
+    assert timedelta(0) <= time - stored < timedelta(milliseconds=1)
+    assert stored.microsecond % 1000 == 0
 
 
 def test_no_instant_goes_through_a_float() -> None:

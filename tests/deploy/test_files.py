@@ -16,7 +16,7 @@ import yaml
 from relay.server.routes import application
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
-from tests.server.test_server import Told
+from tests.server.test_server import ScriptedView
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
@@ -83,7 +83,7 @@ def test_kubernetes_gives_the_pods_no_privileges() -> None:
 def test_kubernetes_sets_variables_and_asks_for_paths_that_exist() -> None:
     pod = next(pods())
     (container,) = pod["containers"]
-    paths = {route.path for route in application(Told()).routes}  # type: ignore[attr-defined]
+    paths = {route.path for route in application(ScriptedView()).routes}  # type: ignore[attr-defined]
 
     assert {variable["name"] for variable in container["env"]} <= set(NAMES)
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.core.backoff import RetryPolicy
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
@@ -197,3 +198,16 @@ def test_in_order_followers_stay_unoffered_while_the_gate_is_closed(engine: Make
     one.run(3.0)
     assert one.counts() == {"DELIVERED": 1, "PENDING": 3}
     assert {row.attempts for row in one.table.rows.values()} == {0}
+
+
+def test_an_event_on_its_last_attempt_for_another_reason_holds_up_no_other(engine: MakeEngine) -> None:
+    one = engine(retry=RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0))
+    one.broker.answer_with(lambda event: None if event.event_type == "slow" else ACKNOWLEDGED)
+    one.insert(1, "slow", attempts=2)
+    one.run(1.0)
+    worst = 0.0
+    for _ in range(50):
+        one.insert(1)
+        before = one.delivered()
+        worst = max(worst, one.until(lambda: one.delivered() > before, 10.0))  # noqa: B023 - called at once
+    assert worst < 0.6

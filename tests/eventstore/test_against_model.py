@@ -95,21 +95,21 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     @rule(tenant=tenants, stream=streams, first=st.integers(1, 5), limit=st.integers(1, 5), backward=st.booleans())
     def read_stream(self, tenant: uuid.UUID, stream: uuid.UUID, first: int, limit: int, backward: bool) -> None:
-        found = self.run(self.store.read_stream(tenant, stream, first, limit=limit, backward=backward))
+        events = self.run(self.store.read_stream(tenant, stream, first, limit=limit, backward=backward))
         expected = [entry for entry in self.model.stream(tenant, stream) if entry[0] >= first]
         expected = (expected[::-1] if backward else expected)[:limit]
-        assert [(event.version, event.type) for event in found] == expected
+        assert [(event.version, event.type) for event in events] == expected
 
     @rule(tenant=st.none() | tenants, name=st.none() | st.sampled_from("ABC"), limit=st.integers(1, 8))
     def read_all(self, tenant: uuid.UUID | None, name: str | None, limit: int) -> None:
         wanted = None if tenant is None else [tenant]
-        found = self.run(self.store.read_all(0, limit, wanted, None if name is None else [name]))
+        events = self.run(self.store.read_all(0, limit, wanted, None if name is None else [name]))
         expected = [
             entry
             for entry in self.model.log
             if (tenant is None or entry[0][0] == tenant) and (name is None or entry[2] == name)
         ]
-        assert [((e.tenant_id, e.stream_id), e.version, e.type) for e in found] == expected[:limit]
+        assert [((e.tenant_id, e.stream_id), e.version, e.type) for e in events] == expected[:limit]
 
     @invariant()
     def positions_ascend(self) -> None:

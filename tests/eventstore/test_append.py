@@ -152,12 +152,12 @@ async def test_of_racing_appends_exactly_the_winners_are_in_the_stream(store: Ev
         results = await asyncio.gather(
             *(store.append(TENANT, STREAM, events(name), round_number) for name in names), return_exceptions=True
         )
-        told = [name for name, result in zip(names, results, strict=True) if isinstance(result, Appended)]
+        successes = [name for name, result in zip(names, results, strict=True) if isinstance(result, Appended)]
         conflicts = [result for result in results if isinstance(result, VersionConflict)]
-        assert len(told) == 1
+        assert len(successes) == 1
         assert len(conflicts) == racers - 1
         assert {(one.expected, one.actual) for one in conflicts} == {(round_number, round_number + 1)}
-        winners += told
+        winners += successes
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == winners
 
 
@@ -224,8 +224,8 @@ async def test_a_connection_killed_between_append_and_announcement_leaves_neithe
         blocker.execute(f"LOCK TABLE {step} IN SHARE MODE".encode())
         append = asyncio.create_task(store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"}))
         waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
-        found = await eventually(lambda: outbox_database.run(waiting, (step,)))
-        outbox_database.run("SELECT pg_terminate_backend(%s)", found[0])
+        rows = await eventually(lambda: outbox_database.run(waiting, (step,)))
+        outbox_database.run("SELECT pg_terminate_backend(%s)", rows[0])
         with pytest.raises(Exception, match="append to stream"):
             await append
     assert await store.read_all() == []

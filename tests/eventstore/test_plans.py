@@ -39,9 +39,9 @@ async def _explained(database: Database, statement: str, values: dict[str, objec
         for _ in range(3):
             cursor = await connection.execute(f"EXPLAIN (ANALYZE) {statement}".encode(), values, prepare=False)
             plan = "\n".join(row[0] for row in await cursor.fetchall())
-    found = re.search(r"Planning Time: ([\d.]+) ms", plan)
-    assert found is not None
-    return set(_LEAF.findall(plan)), float(found.group(1))
+    match = re.search(r"Planning Time: ([\d.]+) ms", plan)
+    assert match is not None
+    return set(_LEAF.findall(plan)), float(match.group(1))
 
 
 async def _locked_by_append(store: EventStore, database: Database, tenant: uuid.UUID) -> set[str]:
@@ -104,11 +104,11 @@ async def _reading(store: EventStore, tenants: list[uuid.UUID]) -> dict[str, flo
         spent = []
         for _ in range(5):
             began = time.perf_counter()
-            found = await store.read_all(after=after, limit=1000)
+            events = await store.read_all(after=after, limit=1000)
             spent.append(1000 * (time.perf_counter() - began))
-            assert len(found) == each * len(chosen)
-            assert len({event.tenant_id for event in found}) == len(chosen)
-        figures[f"read_all of {len(found)} events of {len(chosen)} tenants, the best of five"] = min(spent)
+            assert len(events) == each * len(chosen)
+            assert len({event.tenant_id for event in events}) == len(chosen)
+        figures[f"read_all of {len(events)} events of {len(chosen)} tenants, the best of five"] = min(spent)
     return figures
 
 

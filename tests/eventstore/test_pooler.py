@@ -24,13 +24,13 @@ async def test_it_works_through_a_pool_of_two(store: EventStore, outbox_database
             await pooled.append(TENANT, STREAM, [NewEvent("Opened")], NO_STREAM)
         assert len(await pooled.read_all()) == 81
         assert len(await pooled.read_stream(TENANT, STREAM)) == 1
-        found: list[str] = []
+        types: list[str] = []
         async with contextlib.aclosing(pooled.subscribe("pooled", poll_interval=0.05)) as batches:
             async for batch in batches:
-                found += [event.type for event in batch]
-                if len(found) == 81:
+                types += [event.type for event in batch]
+                if len(types) == 81:
                     await store.append(TENANT, STREAM, [NewEvent("Last")], 1)
-                if found[-1] == "Last":
+                if types[-1] == "Last":
                     break
-        assert len(found) == 82
+        assert len(types) == 82
     assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(1,)]

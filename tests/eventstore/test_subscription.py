@@ -29,16 +29,16 @@ async def fill(store: EventStore, first: int, last: int) -> None:
 @contextlib.asynccontextmanager
 async def collecting(store: EventStore, name: str, **options: object) -> AsyncIterator[list[object]]:
     """A subscription that runs in the background and puts what it gets into a list."""
-    found: list[object] = []
+    bodies: list[object] = []
 
     async def collect() -> None:
         async with contextlib.aclosing(store.subscribe(name, **options)) as batches:  # type: ignore[arg-type]
             async for batch in batches:
-                found.extend(event.data for event in batch)
+                bodies.extend(event.data for event in batch)
 
     task = asyncio.create_task(collect())
     try:
-        yield found
+        yield bodies
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -47,10 +47,10 @@ async def collecting(store: EventStore, name: str, **options: object) -> AsyncIt
 
 async def test_it_delivers_what_is_there_and_what_comes(store: EventStore) -> None:
     await fill(store, 1, 5)
-    async with collecting(store, "all", batch_size=2) as found:
-        await eventually(lambda: found == [1, 2, 3, 4, 5])
+    async with collecting(store, "all", batch_size=2) as bodies:
+        await eventually(lambda: bodies == [1, 2, 3, 4, 5])
         await fill(store, 6, 8)
-        await eventually(lambda: found == [1, 2, 3, 4, 5, 6, 7, 8])
+        await eventually(lambda: bodies == [1, 2, 3, 4, 5, 6, 7, 8])
 
 
 async def test_it_goes_on_where_it_was_closed(store: EventStore) -> None:
@@ -79,8 +79,8 @@ async def test_only_what_is_wanted_is_delivered_and_the_rest_is_passed(store: Ev
     await fill(store, 1, 9)
     await store.append(TENANT, STREAM, [NewEvent("Rare", "rare")], NO_STREAM)
     await fill(store, 10, 12)
-    async with collecting(store, "rare", types=["Rare"]) as found, collecting(store, "one", tenants=[TENANT]) as one:
-        await eventually(lambda: found == ["rare"] and one == [2, 4, 6, 8, "rare", 10, 12])
+    async with collecting(store, "rare", types=["Rare"]) as bodies, collecting(store, "one", tenants=[TENANT]) as one:
+        await eventually(lambda: bodies == ["rare"] and one == [2, 4, 6, 8, "rare", 10, 12])
 
         async def passed() -> bool:
             return {state.position for state in await store.list_subscriptions()} == {13}
@@ -89,25 +89,25 @@ async def test_only_what_is_wanted_is_delivered_and_the_rest_is_passed(store: Ev
 
 
 async def test_lost_notifications_cost_no_event(store: EventStore, database: Database, positions: str) -> None:
-    async with collecting(store, "polling", poll_interval=0.2) as found:
+    async with collecting(store, "polling", poll_interval=0.2) as bodies:
         await fill(store, 1, 2)
-        await eventually(lambda: found == [1, 2])
+        await eventually(lambda: bodies == [1, 2])
         await store.migrate(positions=positions, notify=False)  # type: ignore[arg-type]
         await fill(store, 3, 4)
-        await eventually(lambda: found == [1, 2, 3, 4])
+        await eventually(lambda: bodies == [1, 2, 3, 4])
         await store.migrate(positions=positions, notify=True)  # type: ignore[arg-type]
         listening = "query LIKE '%LISTEN%' AND pid <> pg_backend_pid() AND datname = current_database()"
         assert database.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listening}")
         await fill(store, 5, 6)
-        await eventually(lambda: found == [1, 2, 3, 4, 5, 6])
+        await eventually(lambda: bodies == [1, 2, 3, 4, 5, 6])
 
 
 async def test_a_notification_wakes_it_long_before_the_next_poll(store: EventStore) -> None:
-    async with collecting(store, "woken", poll_interval=3600.0) as found:
+    async with collecting(store, "woken", poll_interval=3600.0) as bodies:
         await fill(store, 1, 1)
-        await eventually(lambda: found == [1])
+        await eventually(lambda: bodies == [1])
         await fill(store, 2, 2)
-        await eventually(lambda: found == [1, 2])
+        await eventually(lambda: bodies == [1, 2])
 
 
 async def test_the_checkpoint_commits_with_the_consumers_own_work(store: EventStore, database: Database) -> None:
@@ -191,7 +191,7 @@ async def test_its_metrics_tell_lag_and_what_it_waits_for(database: Database) ->
         await store.provision_tenant(TENANT)
         await store.provision_tenant(OTHER_TENANT)
         await fill(store, 1, 3)
-        async with collecting(store, "measured", meter=PrometheusMeter(registry)) as found:
+        async with collecting(store, "measured", meter=PrometheusMeter(registry)) as bodies:
             await eventually(lambda: value("events_total") == 3 and value("lag_positions") == 0)
             assert value("active") == 1
             assert value("blocked_seconds") == 0
@@ -199,9 +199,9 @@ async def test_its_metrics_tell_lag_and_what_it_waits_for(database: Database) ->
                 await store.append(TENANT, STREAM, [NewEvent("E", "older")], NO_STREAM, connection=older)
                 await fill(store, 4, 5)
                 await eventually(lambda: (value("blocked_seconds") or 0) > 0 and value("lag_positions") == 3)
-                assert found == [1, 2, 3]
+                assert bodies == [1, 2, 3]
                 await older.commit()
-            await eventually(lambda: found == [1, 2, 3, "older", 4, 5] and value("blocked_seconds") == 0)
+            await eventually(lambda: bodies == [1, 2, 3, "older", 4, 5] and value("blocked_seconds") == 0)
         await eventually(lambda: value("active") == 0)
 
 

@@ -119,7 +119,7 @@ async def test_migrate_is_repeatable_and_keeps_the_positions(store: EventStore, 
     await store.migrate(positions=positions, notify=True)  # type: ignore[arg-type]
     assert (await store.append(TENANT, STREAM, [NewEvent("B")], 1)).last_sequence_num == 2
     other = "settled" if positions == "gapless" else "gapless"
-    with pytest.raises(ConfigError, match=f"made with '{positions}'"):
+    with pytest.raises(ConfigError, match=f"has '{positions}', which cannot change"):
         await store.migrate(positions=other)  # type: ignore[arg-type]
 
 

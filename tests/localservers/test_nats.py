@@ -12,10 +12,10 @@ from tests.support.servers.nats import NatsServer
 
 
 async def test_what_is_published_is_read_back(jetstream: JetStreamContext, stream: MakeStream) -> None:
-    made = await stream()
+    names = await stream()
     for number in range(3):
-        await jetstream.publish(made.subject("a"), str(number).encode())
-    assert [message.data for message in await read_stream(jetstream, made, 3)] == [b"0", b"1", b"2"]
+        await jetstream.publish(names.subject("a"), str(number).encode())
+    assert [message.data for message in await read_stream(jetstream, names, 3)] == [b"0", b"1", b"2"]
 
 
 async def test_a_stream_outlives_a_crash_and_the_port_stays(own_nats: NatsServer) -> None:

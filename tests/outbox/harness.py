@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
+from uuid import UUID
 
 import psycopg
 
@@ -56,6 +59,9 @@ class StorageHarness(Protocol):
     def aged(self, fence: Fence, seconds: float) -> Fence:
         """What a fence from before ``advance(seconds)`` is called now."""
 
+    def lock(self, *event_ids: EventId) -> AbstractContextManager[object]:
+        """Another session has locked these rows, as long as the context lasts."""
+
 
 class MemoryHarness:
     """The outbox in memory; its clock is the test's."""
@@ -89,6 +95,12 @@ class MemoryHarness:
 
     def aged(self, fence: Fence, seconds: float) -> Fence:
         return fence
+
+    @contextmanager
+    def lock(self, *event_ids: EventId) -> Iterator[None]:
+        self._table.locked.update(event_ids)
+        yield
+        self._table.locked.difference_update(event_ids)
 
 
 _INSERT = """
@@ -127,6 +139,10 @@ class PostgresHarness:
             await relay.close()
         self._connection.close()
 
+    def empty(self) -> None:
+        """Delete every row."""
+        self._connection.execute("TRUNCATE openoutbox_events")
+
     def insert(
         self,
         payload: bytes = b"{}",
@@ -151,3 +167,11 @@ class PostgresHarness:
 
     def aged(self, fence: Fence, seconds: float) -> Fence:
         return Fence(fence - timedelta(seconds=seconds))
+
+    @contextmanager
+    def lock(self, *event_ids: EventId) -> Iterator[None]:
+        with self._outbox.database.connect(autocommit=False) as other:
+            other.execute(
+                "SELECT FROM openoutbox_events WHERE event_id = ANY(%s) FOR UPDATE", [list(map(UUID, event_ids))]
+            )
+            yield

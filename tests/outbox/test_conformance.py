@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import Claim, EventId, Fence
-from relay.core.ports import Backlog, OutboxStorage, Reaped, Settled, Settlement
-from relay.outbox.options import KeyOrder
-from tests.outbox.harness import LEASE, RETRY, MemoryHarness, PostgresHarness, StorageHarness
-from tests.support.fixtures.outbox import Outbox, through
+from relay.core.ports import Backlog, OutboxStorage, Reaped, Renewal, Settled, Settlement
+from tests.outbox.harness import LEASE, RETRY, StorageHarness
 
 ANY_BYTES = 1 << 40
-
-
-@pytest.fixture(
-    params=[
-        "memory",
-        "memory in order",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("postgres in order", marks=pytest.mark.postgres),
-        pytest.param("postgres behind PgBouncer", marks=pytest.mark.postgres),
-    ]
-)
-async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:
-    harness: StorageHarness
-    key_order = KeyOrder.SKIP if request.param.endswith("in order") else None
-    if request.param.startswith("memory"):
-        harness = MemoryHarness(key_order)
-    else:
-        outbox: Outbox = request.getfixturevalue("outbox")
-        if "PgBouncer" in request.param:
-            outbox = through(outbox, request.getfixturevalue("pgbouncer"))
-        harness = PostgresHarness(outbox, key_order)
-    yield harness
-    await harness.close()
 
 
 def ids(claim: Claim) -> list[EventId]:
@@ -251,8 +225,8 @@ async def test_a_renewal_of_nothing_keeps_the_fence(table: StorageHarness) -> No
     relay = table.relay()
     event_id, fence = await claim_one(table, relay)
     await relay.settle([Settlement(fence, delivered=[event_id])])
-    assert await relay.renew(fence, [event_id]) == (fence, frozenset())
-    assert await relay.renew(fence, []) == (fence, frozenset())
+    assert await relay.renew(fence, [event_id]) == Renewal(fence, frozenset())
+    assert await relay.renew(fence, []) == Renewal(fence, frozenset())
 
 
 async def test_an_expired_lease_is_a_failed_attempt_with_backoff(table: StorageHarness) -> None:

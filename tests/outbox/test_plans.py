@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from relay.core.ports import Settled
 from relay.outbox.migrate import migrate
+from relay.outbox.settling import KINDS
 from relay.postgres.sql import TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
@@ -123,7 +123,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     "path",
-    [*(f"outbox/settle:{kind}" for kind in Settled._fields), "outbox/lease:renew", "outbox/lease:read_back"],
+    [*(f"outbox/settle:{kind}" for kind in KINDS), "outbox/lease:renew", "outbox/lease:held", "outbox/lease:read_back"],
 )
 def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int) -> None:
     ids = connection.execute(

@@ -39,6 +39,7 @@ _LOG_KINDS: dict[type[StorageError], type[DeliveryLogError]] = {
     RowRefused: DeliveryLogError,
     StorageError: DeliveryLogError,
 }
+LOG_OPTIONS = DeliveryLogOptions("openoutbox_log", prefix="", retention_days=None, months_ahead=0, connections=4)
 _GO_URL = "?pool_max_conns=3"
 
 Room = Callable[[str, LiteralString], Awaitable[None]]
@@ -68,7 +69,7 @@ async def event_store(url: str, statement: LiteralString) -> None:
 
 
 async def delivery_log(url: str, statement: LiteralString) -> None:
-    store = await PostgresDeliveryLog.open(url, DeliveryLogOptions())
+    store = await PostgresDeliveryLog.open(url, LOG_OPTIONS)
     try:
         async with store._connection() as connection:
             await connection.execute(statement)
@@ -144,7 +145,7 @@ def test_a_wrong_url_is_refused_by_the_name_of_its_source(source: str, read: Cal
 
 async def test_the_log_refuses_a_wrong_url_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"^DELIVERY_LOG_URL: ") as caught:
-        await PostgresDeliveryLog.open("postgres://u:geheim@h/d?sslmod=require", DeliveryLogOptions())
+        await PostgresDeliveryLog.open("postgres://u:geheim@h/d?sslmod=require", LOG_OPTIONS)
     assert "geheim" not in str(caught.value)
 
 

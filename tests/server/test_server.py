@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from relay.core.errors import ConfigError
 from relay.core.ports import Backlog
@@ -16,39 +18,40 @@ from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.core.telemetry import RelayState
 from relay.server import ServerOptions, StatusServer
 from relay.telemetry.prometheus import PrometheusTelemetry
+from relay.version import __version__
 
-PATHS = ("/healthz", "/readyz", "/stats", "/metrics")
+PATHS = ("/", "/healthz", "/livez", "/readyz", "/stats", "/metrics")
 
 
 @dataclass
-class Told:
-    """A relay that says what a test has it say, with real metrics."""
+class ScriptedView:
+    """A relay in the state that a test sets, with real metrics."""
 
     problem: str = ""
-    told: Readiness = field(default_factory=Readiness)
-    known: Stats | None = None
+    state: Readiness = field(default_factory=Readiness)
+    latest: Stats | None = None
     telemetry: PrometheusTelemetry = field(default_factory=lambda: PrometheusTelemetry("relay-1"))
 
     def health(self) -> Health:
         return Health(self.problem)
 
     def readiness(self) -> Readiness:
-        return self.told
+        return self.state
 
     async def stats(self) -> Stats | None:
-        return self.known
+        return self.latest
 
     def metrics(self, accept: str) -> Exposition:
         return Exposition(*self.telemetry.exposition(accept))
 
 
 @pytest.fixture
-def view() -> Told:
-    return Told()
+def view() -> ScriptedView:
+    return ScriptedView()
 
 
 @pytest.fixture
-async def server(view: Told) -> AsyncIterator[StatusServer]:
+async def server(view: ScriptedView) -> AsyncIterator[StatusServer]:
     server = StatusServer(view, ServerOptions("127.0.0.1", 0))
     await server.start()
     yield server
@@ -63,7 +66,7 @@ async def http(server: StatusServer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
-    http: httpx.AsyncClient, view: Told
+    http: httpx.AsyncClient, view: ScriptedView
 ) -> None:
     assert (await http.get("/healthz")).status_code == 200
 
@@ -75,7 +78,7 @@ async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "body"),
+    ("state", "status", "body"),
     [
         (Readiness(), 200, {"ready": True, "storage": "ok", "broker": "ok"}),
         (
@@ -96,17 +99,17 @@ async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
     ],
 )
 async def test_readiness_names_what_does_not_answer(
-    http: httpx.AsyncClient, view: Told, told: Readiness, status: int, body: dict[str, object]
+    http: httpx.AsyncClient, view: ScriptedView, state: Readiness, status: int, body: dict[str, object]
 ) -> None:
-    view.told = told
+    view.state = state
 
     answer = await http.get("/readyz")
 
     assert (answer.status_code, answer.json()) == (status, body)
 
 
-async def test_stats_hold_the_numbers_of_the_contract_and_ours(http: httpx.AsyncClient, view: Told) -> None:
-    view.known = Stats("relay-1", RelayState.PAUSED, 5, Backlog(10, 3, 12.3456, 4.5, 2), 0.25)
+async def test_stats_hold_the_numbers_of_the_contract_and_ours(http: httpx.AsyncClient, view: ScriptedView) -> None:
+    view.latest = Stats("relay-1", RelayState.PAUSED, 5, Backlog(10, 3, 12.3456, 4.5, 2), 0.25)
 
     answer = await http.get("/stats")
 
@@ -139,18 +142,49 @@ async def test_metrics_come_in_the_format_that_is_asked_for(http: httpx.AsyncCli
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_head_has_the_status_and_no_body(http: httpx.AsyncClient, path: str) -> None:
-    head, got = await http.head(path), await http.get(path)
+    head, full = await http.head(path), await http.get(path)
 
-    assert head.status_code == got.status_code
+    assert head.status_code == full.status_code
     assert head.content == b""
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/healthz/", "/metrics/x"])
-async def test_an_unknown_path_is_told_in_json(http: httpx.AsyncClient, path: str) -> None:
+@pytest.mark.parametrize("path", ["/nothing", "/healthz/", "/metrics/x"])
+async def test_an_unknown_path_is_an_error_in_json(http: httpx.AsyncClient, path: str) -> None:
     answer = await http.get(path)
 
     assert answer.status_code == 404
-    assert answer.json() == {"error": "there is nothing at this path"}
+    assert answer.json() == {"error": "no endpoint has this path; GET / lists them"}
+
+
+async def test_the_root_lists_every_endpoint(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/")
+
+    assert answer.status_code == 200
+    assert answer.json()["version"] == __version__
+    assert set(answer.json()["endpoints"]) == set(PATHS) - {"/"}
+
+
+async def test_the_root_lists_the_apis_of_other_rooms(view: ScriptedView) -> None:
+    async def api(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response("api")(scope, receive, send)
+
+    server = StatusServer(view, ServerOptions("127.0.0.1", 0), {"/api/v1/log": api})
+    await server.start()
+    host, port = server.address
+    async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
+        index, of_the_api = await client.get("/"), await client.get("/api/v1/log/events")
+    await server.stop()
+
+    assert "/api/v1/log" in index.json()["endpoints"]
+    assert of_the_api.text == "api"
+
+
+async def test_livez_is_healthz(http: httpx.AsyncClient, view: ScriptedView) -> None:
+    view.problem = "the claim loop ended"
+
+    live, healthy = await http.get("/livez"), await http.get("/healthz")
+
+    assert (live.status_code, live.json()) == (healthy.status_code, healthy.json())
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -163,19 +197,19 @@ async def test_other_methods_are_refused(http: httpx.AsyncClient, method: str, p
     assert {word.strip() for word in answer.headers["allow"].split(",")} == {"GET", "HEAD"}
 
 
-async def test_a_port_in_use_is_a_clear_error(server: StatusServer, view: Told) -> None:
+async def test_a_port_in_use_is_a_clear_error(server: StatusServer, view: ScriptedView) -> None:
     port = server.address[1]
 
     with pytest.raises(ConfigError, match=rf"SERVER_PORT=127.0.0.1:{port} cannot be bound: .*in use"):
         await StatusServer(view, ServerOptions("127.0.0.1", port)).start()
 
 
-async def test_a_host_that_is_not_ours_is_a_clear_error(view: Told) -> None:
+async def test_a_host_that_is_not_ours_is_a_clear_error(view: ScriptedView) -> None:
     with pytest.raises(ConfigError, match=r"SERVER_PORT=192\.0\.2\.1:0 cannot be bound"):
         await StatusServer(view, ServerOptions("192.0.2.1", 0)).start()
 
 
-async def test_all_interfaces_answer_on_both_protocols(view: Told) -> None:
+async def test_all_interfaces_answer_on_both_protocols(view: ScriptedView) -> None:
     server = StatusServer(view, ServerOptions("", 0))
     await server.start()
     hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
@@ -202,7 +236,7 @@ async def test_it_stops_while_a_client_holds_its_connection(server: StatusServer
 
 
 async def test_a_view_that_fails_is_an_error_in_json(
-    http: httpx.AsyncClient, view: Told, monkeypatch: pytest.MonkeyPatch
+    http: httpx.AsyncClient, view: ScriptedView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "health", lambda: 1 / 0)
 

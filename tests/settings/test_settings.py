@@ -29,22 +29,22 @@ def refusal(**variables: str) -> str:
 
 
 def test_with_only_what_is_required_everything_else_has_its_default() -> None:
-    given = settings()
+    read_settings = settings()
 
-    assert given.storage_url is not None
-    assert given.storage_url.get_secret_value() == URL
-    assert given.storage_table_name == TableName()
-    assert given.publisher_type == "stdout"
-    assert given.poll_interval == 0.5
-    assert given.lease_timeout == 180.0
-    assert given.max_in_flight == 800
-    assert given.batch_bytes == 64 * 2**20
-    assert given.retry_max_delay == 86_400.0
-    assert given.kafka_batch_size is None
-    assert given.server_port == Address("", 8080)
-    assert given.relay_id == socket.gethostname()
-    assert given.publisher_name == "stdout"
-    assert given.warnings == ()
+    assert read_settings.storage_url is not None
+    assert read_settings.storage_url.get_secret_value() == URL
+    assert read_settings.storage_table_name == TableName()
+    assert read_settings.publisher_type == "stdout"
+    assert read_settings.poll_interval == 0.5
+    assert read_settings.lease_timeout == 180.0
+    assert read_settings.max_in_flight == 800
+    assert read_settings.batch_bytes == 64 * 2**20
+    assert read_settings.retry_max_delay == 86_400.0
+    assert read_settings.kafka_batch_size is None
+    assert read_settings.server_port == Address("", 8080)
+    assert read_settings.relay_id == socket.gethostname()
+    assert read_settings.publisher_name == "stdout"
+    assert read_settings.warnings == ()
 
 
 def test_several_database_hosts_are_allowed() -> None:
@@ -82,9 +82,13 @@ def test_addresses_to_listen_on(written: str, meant: Address) -> None:
 
 
 def test_words_are_taken_in_any_case() -> None:
-    given = settings(PUBLISHER_TYPE="NULL", ENVIRONMENT="Development", KAFKA_COMPRESSION="ZSTD")
+    read_settings = settings(PUBLISHER_TYPE="NULL", ENVIRONMENT="Development", KAFKA_COMPRESSION="ZSTD")
 
-    assert (given.publisher_type, given.environment, given.kafka_compression) == ("null", "development", "zstd")
+    assert (read_settings.publisher_type, read_settings.environment, read_settings.kafka_compression) == (
+        "null",
+        "development",
+        "zstd",
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_no_error_shows_the_password_of_a_wrong_url(url: str) -> None:
 
 
 def test_secrets_are_not_in_the_text_of_settings() -> None:
-    given = settings(
+    read_settings = settings(
         STORAGE_URL="postgres://relay:hunter2@db/app",
         PUBLISHER_TYPE="nats",
         PUBLISHER_URL="nats://hunter2@broker:4222",
@@ -167,8 +171,8 @@ def test_secrets_are_not_in_the_text_of_settings() -> None:
         OTEL_EXPORTER_OTLP_HEADERS="authorization=hunter2",
     )
 
-    assert "hunter2" not in repr(given) + str(given) + " ".join(given.warnings)
-    assert given.otel == {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2"}
+    assert "hunter2" not in repr(read_settings) + str(read_settings) + " ".join(read_settings.warnings)
+    assert read_settings.otel == {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2"}
 
 
 @pytest.mark.parametrize(
@@ -206,10 +210,10 @@ def test_what_is_done_as_written_is_not_warned_about() -> None:
 
 
 def test_the_values_in_effect_are_safe() -> None:
-    given = settings(KAFKA_ASYNC="true", KAFKA_REQUIRED_ACKS="none")
+    read_settings = settings(KAFKA_ASYNC="true", KAFKA_REQUIRED_ACKS="none")
 
-    assert not given.kafka_async
-    assert given.kafka_required_acks == "one"
+    assert not read_settings.kafka_async
+    assert read_settings.kafka_required_acks == "one"
 
 
 @pytest.mark.parametrize("name", ["REDIS_SERVICE_HOST", "NATS_PORT_4222_TCP_ADDR", "KAFKA_PORT", "PATH", "HOSTNAME"])
@@ -218,25 +222,25 @@ def test_variables_of_the_surroundings_are_not_ours(name: str) -> None:
 
 
 def test_a_tool_reads_only_the_variables_it_names() -> None:
-    given = Settings.from_env(
+    read_settings = Settings.from_env(
         {"PUBLISHER_TYPE": "nonsense", "BATCH_SIZE": "-1", "STORAGE_URL": "postgres://old/db"},
         overrides={"STORAGE_URL": URL},
         only={"STORAGE_URL", "STORAGE_TABLE_NAME"},
     )
 
-    assert given.storage_url is not None
-    assert given.storage_url.get_secret_value() == URL
-    assert given.batch_size == 100
+    assert read_settings.storage_url is not None
+    assert read_settings.storage_url.get_secret_value() == URL
+    assert read_settings.batch_size == 100
 
 
 def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("hunter2\n")
 
-    given = settings(API_TOKEN_FILE=str(token))
+    read_settings = settings(API_TOKEN_FILE=str(token))
 
-    assert given.api_token is not None
-    assert given.api_token.get_secret_value() == "hunter2"
+    assert read_settings.api_token is not None
+    assert read_settings.api_token.get_secret_value() == "hunter2"
     assert "cannot be read: No such file" in refusal(API_TOKEN_FILE=str(tmp_path / "absent"))
 
 
@@ -244,15 +248,15 @@ def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> Non
     secret = tmp_path / "url"
     secret.write_text(f"{URL}\n")
 
-    given = Settings.from_env({"STORAGE_URL_FILE": str(secret), "PUBLISHER_TYPE": "stdout"})
+    read_settings = Settings.from_env({"STORAGE_URL_FILE": str(secret), "PUBLISHER_TYPE": "stdout"})
 
-    assert given.storage_url is not None
-    assert given.storage_url.get_secret_value() == URL
-    assert given.warnings == ()
+    assert read_settings.storage_url is not None
+    assert read_settings.storage_url.get_secret_value() == URL
+    assert read_settings.warnings == ()
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (None, "cannot be read: No such file or directory"),
         (" \n", "is empty; it must hold the URL"),
@@ -261,7 +265,7 @@ def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> Non
     ],
 )
 def test_a_file_that_holds_no_url_is_told_once_and_without_the_secret(
-    tmp_path: Path, content: str | None, told: str
+    tmp_path: Path, content: str | None, reason: str
 ) -> None:
     secret = tmp_path / "url"
     if content is not None:
@@ -270,7 +274,7 @@ def test_a_file_that_holds_no_url_is_told_once_and_without_the_secret(
     with pytest.raises(ConfigError) as caught:
         Settings.from_env({"STORAGE_URL_FILE": str(secret)})
 
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -279,9 +283,9 @@ def test_a_url_and_its_file_in_one_place_is_an_error(tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text("nats://b")
 
-    told = refusal(PUBLISHER_TYPE="nats", PUBLISHER_URL="nats://a", PUBLISHER_URL_FILE=str(secret))
+    message = refusal(PUBLISHER_TYPE="nats", PUBLISHER_URL="nats://a", PUBLISHER_URL_FILE=str(secret))
 
-    assert "PUBLISHER_URL and PUBLISHER_URL_FILE are both set; unset one of them" in told
+    assert "PUBLISHER_URL and PUBLISHER_URL_FILE are both set; unset one of them" in message
 
 
 def test_the_place_that_wins_wins_with_either_form(tmp_path: Path) -> None:
@@ -308,18 +312,18 @@ def dotenv(tmp_path: Path) -> Path:
 def test_a_shell_variable_wins_over_the_file_and_an_empty_one_counts_as_unset(dotenv: Path) -> None:
     dotenv.write_text(f"STORAGE_URL={URL}\nBATCH_SIZE=5\nexport REAP_BATCH_SIZE='6' # six\nRETRY_MAX_ATTEMPTS=\n")
 
-    given = Settings.from_env({"BATCH_SIZE": "7", "REAP_BATCH_SIZE": ""}, dotenv)
+    read_settings = Settings.from_env({"BATCH_SIZE": "7", "REAP_BATCH_SIZE": ""}, dotenv)
 
-    assert (given.batch_size, given.reap_batch_size, given.retry_max_attempts) == (7, 6, 25)
+    assert (read_settings.batch_size, read_settings.reap_batch_size, read_settings.retry_max_attempts) == (7, 6, 25)
 
 
 def test_the_file_is_read_against_the_given_environment(dotenv: Path) -> None:
     dotenv.write_text("NAME=app\nSTORAGE_URL=postgres://${USER_}:${PW:-none}@db/${NAME}\n")
 
-    given = Settings.from_env({"USER_": "relay"}, dotenv)
+    read_settings = Settings.from_env({"USER_": "relay"}, dotenv)
 
-    assert given.storage_url is not None
-    assert given.storage_url.get_secret_value() == "postgres://relay:none@db/app"
+    assert read_settings.storage_url is not None
+    assert read_settings.storage_url.get_secret_value() == "postgres://relay:none@db/app"
 
 
 def test_an_absent_file_is_fine_and_a_broken_one_is_told(dotenv: Path) -> None:

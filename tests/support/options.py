@@ -10,6 +10,7 @@ from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
+from relay.deliverylog.recorder import RecorderOptions
 from relay.engine.options import EngineOptions
 from relay.outbox.options import PostgresOptions
 from relay.postgres.sql import TableName
@@ -40,6 +41,10 @@ def nats_options(url: str, **changes: Any) -> NatsOptions:
 
 def redis_options(url: str, **changes: Any) -> RedisOptions:
     return replace(build.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
+
+
+def recorder_options(**changes: Any) -> RecorderOptions:
+    return replace(build.recorder_options(DEFAULTS), **changes)
 
 
 def _for_broker(publisher_type: str, url: str) -> Settings:

@@ -38,9 +38,9 @@ def families(telemetry: PrometheusTelemetry) -> dict[str, Family]:
 
 
 def value(telemetry: PrometheusTelemetry, name: str, **labels: str) -> float:
-    found = telemetry.registry.get_sample_value(name, {**labels, "relay_id": "relay-1"})
-    assert found is not None, f"no series {name}{labels}"
-    return found
+    value = telemetry.registry.get_sample_value(name, {**labels, "relay_id": "relay-1"})
+    assert value is not None, f"no series {name}{labels}"
+    return value
 
 
 def test_it_is_what_the_engine_reports_to(telemetry: PrometheusTelemetry) -> None:

@@ -33,7 +33,7 @@ class NatsPublisher:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
-        await self._current.offer(events, sink)
+        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """A round trip to the server, over the connection in use or a new one."""

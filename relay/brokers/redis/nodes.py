@@ -60,13 +60,13 @@ class RedisNodes:
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to the node of its stream, in order."""
         if not self._nodes:
-            await self._session(None).offer(events, sink)
+            await self._session(None).publish(events, sink)
             return
         groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
         for event in events:
             groups.setdefault(self._nodes.get(_slot(event.event_type)), []).append(event)
         # Side by side: a node that is full or hangs keeps no other one waiting.
-        await asyncio.gather(*(self._session(node).offer(group, sink) for node, group in groups.items()))
+        await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
 
     async def abandon(self, reason: str) -> None:
         """End every session; on return every event is resolved, unanswered ones as ``Unreachable(reason)``."""

@@ -40,7 +40,7 @@ class RedisPublisher:
         self._named_servers()
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event; without a connection all of them are unreachable at once."""
+        """Write every event, what is left after a cut over a new connection; without one all are unreachable."""
         if events:
             await self._nodes.publish(events, sink)
 

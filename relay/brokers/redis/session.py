@@ -71,7 +71,10 @@ class RedisSession:
         return [event for event, _, _ in await self.follow([(event, sink, 0) for event in events])]
 
     async def follow(self, offers: Sequence[Offer], *, asking: bool = False) -> Sequence[Offer]:
-        """As ``offer``, for events that another node redirected here; ``asking`` for a slot that is on its way here."""
+        """Write events that another node may have redirected here; ``asking`` for a slot that is on its way here.
+
+        Returns those that it did not come to before the connection was cut.
+        """
         at = 0
         while at < len(offers):
             while len(self._pending) >= self._options.max_pending and self.ended_as is None:

@@ -55,17 +55,17 @@ def event(row: Sequence[Any]) -> LoggedEvent:
 
 def attempt(row: Sequence[Any]) -> AttemptRecord:
     """An attempt and its event from the columns that ``list:attempts`` selects."""
-    made = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS, row[: len(_ATTEMPT_COLUMNS)], strict=True)))
+    logged = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS, row[: len(_ATTEMPT_COLUMNS)], strict=True)))
     time, eligible, data, metadata, topic, destination_id, matched = row[len(_ATTEMPT_COLUMNS) :]
     return AttemptRecord(
-        made,
+        logged,
         LoggedEvent(
-            id=made.event_id,
-            tenant_id=made.tenant_id,
-            destination_id=made.destination_id if destination_id is None else destination_id,
-            matched_destination_ids=[made.destination_id] if matched is None else matched,
+            id=logged.event_id,
+            tenant_id=logged.tenant_id,
+            destination_id=logged.destination_id if destination_id is None else destination_id,
+            matched_destination_ids=[logged.destination_id] if matched is None else matched,
             time=time,
-            topic=made.topic if topic is None else topic,
+            topic=logged.topic if topic is None else topic,
             eligible_for_retry=eligible,
             data=data,
             metadata=metadata,

@@ -8,10 +8,9 @@ from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
-from relay.deliverylog.options import DEFAULT_SCHEMA
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.times import from_ms
-from relay.postgres.sql import LONGEST_IDENTIFIER, statement, statement_names
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, statement, statement_names
 
 _FOLDER = "deliverylog/postgres"
 _SCHEMA = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
@@ -20,7 +19,7 @@ _PARTITION = "events_2000_01"
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
-# The filter that drives a listing: its values are index ranges of their own, merged. The first that is given.
+# The filter that drives a listing: its values are index ranges of their own, merged. The first that the query has.
 _EVENT_DRIVERS = ("event_id", "topic")
 _ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "destination_type", "status")
 _ORDER_DRIVERS = ("event_id",)
@@ -40,11 +39,11 @@ class PostgresStatements:
 
     def text(self, name: str, *tags: str) -> LiteralString:
         """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
-        return statement(f"{_FOLDER}/{name}", names={DEFAULT_SCHEMA: self._schema}, tags=tags)
+        return statement(f"{_FOLDER}/{name}", names={DEFAULT_LOG_SCHEMA: self._schema}, tags=tags)
 
     def on_partition(self, name: str, parent: str, partition: str) -> LiteralString:
         """A statement that is written for the table ``events`` and its partition ``events_2000_01``."""
-        names = {DEFAULT_SCHEMA: self._schema, _PARENT: parent, _PARTITION: partition}
+        names = {DEFAULT_LOG_SCHEMA: self._schema, _PARENT: parent, _PARTITION: partition}
         return statement(f"{_FOLDER}/{name}", names=names)
 
     def migrations(self) -> list[LiteralString]:

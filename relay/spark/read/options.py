@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
-from relay.postgres.sql import DEFAULT_SCHEMA, TableName, checked_schema
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
 from relay.spark.options import DEFAULT_CONNECTIONS, Options
 
 DEFAULT_PARTITIONS: Final = 8
@@ -16,14 +16,13 @@ MOST_PARTITIONS: Final = 10_000
 
 _COMMON: Final = ("url", "columns", "numPartitions", "maxConnections")
 _TABLE: Final = (*_COMMON, "pushdown", "snapshot")
-_LOG_SCHEMA: Final = "openoutbox_log"
 _EVENTS: Final = (*_COMMON, "storeSchema", "tenants", "types", "start", "end", "maxEventsPerTrigger")
 _LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options that all readers have; docs/spark.md says what each is for."""
+    """The options of all readers; docs/spark.md describes them."""
 
     url: str = field(repr=False)
     columns: tuple[str, ...] = ()
@@ -48,11 +47,11 @@ class EventOptions(ReadOptions):
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
     start: int | None = 0
-    """The position after which the first event comes; None is the end, as it is when a stream begins."""
+    """The position before the first event; None is the end at the start of a stream."""
     end: int | None = None
-    """The position up to which a batch reads; None is the end."""
+    """The last position of a batch; None is the end."""
     most_events: int | None = None
-    """Of one micro-batch."""
+    """Events of one micro-batch, at most."""
 
 
 def outbox_options(options: Mapping[str, str]) -> TableOptions:
@@ -64,7 +63,7 @@ def outbox_options(options: Mapping[str, str]) -> TableOptions:
 def delivery_options(options: Mapping[str, str]) -> TableOptions:
     """The options of one read of the delivery log. Raises ConfigError, naming the option."""
     values = Options("openoutbox_deliverylog", options, (*_TABLE, "logSchema"), streams=False)
-    return _table_options(values, TableName("attempts", checked_schema(values.text("logSchema") or _LOG_SCHEMA)))
+    return _table_options(values, TableName("attempts", checked_schema(values.text("logSchema") or DEFAULT_LOG_SCHEMA)))
 
 
 def _table_options(values: Options, table: TableName) -> TableOptions:
@@ -112,7 +111,7 @@ def _tenants(names: Sequence[str]) -> tuple[UUID, ...]:
 
 
 def _position(values: Options, name: str, default: int | None) -> int | None:
-    """A position, or one of the words for the first and the last."""
+    """A position, ``beginning`` or ``end``."""
     words = {None: default, "beginning": 0, "end": None}
     text = values.text(name)
     return words[text] if text in words else values.number(name, 0, _LARGEST, least=0)

@@ -52,8 +52,8 @@ async def test_copies_that_are_not_merged_appear_once(clickhouse: ClickHouseDeli
     for limit in (1, 3, 10):
         page = await clickhouse.list_attempts(ListAttempts(limit=limit))
         assert len(page.items) == limit
-        found = await all_items(clickhouse, ListAttempts(limit=limit, order="asc"))
-        assert [(record.attempt.id, record.attempt.code) for record in found] == [(f"a{n}", "3") for n in range(10)]
+        records = await all_items(clickhouse, ListAttempts(limit=limit, order="asc"))
+        assert [(record.attempt.id, record.attempt.code) for record in records] == [(f"a{n}", "3") for n in range(10)]
         assert [one.id for one in await all_items(clickhouse, ListEvents(limit=limit, order="asc"))] == [
             f"e{n}" for n in range(10)
         ]
@@ -78,6 +78,22 @@ async def test_retention_is_the_servers_ttl_and_read_back_from_it(clickhouse: Cl
     await clickhouse.apply_retention(0)
     assert await clickhouse.retention() is None
     assert attempt_ids(await all_items(clickhouse, ListAttempts())) == ["new"]
+
+
+async def test_equal_entries_are_quarantined_once_and_the_retention_covers_them(
+    clickhouse: ClickHouseDeliveryLog,
+) -> None:
+    bad = [entry(name, BASE, attempt_number=-1) for name in ("a", "a", "b")]
+    for batch in (bad, bad[1:]):
+        await clickhouse.insert_many(batch)
+    table = clickhouse._sql.table("event_log_quarantine")
+    assert len(await clickhouse._client.rows(f"SELECT entry FROM {table}")) == 2
+    await clickhouse._client.command(
+        f"INSERT INTO {table} (quarantined_at, reason, entry) VALUES (now64(3) - toIntervalDay(8), 'old', 'old')"
+    )
+    await clickhouse.apply_retention(7)
+    reasons = await clickhouse._client.rows(f"SELECT DISTINCT reason FROM {table}")
+    assert [row[0] for row in reasons] == ["attempt_number is -1"]
 
 
 async def test_prefixes_keep_deployments_apart(clickhouse: ClickHouseDeliveryLog, chdb_folder: Path) -> None:

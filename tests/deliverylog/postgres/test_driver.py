@@ -67,8 +67,21 @@ async def test_a_month_that_is_missing_is_made_on_demand_within_the_retention(lo
     )
     assert attempt_ids(await all_items(store, ListAttempts())) == ["now", "within"]
     assert store.quarantined == 1
-    kept = log_database.run("SELECT reason, entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine")
-    assert kept == [("its month has no partition", "beyond")]
+    quarantined = log_database.run("SELECT reason, entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine")
+    assert quarantined == [("its month has no partition", "beyond")]
+    await store.close()
+
+
+async def test_equal_entries_are_quarantined_once_and_the_retention_covers_them(log_database: Database) -> None:
+    store = await opened(log_database)
+    bad = [entry(name, BASE, attempt_number=-1) for name in ("a", "a", "b")]
+    for batch in (bad, bad[1:]):
+        await store.insert_many(batch)
+    quarantined = "SELECT entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine ORDER BY number"
+    assert log_database.run(quarantined) == [("a",), ("b",)]
+    log_database.run("UPDATE openoutbox_log.quarantine SET quarantined_at = now() - interval '8 days' WHERE number = 1")
+    await store.apply_retention(7)
+    assert log_database.run(quarantined) == [("b",)]
     await store.close()
 
 

@@ -49,19 +49,19 @@ WHOLE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "window"), NEAR)
-def test_a_page_is_looked_for_where_reading_begins(asked: dict[str, Any], window: dict[str, datetime]) -> None:
-    scan = scan_attempts(ListAttempts(**asked))
-    found = near(scan, MONTHS, NOW)
-    assert found is not None
-    assert found.window == window
-    assert (found.position, found.fetch, found.descending) == (scan.position, scan.fetch, scan.descending)
+@pytest.mark.parametrize(("query", "window"), NEAR)
+def test_a_page_is_looked_for_where_reading_begins(query: dict[str, Any], window: dict[str, datetime]) -> None:
+    scan = scan_attempts(ListAttempts(**query))
+    narrowed = near(scan, MONTHS, NOW)
+    assert narrowed is not None
+    assert narrowed.window == window
+    assert (narrowed.position, narrowed.fetch, narrowed.descending) == (scan.position, scan.fetch, scan.descending)
 
 
-@pytest.mark.parametrize("asked", WHOLE)
-def test_where_nothing_is_spared_it_is_looked_for_at_once(asked: dict[str, Any]) -> None:
-    assert near(scan_attempts(ListAttempts(**asked)), MONTHS, NOW) is None
-    assert near(scan_attempts(ListAttempts(**asked)), set(), NOW) is None
+@pytest.mark.parametrize("query", WHOLE)
+def test_where_nothing_is_spared_it_is_looked_for_at_once(query: dict[str, Any]) -> None:
+    assert near(scan_attempts(ListAttempts(**query)), MONTHS, NOW) is None
+    assert near(scan_attempts(ListAttempts(**query)), set(), NOW) is None
 
 
 def test_only_merged_ranges_look_large() -> None:

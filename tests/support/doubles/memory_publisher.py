@@ -42,6 +42,8 @@ class MemoryPublisher:
         """How often the broker cut a connection, its twins' included."""
         self.round_trip: float | None = None
         """Seconds from an offer to its answer or cut, which the connection's other events share; None: at once."""
+        self.cut_takes = 0.0
+        """Seconds more until a client notices a cut: Kafka's resends first."""
         self._capacity = capacity
         self._script: Script = lambda _: ACKNOWLEDGED
         self._poison: Poison = lambda _: False
@@ -172,7 +174,7 @@ class MemoryPublisher:
         for place, (event, sink) in enumerate(wire):
             if self._first._poison(event):
                 self._held.extend(wire[place:])
-                self._lose_connection()
+                asyncio.get_running_loop().call_later(self._first.cut_takes, self._lose_connection)
                 return
             self._take(event, sink)
 

@@ -60,6 +60,8 @@ class MemoryTable:
     rows: dict[EventId, MemoryRow] = field(default_factory=dict)
     inserted: int = 0
     trigger: Trigger | None = None
+    locked: set[EventId] = field(default_factory=set)
+    """Rows that another session has locked."""
 
     @contextmanager
     def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
@@ -155,7 +157,7 @@ class MemoryOutbox:
         """What may be claimed, in turn."""
         if self._key_order is not None:
             return self._due_in_order(now, limit)
-        due = [row for row in self._in(Status.PENDING) if row.available_at <= now]
+        due = [row for row in self._in(Status.PENDING) if row.available_at <= now and self._is_free(row)]
         return sorted(due, key=_age)[:limit]
 
     def _due_in_order(self, now: datetime, limit: int) -> list[MemoryRow]:
@@ -168,6 +170,7 @@ class MemoryOutbox:
         free = [
             list(itertools.takewhile(lambda row: row.status is Status.PENDING and row.available_at <= now, run))
             for run in runs.values()
+            if self._is_free(run[0])
         ]
         leading = sorted((run for run in free if run), key=lambda run: _age(run[0]))[:limit]
         share = limit // max(len(leading), 1)
@@ -189,7 +192,7 @@ class MemoryOutbox:
             row.status = Status.PENDING
 
         def each(event_ids: Iterable[EventId], write: Callable[[MemoryRow], None]) -> int:
-            held = self._held(settlement.fence, event_ids)
+            held = [row for row in self._held(settlement.fence, event_ids) if self._is_free(row)]
             for row in held:
                 write(row)
                 row.locked_by, row.locked_at, row.updated_at = None, None, now
@@ -206,21 +209,27 @@ class MemoryOutbox:
                 for event_id, error in settlement.buried
             ),
             released=each(settlement.released, release),
+            locked=frozenset(row.event_id for row in self._held(settlement.fence, settlement.event_ids())),
         )
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
-        """Prolong what is still held."""
+        """Prolong what is still held. The new fence is later than the old one, even after the clock was set back."""
         now = self._statement()
         held = self._held(fence, event_ids)
-        with self.table.statement(held):
-            for row in held:
-                row.locked_at = row.updated_at = now
-        return Renewal(Fence(now) if held else fence, frozenset(row.event_id for row in held))
+        free = [row for row in held if self._is_free(row)]
+        renewed = max(now, fence + _TICK)
+        with self.table.statement(free):
+            for row in free:
+                row.locked_at, row.updated_at = renewed, now
+        ids = frozenset(row.event_id for row in free)
+        unchanged = frozenset(row.event_id for row in held) - ids
+        return Renewal(Fence(renewed) if ids else fence, ids, unchanged)
 
     async def reap(self, limit: int) -> Reaped:
         """Take back expired leases, oldest first."""
         now = self._statement()
-        expired = [row for row in self._in(Status.DELIVERING) if row.locked_at and row.locked_at < now - self._lease]
+        delivering = filter(self._is_free, self._in(Status.DELIVERING))
+        expired = [row for row in delivering if row.locked_at and row.locked_at < now - self._lease]
         expired.sort(key=lambda row: row.locked_at or now)
         with self.table.statement(expired[:limit]):
             return self._take_back(expired[:limit], now)
@@ -258,6 +267,9 @@ class MemoryOutbox:
             raise self.fail_with
         return self.table.tick()
 
+    def _is_free(self, row: MemoryRow) -> bool:
+        return row.event_id not in self.table.locked
+
     def _in(self, status: Status) -> list[MemoryRow]:
         return [row for row in self.table.rows.values() if row.status is status]
 
@@ -287,4 +299,7 @@ def _age(row: MemoryRow) -> tuple[datetime, datetime]:
 
 def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
     age = max((now - row.created_at).total_seconds(), 0.0)
-    return OutboxEvent(row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age)
+    last_code = None if row.last_error is None else row.last_error.partition(":")[0]
+    return OutboxEvent(
+        row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age, last_code
+    )

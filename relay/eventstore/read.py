@@ -1,4 +1,4 @@
-"""Reads streams and the events of all tenants. For ``EventStore`` and subscriptions.
+"""Reads streams and the events of all tenants.
 
 Reading over all tenants goes in three steps, each a statement with a snapshot of its own, in this order: the horizon
 (how far everything has settled), the page (positions up to it, from the narrow feed), the events themselves, a few
@@ -7,7 +7,7 @@ tenants at a time and with the tenants as constants, so that each statement plan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,54 +16,93 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, Row, execute
-from relay.eventstore.model import LARGEST_VERSION, StoredEvent
+from relay.eventstore.model import LARGEST_VERSION, StoredEvent, checked_id
+from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
 
-_TENANTS_BY_THEMSELVES: Final = 16  # up to so many are read from their partitions instead of through the feed
+_TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
 
 Pool = AsyncConnection[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events of all tenants are wanted; None means all."""
+    """Filters on the events of all tenants; None means no filter."""
 
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
 
+    @classmethod
+    def of(cls, tenants: Iterable[Id] | None, types: Iterable[str] | None) -> EventFilter:
+        """The filter of a caller's arguments. Raises EventError or ConfigError, naming the argument."""
+        if isinstance(types, str):
+            raise ConfigError(f"types: {types!r} is a single string; pass a list of types")
+        return cls(
+            None if tenants is None else tuple(dict.fromkeys(checked_id("tenants", one) for one in tenants)),
+            None if types is None else tuple(types),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some events, and how far the reader has got by reading them."""
+    """Some events, and the position that the reader has reached."""
 
     events: list[StoredEvent]
     position: int
     """Where the next page begins: every event up to it was delivered or filtered out."""
     newest: int
-    """The last position handed out."""
+    """The newest assigned position."""
     waiting: bool
-    """There are positions that a transaction in flight holds back."""
+    """Whether an open transaction holds back positions."""
     read_at: datetime
     """The database's clock."""
 
 
-async def read_stream(
-    database: Database, statements: EventStoreStatements, stream: tuple[UUID, UUID], versions: tuple[int, int | None],
-    limit: int | None, backward: bool,
-) -> list[StoredEvent]:  # fmt: skip
-    """One stream's events with versions from the first to the second of ``versions``, both included."""
-    values = {
-        "tenant": stream[0],
-        "stream": stream[1],
-        "from_version": versions[0],
-        "to_version": LARGEST_VERSION if versions[1] is None else versions[1],
-        "limit": limit,
-    }
-    sql = statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
-    rows = await database.run(f"read stream {stream[1]}", sql, values)
-    return [StoredEvent(*row) for row in rows]
+class ReadPart(StorePart):
+    """Reading one stream, and all of them."""
+
+    async def read_stream(
+        self,
+        tenant_id: Id,
+        stream_id: Id,
+        from_version: int = 1,
+        to_version: int | None = None,
+        limit: int | None = None,
+        *,
+        backward: bool = False,
+    ) -> list[StoredEvent]:
+        """One stream's events by version, both ends included, newest first if ``backward``; none: an empty list."""
+        check_limit(limit)
+        stream = checked_id("stream_id", stream_id)
+        values = {
+            "tenant": checked_id("tenant_id", tenant_id),
+            "stream": stream,
+            "from_version": from_version,
+            "to_version": LARGEST_VERSION if to_version is None else to_version,
+            "limit": limit,
+        }
+        sql = self._statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
+        rows = await self._database.run(f"read stream {stream}", sql, values)
+        return [StoredEvent(*row) for row in rows]
+
+    async def read_all(
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        tenants: Iterable[Id] | None = None,
+        types: Iterable[str] | None = None,
+    ) -> list[StoredEvent]:
+        """The next events of all tenants after a position, in the order of positions.
+
+        Passing on the position of the last event reads every event once: an event that commits later has a position
+        above all those returned. ``None`` means all tenants or types.
+        """
+        check_limit(limit)
+        event_filter = EventFilter.of(tenants, types)
+        return (await read_page(self._database, self._statements, after, limit, event_filter)).events
 
 
 async def read_page(
@@ -74,7 +113,7 @@ async def read_page(
         horizon, newest, read_at = (await execute(connection, statements.text("eventstore/read:horizon")))[0]
         types = None if event_filter.types is None else list(event_filter.types)
         values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
-        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_BY_THEMSELVES:
+        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
             rows = (await _from_partitions(connection, statements, event_filter.tenants, values))[:limit]
             events = [StoredEvent(*row) for row in rows]
         else:
@@ -99,7 +138,7 @@ async def _from_partitions(
 async def _fetch(
     connection: Pool, statements: EventStoreStatements, page: Sequence[Row], values: dict[str, object]
 ) -> list[StoredEvent]:
-    """The events of a page, in its order. One whose tenant was dropped since is left out."""
+    """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile."""
     if not page:
         return []
     statement = statements.text("eventstore/read:fetch")

@@ -1,0 +1,29 @@
+"""What the parts of ``EventStore`` have in common.
+
+The public class is composed of parts, one module each: ``SchemaPart``, ``TenantPart``, ``AppendPart``, ``ReadPart``,
+``SubscriptionPart`` and ``ArchivePart``. A part holds the public methods of its topic and what they do.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from relay.core.errors import ConfigError
+from relay.eventstore.database import Database
+from relay.eventstore.statements import EventStoreStatements
+
+Id = UUID | str
+
+
+class StorePart:
+    """The connections and the statements that all parts use."""
+
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
+        self._database = database
+        self._statements = statements
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise ConfigError for a limit below 1; None means no limit."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit: {limit}; pass 1 or more")

@@ -1,0 +1,84 @@
+"""Starts subscriptions, and shows them to an operator; one that runs is ``relay.eventstore.subscription``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from relay.core.errors import ConfigError
+from relay.eventstore.database import Database
+from relay.eventstore.meter import Meter, NoMeter
+from relay.eventstore.part import Id, StorePart, check_limit
+from relay.eventstore.read import EventFilter
+from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions
+from relay.eventstore.wakeup import Wakeup
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """A subscription, as an operator sees it."""
+
+    name: str
+    position: int
+    active: bool
+    """Some instance holds the lease."""
+    updated_at: datetime
+
+
+class SubscriptionPart(StorePart):
+    """Subscribing, and operating subscriptions."""
+
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
+        super().__init__(database, statements)
+        self._wakeup = Wakeup(database, statements)
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        batch_size: int = 1000,
+        tenants: Iterable[Id] | None = None,
+        types: Iterable[str] | None = None,
+        start: Start = "beginning",
+        lease: float = 3.0,
+        poll_interval: float = 1.0,
+        meter: Meter | None = None,
+    ) -> AsyncGenerator[SubscriptionBatch, None]:
+        """New events as they come, in batches, from the checkpoint of the subscription of this name.
+
+        Requesting the next batch acknowledges the one before; or ``await batch.acknowledge(connection)`` does, in the
+        consumer's own transaction. One instance of a name is active; another takes over when it has not renewed its
+        lease for ``lease`` seconds. Notifications wake it; without them it polls every ``poll_interval`` seconds.
+        ``start`` counts for a new name only: ``"beginning"``, ``"end"`` or a position.
+
+        Close it (``contextlib.aclosing``) to let another instance take over at once.
+        """
+        check_limit(batch_size)
+        if not name or "\x00" in name:
+            raise ConfigError("name: empty or with a NUL character; name the subscription")
+        if lease <= 0 or poll_interval <= 0:
+            raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
+        event_filter = EventFilter.of(tenants, types)
+        options = SubscriptionOptions(batch_size, event_filter, start, lease, poll_interval, meter or NoMeter())
+        return Subscription(self._database, self._statements, self._wakeup, name, options).batches()
+
+    async def list_subscriptions(self) -> list[SubscriptionState]:
+        """All subscriptions by name, with their checkpoints."""
+        rows = await self._database.run("list subscriptions", self._statements.text("eventstore/subscriptions:list"))
+        return [SubscriptionState(*row) for row in rows]
+
+    async def reset_subscription(self, name: str, position: int = 0) -> None:
+        """Let a subscription continue after ``position``, 0 being the beginning.
+
+        Its active instance, if any, can no longer acknowledge its current batch and continues there too.
+        """
+        values = {"name": name, "position": position}
+        await self._database.run("reset subscription", self._statements.text("eventstore/subscriptions:reset"), values)
+
+    async def delete_subscription(self, name: str) -> None:
+        """Delete a subscription; does nothing when the name is unknown."""
+        await self._database.run(
+            "delete subscription", self._statements.text("eventstore/subscriptions:delete"), {"name": name}
+        )
