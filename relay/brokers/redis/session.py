@@ -154,6 +154,8 @@ class RedisSession:
             await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
             self.end(classify_loss(error))
+        except RuntimeError as error:  # uvloop's, for a transport that is closed and whose reader does not know it yet
+            self.end(ConnectionCut(f"CONNECTION: {error}"))
 
     async def _read(self) -> None:
         """Read replies until the session ends; the body of the reading task."""

@@ -128,6 +128,24 @@ async def test_tls_from_an_unknown_authority_is_unreachable_and_says_why(guarded
         await publisher.close()
 
 
+async def test_a_connection_that_was_closed_a_moment_ago_is_cut(
+    guarded: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop raises RuntimeError for a write to a transport that is closed before its reader has read the end."""
+    publisher, sink, events = RedisPublisher(redis_options(guarded.url)), Collector(), [make_event("closed")]
+    await publisher.open()
+    session = await publisher._nodes._session(None).get()
+
+    async def closed(*_: object, **__: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    monkeypatch.setattr(session._connection, "send_packed_command", closed)
+    await publisher.publish(events, sink)
+    [outcome] = await sink.outcomes(events)
+    assert isinstance(outcome, ConnectionCut)
+    await publisher.close()
+
+
 async def test_what_a_cut_connection_carried_is_cut_off_and_the_rest_goes_over_the_next(
     guarded: ValkeyServer, admin: Redis
 ) -> None:
