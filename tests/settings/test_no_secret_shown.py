@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from urllib.parse import unquote
 
@@ -77,7 +76,7 @@ BROKERS: dict[str, tuple[str, Callable[[Settings], tuple[str, str | None]]]] = {
 
 
 @pytest.mark.parametrize("kind", BROKERS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example(secret=("12345/23456", ["12345", "23456"]))
 @example(secret=("12345?a=b23456", ["12345", "23456"]))
 @example(secret=("12345,23456", ["12345", "23456"]))
@@ -103,7 +102,7 @@ def test_the_address_of_a_broker(kind: str, secret: tuple[str, list[str]]) -> No
 
 
 @pytest.mark.parametrize("scheme", ["redis+sentinel", "redis+cluster"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(secret=secrets())
 def test_several_servers_of_redis(scheme: str, secret: tuple[str, list[str]]) -> None:
     text, parts = secret
@@ -134,7 +133,7 @@ def test_what_librdkafka_refuses(secret: tuple[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("variable", ["STORAGE_URL", "DELIVERY_LOG_URL"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example(secret=("12345/23456", ["12345", "23456"]))
 @given(secret=secrets())
 def test_the_address_of_a_database(variable: str, secret: tuple[str, list[str]]) -> None:
@@ -155,14 +154,16 @@ SHAPES = ["{}", "x://{}", "x://{}@h", "mysql://u:{}@h/d", "http://u:{}@h", "u:{}
 
 
 @pytest.mark.parametrize("variable", ["PUBLISHER_URL", "STORAGE_URL", "API_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     secret=secrets(), shape=st.sampled_from(["{}", "x://{}", "x://{}@h", "mysql://u:{}@h/d", "http://u:{}@h", "u:{}@h"])
 )
 def test_a_value_of_another_shape(variable: str, shape: str, secret: tuple[str, list[str]]) -> None:
     text, parts = secret
-    if variable == "STORAGE_URL" and not re.search(":.*:.*@|^u:", shape):
-        return  # no password stands there: such a text is shown, so that the operator sees the mistake
+    if variable.endswith("_URL") and "@" not in shape:
+        return  # no login stands in it: such a text is shown, so that the operator sees the mistake
+    if variable == "STORAGE_URL" and shape == "x://{}@h":
+        return  # the user's name stands there, which is shown
     for publisher in ("kafka", "nats", "redis", ""):
         accepted = read({variable: shape.format(text), "PUBLISHER_TYPE": publisher}, parts)
         if accepted is not None and variable == "PUBLISHER_URL":
@@ -182,7 +183,7 @@ def test_the_address_of_another_delivery_log(scheme: str, secret: tuple[str, lis
     check(str(refused.value), parts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(secret=secrets(), scheme=st.sampled_from(["postgres://", "nats://", "kafka://", "x+y://"]))
 def test_masking(scheme: str, secret: tuple[str, list[str]]) -> None:
     text, parts = secret

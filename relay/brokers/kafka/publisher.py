@@ -8,7 +8,7 @@ The probe has a connection of its own (``relay.brokers.kafka.probe``): slow ackn
 
 A session that fails fatally (a lost or fenced idempotent sequence) is replaced automatically and its events are
 released. librdkafka reports a refused login or TLS handshake as an error of the client, never with a message: the
-reason is kept until the broker answers again, and every failed probe names it.
+reason stands until the broker answers again, and every failed probe names it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class SessionCallbacks(NamedTuple):
 
 
 class KafkaSession:
-    """A producer in use. Made and called in the event loop's thread."""
+    """A producer in use. Only the event loop's thread creates and calls it."""
 
     def __init__(self, config: dict[str, Any], callbacks: SessionCallbacks, *, receipts: bool) -> None:
         self.ended_as: Outcome | None = None

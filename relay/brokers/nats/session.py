@@ -98,7 +98,7 @@ class NatsSession:
                 session._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
             )
         except asyncio.CancelledError:
-            await session.end("the connection was given up")
+            await session.end("the connection attempt was cancelled")
             raise
         else:
             if not session._trouble:

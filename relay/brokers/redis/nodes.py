@@ -89,7 +89,7 @@ class RedisNodes:
     def _redirect(self, source: RedisAddress | None) -> Redirect:
         def redirect(offer: Offer, error: AskError) -> None:
             event, sink, redirects = offer
-            # A node that does not know its own name leaves the host empty: it means the one that was asked.
+            # A node that does not know its own name leaves the host empty: it means itself.
             address = RedisAddress(error.host or (source.host if source else ""), error.port)
             if redirects >= _MOST_REDIRECTS or not address.host:
                 sink([(event, classify(error))])

@@ -46,7 +46,7 @@ class RedisSession:
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._connection = connection
-        # Kept from the start: redis-py drops its reference when it gives a connection up, and what the writer still
+        # Noted at the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._options = options

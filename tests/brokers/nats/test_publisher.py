@@ -43,10 +43,10 @@ def guarded_url(server: NatsServer, login: str) -> str:
 
 @pytest.fixture
 async def publisher(nats_url: str) -> AsyncIterator[NatsPublisher]:
-    made = NatsPublisher(nats_options(nats_url, receipts=True, publish_timeout=1.0))
-    await made.open()
-    yield made
-    await made.close()
+    instance = NatsPublisher(nats_options(nats_url, receipts=True, publish_timeout=1.0))
+    await instance.open()
+    yield instance
+    await instance.close()
 
 
 async def outcomes(publisher: NatsPublisher, events: list[OutboxEvent]) -> list[Outcome]:
@@ -56,18 +56,18 @@ async def outcomes(publisher: NatsPublisher, events: list[OutboxEvent]) -> list[
 
 
 async def test_a_repeat_is_acknowledged_and_stored_once(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream()
-    event = make_event(made.subject())
-    assert await outcomes(publisher, [event]) == [Acknowledged({"stream": made.name, "sequence": 1})]
-    repeat = make_event(made.subject(), event_id=event.event_id)
+    target = await stream()
+    event = make_event(target.subject())
+    assert await outcomes(publisher, [event]) == [Acknowledged({"stream": target.name, "sequence": 1})]
+    repeat = make_event(target.subject(), event_id=event.event_id)
     assert await outcomes(publisher, [repeat]) == [
-        Acknowledged({"stream": made.name, "sequence": 1, "duplicate": True})
+        Acknowledged({"stream": target.name, "sequence": 1, "duplicate": True})
     ]
 
 
 async def test_a_streams_limit_of_size_is_permanent(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream(max_msg_size=1000)
-    large, small = await outcomes(publisher, [make_event(made.subject(), b"x" * 2000), make_event(made.subject())])
+    target = await stream(max_msg_size=1000)
+    large, small = await outcomes(publisher, [make_event(target.subject(), b"x" * 2000), make_event(target.subject())])
     assert isinstance(large, Permanent)
     assert large.code == "JETSTREAM_10054"
     assert isinstance(small, Acknowledged)
@@ -126,8 +126,8 @@ async def test_missing_acknowledgements_are_no_outage(publisher: NatsPublisher, 
 
 
 async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream(max_msgs=1, discard=nats.js.api.DiscardPolicy.NEW)
-    first, second = await outcomes(publisher, [make_event(made.subject()), make_event(made.subject())])
+    target = await stream(max_msgs=1, discard=nats.js.api.DiscardPolicy.NEW)
+    first, second = await outcomes(publisher, [make_event(target.subject()), make_event(target.subject())])
     assert isinstance(first, Acknowledged)
     assert isinstance(second, Transient)
     assert second.code == "JETSTREAM_10077"
@@ -136,21 +136,21 @@ async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: Make
 async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout(
     publisher: NatsPublisher, stream: MakeStream, nats_url: str
 ) -> None:
-    made, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
+    target, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
     listener = await nats.connect(nats_url)
     await listener.subscribe(heard)
     await listener.flush()
-    late, good = await outcomes(publisher, [make_event(heard), make_event(made.subject())])
+    late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
     assert isinstance(late, TimedOut)
     assert isinstance(good, Acknowledged)
     await listener.close()
 
 
 async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStream) -> None:
-    made = await stream()
+    target = await stream()
     publisher = NatsPublisher(nats_options(nats_url, max_pending=10))
     await publisher.open()
-    events = [make_event(made.subject()) for _ in range(1000)]
+    events = [make_event(target.subject()) for _ in range(1000)]
     assert await outcomes(publisher, events) == [Acknowledged()] * 1000
     await publisher.close()
 

@@ -41,7 +41,9 @@ def test_a_good_secret_from_a_file_makes_the_relay_ready(outbox: Outbox, guarded
             assert secret not in relay.log()
 
 
-def test_a_bad_secret_is_told_everywhere_without_itself(outbox: Outbox, guarded: NatsServer, tmp_path: Path) -> None:
+def test_a_bad_secret_is_reported_everywhere_without_itself(
+    outbox: Outbox, guarded: NatsServer, tmp_path: Path
+) -> None:
     outbox.fill("t", 5)
     with Daemon("", mounted(tmp_path, outbox, guarded, WRONG)) as relay:
         wait_until(lambda: relay.running and "uthorization" in relay.get("/readyz")[1], what="the reason in /readyz")

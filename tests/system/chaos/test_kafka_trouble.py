@@ -131,7 +131,7 @@ def test_slow_acknowledgements_are_waited_for_and_no_outage(
 
 
 @pytest.mark.parametrize("broker", ["kafka"], indirect=True)
-def test_a_producer_that_breaks_for_good_is_made_anew_and_its_events_released(
+def test_a_producer_that_breaks_for_good_is_replaced_and_its_events_released(
     outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured
 ) -> None:
     watch_setbacks(outbox)
