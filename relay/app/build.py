@@ -59,6 +59,7 @@ def storage_options(settings: Settings) -> PostgresOptions:
         key_order=KeyOrder(settings.ordering_on_dead) if settings.ordering == "key" else None,
         # A claim that is answered after its lease has run out brings events that must not be offered any more.
         statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
+        delete_delivered=settings.on_delivered == "delete",
     )
 
 

@@ -118,8 +118,11 @@ class MemoryOutbox:
         lease_timeout: float = 180.0,
         retry: RetryPolicy | None = None,
         key_order: KeyOrder | None = None,
+        *,
+        delete_delivered: bool = False,
     ) -> None:
         self.table = table
+        self._delete_delivered = delete_delivered
         self._key_order = key_order
         self.fail_with: Exception | None = None
         self._relay_id = relay_id
@@ -182,7 +185,13 @@ class MemoryOutbox:
         now = self._statement()
         ids = (event_id for settlement in settlements for event_id in settlement.event_ids())
         with self.table.statement([self.table.rows[event_id] for event_id in ids if event_id in self.table.rows]):
-            return [self._settle(settlement, now) for settlement in settlements]
+            settled = [self._settle(settlement, now) for settlement in settlements]
+        if self._delete_delivered:  # a row that is DELIVERED now was this call's to settle
+            for event_id in [one for settlement in settlements for one in settlement.delivered]:
+                row = self.table.rows.get(event_id)
+                if row is not None and row.status is Status.DELIVERED:
+                    del self.table.rows[event_id]
+        return settled
 
     def _settle(self, settlement: Settlement, now: datetime) -> Settled:
         def deliver(row: MemoryRow) -> None:
