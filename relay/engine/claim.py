@@ -164,19 +164,19 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         enough = max(1, self._options.batch_size // _SMALLEST_SHARE)
-        return events >= min(enough, self._options.max_in_flight) and payload_bytes >= self._options.batch_bytes // 2
+        return events >= min(enough, self._options.max_in_flight) and bytes_held >= self._options.batch_bytes // 2
 
     async def _claim(self) -> int:
         """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         limit = min(events, self._limit)
         sent_at = self._clock()
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, payload_bytes, self._excluded.ids())
+            claim = await self._storage.claim(limit, bytes_held, self._excluded.ids())
             ok = True
             self._health.storage_worked("claim")
             self._refusals = 0
