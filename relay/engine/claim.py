@@ -175,9 +175,9 @@ class Claimer:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
-        if claim.fence is not None and claim.events:
+        if claim.fence is not None:
             lone = len(claim.events) == 1
-            failed = claim.events[0].attempts
+            failed = claim.events[0].attempts if lone else 0
             last_chance = lone and failed > 0 and self._options.retry.exhausted(failed + 1)
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
@@ -186,8 +186,11 @@ class Claimer:
                 last_chance=last_chance,
                 in_order=self._options.in_order,
                 recorder=self._context.recorder,
+                unread=claim.unread,
             )
             self._inflight.add(batch)
+            if claim.unread:
+                self._inflight.decided(batch)
             await self._claimed.put(batch)
 
     async def _rest(self, claimed: int) -> None:

@@ -113,7 +113,13 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         found = explain(
-            connection, "outbox/claim:claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay"
+            connection,
+            "outbox/claim:claim",
+            limit=batch,
+            max_bytes=1 << 26,
+            inline_bytes=1 << 19,
+            max_attempts=25,
+            relay_id="relay",
         )
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
@@ -123,7 +129,14 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     "path",
-    [*(f"outbox/settle:{kind}" for kind in KINDS), "outbox/lease:renew", "outbox/lease:held", "outbox/lease:read_back"],
+    [
+        *(f"outbox/settle:{kind}" for kind in KINDS),
+        "outbox/lease:renew",
+        "outbox/claim:payload_sizes",
+        "outbox/claim:payloads",
+        "outbox/lease:held",
+        "outbox/lease:read_back",
+    ],
 )
 def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int) -> None:
     ids = connection.execute(
