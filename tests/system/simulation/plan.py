@@ -140,8 +140,8 @@ class _Drawing:
         return tuple(sorted(self.rng.sample(self.ids, min(len(self.ids), self.rng.randint(1, most)))))
 
 
-def draw(seed: int, *, open_too: bool = False) -> Plan:
-    """The plan of one seed; ``open_too``: also with faults that the engine does not bear yet."""
+def draw(seed: int) -> Plan:
+    """The plan of one seed."""
     rng = random.Random(seed)
     liveness = rng.random() < 0.5
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
@@ -163,7 +163,7 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     )
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
-    drawn = _faults(drawing, open_too=open_too)
+    drawn = _faults(drawing)
     mode = "liveness" if liveness else "safety"
     longest = max(lease, later_lease)
     return Plan(seed, mode, key_order, publish_timeout, longest, retry, relays, transactions, drawn)
@@ -217,12 +217,12 @@ def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: 
     return tuple(sorted(transactions, key=lambda one: one.at))
 
 
-def _faults(drawing: _Drawing, *, open_too: bool) -> tuple[Fault, ...]:
+def _faults(drawing: _Drawing) -> tuple[Fault, ...]:
     rng = drawing.rng
     drawn: list[Fault] = []
     if drawing.liveness:
         for _ in range(rng.choice([1, 1, 2, 3])):
-            one = rng.choice([*_LASTING, *_OPEN] if open_too else _LASTING)(drawing)
+            one = rng.choice(_LASTING)(drawing)
             if one is not None:
                 drawn.append(one)
         if rng.random() < 0.3:
@@ -283,14 +283,9 @@ _PASSING: list[Draw] = [
     lambda d: f.Stop(*d.span(4.0), d.rng.choice(d.names)),
 ]
 
-_OPEN: list[Draw] = [
-    lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
-    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), (Status.DELIVERING,)),
-]
-"""Faults that the engine does not bear yet: left out unless a history asks for them."""
-
 _LASTING: list[Draw] = [
-    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES[1:])),
+    lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
     lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
