@@ -8,7 +8,7 @@ from relay.core.event import EventId, Status
 from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
 from tests.system.simulation.database_faults import ClockStep
-from tests.system.simulation.faults import FOR_GOOD, Answered, Fault, LateAnswers, hurts
+from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.plan import LARGEST, NewEvent, Plan
 
@@ -180,5 +180,7 @@ def _cuts(fault: Fault) -> bool:
     return isinstance(fault, Answered) and fault.answer is Answer.CUT
 
 
-def _is_silent(fault: Fault) -> TypeGuard[Answered]:
-    return isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP)
+def _is_silent(fault: Fault) -> TypeGuard[Answered | DestinationSilent]:
+    return isinstance(fault, DestinationSilent) or (
+        isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP)
+    )
