@@ -38,9 +38,17 @@ class ConfigError(OutboxError):
 class StorageError(OutboxError):
     """A statement failed in a way that no retry rule covers; ``sqlstate`` says how, where known."""
 
+    event_id: str | None = None
+    """The event whose row the database refuses, where a statement was about a single row."""
+
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+
+    @property
+    def blames_row(self) -> bool:
+        """Whether the statement failed for what it was to write, rather than for the state of the database."""
+        return not isinstance(self, StorageUnavailable | StorageBusy | SchemaError)
 
 
 class StorageUnavailable(StorageError):
