@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from relay.postgres.sql import TableName
     from relay.settings.settings import Settings
 
-_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
+_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
+_DELETED = (
+    "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
+    "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
+)
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -112,10 +116,10 @@ def command(
     Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
     An age is a number and d, h or m. Consumers see the same event id again. Batches are short transactions; after
     Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every replayed event
-    is recorded with the user and the reason.
+    is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
-    acknowledge and drop them. Needs SELECT and UPDATE on the table.
+    drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
 
@@ -124,10 +128,18 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    settings = read_settings(context, storage_url, table, only=_VARIABLES)
-    window = _window(settings, nats_duplicate_window) if "delivered" in selection.kinds and not force else 0.0
+    settings = _settings(context, storage_url, table, selection)
+    window = 0.0 if force else _window(settings, selection, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
     _confirm_and_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _settings(context: typer.Context, url: str | None, table: str | None, selection: Selection) -> Settings:
+    """Read the environment; say where delivered events are if the relays of this environment delete them."""
+    settings = read_settings(context, url, table, only=_VARIABLES)
+    if settings.on_delivered == "delete" and "delivered" in selection.kinds:
+        typer.echo(_DELETED, err=True)
+    return settings
 
 
 def _selection(
@@ -147,10 +159,12 @@ def _selection(
     return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
 
 
-def _window(settings: Settings, option: float | None) -> float:
+def _window(settings: Settings, selection: Selection, option: float | None) -> float:
     """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
     from relay_cli.nats_window import duplicate_window
 
+    if "delivered" not in selection.kinds:
+        return 0.0
     return duplicate_window(settings) if option is None else option
 
 

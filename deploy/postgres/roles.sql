@@ -35,6 +35,8 @@ GRANT SELECT ON openoutbox_events TO openoutbox_relay;
 GRANT UPDATE (status, attempts, last_error, available_at, locked_by, locked_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_relay;
 
+-- With ON_DELIVERED=delete also: GRANT DELETE ON openoutbox_events TO openoutbox_relay
+
 -- With the extension replay-audit also: GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay (SELECT is for
 -- the delivery log, which tells attempts that follow a replay from others).
 

@@ -10,14 +10,14 @@ import pytest
 
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage, Reaped, Renewal, Settled, Settlement
-from tests.outbox.harness import LEASE, StorageHarness
+from tests.outbox.harness import LEASE, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40
 
 
 async def claim(table: StorageHarness, relay: OutboxStorage, count: int) -> tuple[list[EventId], Fence]:
     inserted = [table.insert() for _ in range(count)]
-    fence, events = await relay.claim(count, ANY_BYTES)
+    fence, events, _ = await relay.claim(count, ANY_BYTES)
     assert fence is not None
     assert [event.event_id for event in events] == inserted
     return inserted, fence
@@ -35,6 +35,7 @@ def verdict(kind: str, fence: Fence, ids: list[EventId]) -> Settlement:
             return Settlement(fence, released=ids)
 
 
+@both_modes
 @pytest.mark.parametrize("kind", ["delivered", "retried", "buried", "released"])
 async def test_a_settle_skips_a_locked_row_and_reports_it(table: StorageHarness, kind: str) -> None:
     relay = table.relay()
@@ -48,6 +49,7 @@ async def test_a_settle_skips_a_locked_row_and_reports_it(table: StorageHarness,
     assert await relay.settle([verdict(kind, fence, inserted)]) == [Settled(**(written | {kind: 1}))]
 
 
+@both_modes
 async def test_a_locked_row_of_one_claim_is_reported_for_that_claim_alone(table: StorageHarness) -> None:
     relay = table.relay()
     (first, second), fence = await claim(table, relay, 2)
@@ -59,6 +61,7 @@ async def test_a_locked_row_of_one_claim_is_reported_for_that_claim_alone(table:
     assert settled == [Settled(delivered=1, locked=frozenset([second])), Settled(delivered=1)]
 
 
+@both_modes
 async def test_a_locked_row_whose_lease_was_lost_is_not_reported(table: StorageHarness) -> None:
     relay = table.relay()
     (first, second), fence = await claim(table, relay, 2)
@@ -96,3 +99,13 @@ async def test_a_claim_and_the_reaper_skip_locked_rows(table: StorageHarness) ->
         assert await relay.reap(10) == Reaped(1, 0)
         assert (await relay.claim(10, ANY_BYTES)).events == []
     assert [event.event_id for event in (await relay.claim(10, ANY_BYTES)).events] == [second]
+
+
+async def test_excluded_rows_are_neither_claimed_nor_reaped(table: StorageHarness) -> None:
+    relay = table.relay()
+    (first, second), _ = await claim(table, relay, 2)
+    table.advance(LEASE + 1)
+    assert await relay.reap(10, [first]) == Reaped(1, 0)
+    table.advance(100)
+    assert (await relay.claim(10, ANY_BYTES, [second])).events == []
+    assert [event.event_id for event in (await relay.claim(10, ANY_BYTES, [first])).events] == [second]

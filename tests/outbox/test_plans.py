@@ -86,11 +86,12 @@ def explain(
     whole_table_is_pending: bool = False,
     **parameters: Any,
 ) -> list[dict[str, Any]]:
-    """The nodes of the plan of one statement, for example ``outbox/claim:claim``.
+    """The nodes of the plan of one statement, for example ``outbox/claim:claim``; a tag may follow after ``+``.
 
     Only a count of PENDING may read the table itself, when nothing but PENDING is believed to be in it.
     """
-    sql = "EXPLAIN (FORMAT JSON) " + statement(path, TableName())
+    name, _, tag = path.partition("+")
+    sql = "EXPLAIN (FORMAT JSON) " + statement(name, TableName(), tags=[tag])
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
     found = list(nodes(row[0][0]["Plan"]))
@@ -113,7 +114,13 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         found = explain(
-            connection, "outbox/claim:claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay"
+            connection,
+            "outbox/claim:claim",
+            limit=batch,
+            max_bytes=1 << 26,
+            inline_bytes=1 << 19,
+            max_attempts=25,
+            relay_id="relay",
         )
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
@@ -123,7 +130,15 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     "path",
-    [*(f"outbox/settle:{kind}" for kind in KINDS), "outbox/lease:renew", "outbox/lease:held", "outbox/lease:read_back"],
+    [
+        *(f"outbox/settle:{kind}" for kind in KINDS),
+        "outbox/settle:delivered+delete",
+        "outbox/lease:renew",
+        "outbox/claim:payload_sizes",
+        "outbox/claim:payloads",
+        "outbox/lease:held",
+        "outbox/lease:read_back",
+    ],
 )
 def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int) -> None:
     ids = connection.execute(
@@ -147,6 +162,11 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
     walks_in_order(found)
     assert indexes(found) == {"idx_openoutbox_stuck_leases"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
+
+
+def test_whether_rows_became_delivered_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    found = explain(connection, "outbox/backlog:delivered_recently", seconds=60.0)
+    assert indexes(found) == {"idx_openoutbox_prune_delivered"}
 
 
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
