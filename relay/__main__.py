@@ -14,13 +14,21 @@ from relay.version import __version__
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
+EXIT_INTERRUPTED = 130
+"""Ctrl-C before the relay handles signals itself."""
 
 _HEALTH_SECONDS = 2  # for the connection and for each read; HEALTHCHECK of the image waits 3
 
 
 def main() -> int:
     """Run the command line's one command; returns the exit code."""
-    arguments = sys.argv[1:]
+    try:
+        return _command(sys.argv[1:])
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _command(arguments: list[str]) -> int:
     match arguments:
         case []:
             return _run()
