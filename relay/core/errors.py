@@ -4,6 +4,7 @@
     ├── ConfigError             a setting is wrong; says which, and what to do
     ├── StorageError
     │   ├── StorageUnavailable  the database does not answer, is starting, read-only or shutting down
+    │   │   └── StorageRefuses  the database answers a ping, and cannot do the work: disk full, out of memory, I/O
     │   ├── StorageBusy         the statement lost a race (deadlock, serialization, lock or statement timeout)
     │   ├── RowRefused          a constraint or trigger refuses one row; the other rows can be written
     │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
@@ -42,15 +43,30 @@ class ConfigError(OutboxError):
 class StorageError(OutboxError):
     """A statement failed in a way that no retry rule covers; ``sqlstate`` says how, where known."""
 
+    event_id: str | None = None
+    """The event whose row the database refuses, where a statement was about a single row."""
+
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+
+    @property
+    def blames_row(self) -> bool:
+        """Whether the statement failed for what it was to write, rather than for the state of the database."""
+        return not isinstance(self, StorageUnavailable | StorageBusy | SchemaError)
 
 
 class StorageUnavailable(StorageError):
     """The database is unavailable; whether the statement took effect is unknown."""
 
     setting = "STORAGE_URL"
+
+
+class StorageRefuses(StorageUnavailable):
+    """The database answers and cannot do the work: its disk is full, its memory used up, its storage fails.
+
+    A ping that gets an answer does not say that the work can be done again.
+    """
 
 
 class StorageBusy(StorageError):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.deliverylog.entries import LogRow, Rejected, entry_of
+from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import Scan
@@ -57,7 +57,11 @@ class MemoryDeliveryLog(DeliveryLog):
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        self.rejected.extend(rejected)
+        known = {as_text(one.entry) for one in self.rejected}
+        for one in rejected:
+            if (text := as_text(one.entry)) not in known:
+                known.add(text)
+                self.rejected.append(one)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         passing = [event for event in self._events.values() if _passes(scan, _event_fields(event))]

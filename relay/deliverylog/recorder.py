@@ -92,7 +92,9 @@ class Recorder:
         self._trouble = ""
         self._writing_since: float | None = None
         self.written = 0
-        """Attempts that the log has accepted (quarantined ones included)."""
+        """Attempts that were written to the log."""
+        self.quarantined = 0
+        """Attempts that the log could not store and has quarantined."""
         self.dropped = 0
         """Attempts that were not logged: the queue was full, or ``close`` ran out of time."""
 
@@ -253,8 +255,9 @@ class Recorder:
             except (OutboxError, TimeoutError, OSError) as error:
                 self._in_trouble(error)
             else:
-                self._trouble = ""
-                self.written += len(batch)
+                self._trouble = store.last_quarantine
+                self.written += len(batch) - (store.quarantined - self.quarantined)
+                self.quarantined = store.quarantined
                 return True
             finally:
                 self._writing_since = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from relay.deliverylog import measures
@@ -32,6 +33,8 @@ class DeliveryLog(ABC):
     def __init__(self) -> None:
         self.quarantined = 0
         """Number of entries that this object has quarantined."""
+        self.last_quarantine = ""
+        """What the last batch had quarantined and why; empty when it was written completely."""
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
         """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
@@ -41,11 +44,12 @@ class DeliveryLog(ABC):
         batch, rejected = prepare(entries)
         if batch:
             rejected.extend(await self._write(batch))
+        self.last_quarantine = ""
         if rejected:
+            await self._set_aside(rejected)  # first: a batch that fails here is written again, and counts then
             self.quarantined += len(rejected)
-            for one in rejected:
-                _log.warning("log entry quarantined: %s (attempt %r)", one.reason, one.entry.attempt.id)
-            await self._set_aside(rejected)
+            self.last_quarantine = _summary(rejected, len(entries))
+            _log.warning("%s (attempt %r)", self.last_quarantine, rejected[0].entry.attempt.id)
 
     async def list_events(self, query: ListEvents) -> Page[LoggedEvent]:
         """One page of events. Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch."""
@@ -117,7 +121,7 @@ class DeliveryLog(ABC):
 
     @abstractmethod
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        """Store rejected entries in the quarantine."""
+        """Store rejected entries in the quarantine, equal ones once."""
 
     @abstractmethod
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
@@ -142,3 +146,10 @@ class DeliveryLog(ABC):
     @abstractmethod
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
         """The counts of every slot and combination that is not empty."""
+
+
+def _summary(rejected: Sequence[Rejected], total: int) -> str:
+    """One line for a whole batch: at a month without a partition every entry of it is rejected."""
+    (reason, _), *others = Counter(one.reason for one in rejected).most_common()
+    more = f" ({len(others)} other reasons too)" if others else ""
+    return f"quarantined {len(rejected)} of {total} log entries: {reason}{more}"

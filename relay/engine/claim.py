@@ -17,18 +17,19 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
 from relay.engine.portion import Lease
 from relay.engine.publish import Offers
-from relay.engine.refusal import blames_a_row
+from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
+_MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
 _SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
 
 
@@ -52,7 +53,10 @@ class Claimer:
         """Ends the rest between two claims: a wake-up, or the stop."""
         self._poll = _FIRST_POLL
         self._limit = context.options.batch_size
-        """Most events of the next claim: less than a batch after the database refused a row."""
+        """Most events of the next claim: half as many after each claim that failed, twice as many after a good one."""
+        self._excluded = Exclusions("claim", context.clock)
+        self._refusals = 0
+        """Claims in a row that the database refused for a row."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -78,11 +82,11 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                if blames_a_row(error) and self._limit > 1:
-                    self._limit //= 2  # claims what comes before the refused row
+                if error.blames_row and self._go_past_refused_row(error):
                     continue
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("claim", error)
+                if not error.blames_row:
+                    self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
+                self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
             patience.reset()
@@ -98,7 +102,7 @@ class Claimer:
         """
         while True:
             batch = await self._claimed.get()
-            while batch.last_chance and len(self._inflight.batches) > 1:
+            while batch.last_chance and self._inflight.others_unfinished(batch):
                 self._inflight.release_suspects(but_of=batch)
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)
@@ -129,6 +133,16 @@ class Claimer:
         batch.suspect(known)
         return known
 
+    def _go_past_refused_row(self, error: StorageError) -> bool:
+        """Claim less, until the error says which row is refused; then leave that row out. False when neither helps."""
+        self._refusals += 1
+        if self._refusals >= _MOST_REFUSALS:
+            self._health.storage_failed("claim", error)
+        if error.event_id is None and self._limit > 1:
+            self._limit //= 2  # claims what comes before the refused row
+            return True
+        return self._excluded.add(error)
+
     async def _may_claim(self) -> bool:
         """Wait for the gate and for room; False when the wait ended without both.
 
@@ -150,21 +164,22 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         enough = max(1, self._options.batch_size // _SMALLEST_SHARE)
-        return events >= min(enough, self._options.max_in_flight) and payload_bytes >= self._options.batch_bytes // 2
+        return events >= min(enough, self._options.max_in_flight) and bytes_held >= self._options.batch_bytes // 2
 
     async def _claim(self) -> int:
         """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         limit = min(events, self._limit)
         sent_at = self._clock()
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, payload_bytes)
+            claim = await self._storage.claim(limit, bytes_held, self._excluded.ids())
             ok = True
             self._health.storage_worked("claim")
+            self._refusals = 0
             self._limit = min(self._limit * 2, self._options.batch_size)
             await self._accept(claim, sent_at)
         finally:

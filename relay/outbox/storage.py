@@ -20,7 +20,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from relay.core.errors import SchemaError, StorageUnavailable
+from relay.core.errors import SchemaError, StorageError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
@@ -28,6 +28,7 @@ from relay.outbox.ordered import OrderedClaim
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
+from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
@@ -54,8 +55,12 @@ class PostgresOutbox:
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
+        self._claim_excluding = self._sql("outbox/claim:claim", "excluding")
+        self._peek = self._sql("outbox/claim:claim", "excluding", "peek")
         self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("outbox/lease:reap")
+        self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
+        self._first_expired = self._sql("outbox/lease:first_expired")
         self._backlog = self._sql("outbox/backlog:backlog")
         self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
         self._claim_guard = self._sql("outbox/claim:guard")
@@ -66,8 +71,8 @@ class PostgresOutbox:
         self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
         self._renewer = Renewer(self._settling, options)
 
-    def _sql(self, path: str) -> LiteralString:
-        return statement(path, self._options.table)
+    def _sql(self, path: str, *tags: str) -> LiteralString:
+        return statement(path, self._options.table, tags=tags)
 
     async def open(self) -> None:
         """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
@@ -86,28 +91,43 @@ class PostgresOutbox:
         for task in late:
             task.cancel()
 
-    async def claim(self, limit: int, max_bytes: int) -> Claim:
+    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
-        parameters = {
-            "limit": limit,
-            "max_bytes": max_bytes,
-            "max_attempts": self._options.retry.max_attempts,
-            "relay_id": self._options.relay_id,
-        }
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            if self._ordered is not None:
-                return await self._ordered.rows(connection, limit, max_bytes)
-            cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, self._claim, parameters)
-            return await cursor.fetchall()
-
-        rows = await self._claiming.run("claiming", work)
+        try:
+            rows = await self._claim_rows(limit, max_bytes, excluded)
+        except StorageError as error:
+            if limit == 1 and error.blames_row:
+                chosen = await self._claim_rows(limit, max_bytes, excluded, peek=True)
+                error.event_id = chosen[0][0] if chosen else None
+            raise
         if not rows:
             self._slow = False
             return Claim(None, [])
         event, fields = OutboxEvent._make, _EVENT_FIELDS
         return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+
+    async def _claim_rows(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], *, peek: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Fields of ``OutboxEvent``, then the fence. With ``peek`` nothing is claimed."""
+        plain = self._claim_excluding if excluded else self._claim
+        query = self._peek if peek else plain
+        parameters = {
+            "limit": limit,
+            "max_bytes": max_bytes,
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+            "excluded": id_array(excluded),
+        }
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._ordered is not None:
+                return await self._ordered.rows(connection, limit, max_bytes, excluded, peek=peek)
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, query, parameters)
+            return await cursor.fetchall()
+
+        return await self._claiming.run("claiming", work)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
@@ -123,8 +143,8 @@ class PostgresOutbox:
         """Prolong leases to a full lease from now; a lost reply is read back before this returns."""
         return await self._renewer.renew(fence, event_ids)
 
-    async def reap(self, limit: int) -> Reaped:
-        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        """Reclaim up to ``limit`` expired leases, each as a failed attempt."""
         retry = self._options.retry
         parameters = {
             "limit": limit,
@@ -133,8 +153,21 @@ class PostgresOutbox:
             "max_delay": retry.max_delay,
             "jitter": retry.jitter,
             "max_attempts": retry.max_attempts,
+            "excluded": id_array(excluded),
         }
-        return Reaped(*await self._one_row("reaping", self._reap, parameters))
+        try:
+            return Reaped(*await self._one_row("reaping", self._reap_excluding if excluded else self._reap, parameters))
+        except StorageError as error:
+            if limit == 1 and error.blames_row:
+                error.event_id = await self._expired_first(parameters)
+            raise
+
+    async def _expired_first(self, parameters: Mapping[str, Any]) -> EventId | None:
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            return await (await connection.execute(self._first_expired, parameters)).fetchone()
+
+        row = await self._housekeeping.run("reaping", work)
+        return row[0] if row else None
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""

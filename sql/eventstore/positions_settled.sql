@@ -41,13 +41,17 @@ BEGIN
 END
 $$;
 
+-- name: close_positions
+-- Only a role that may append registers and draws positions: grants_append.sql.
+REVOKE EXECUTE ON FUNCTION public.event_register(), public.event_next_position() FROM PUBLIC;
+
 -- name: position_default
 -- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
 ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
 
 -- name: horizon_function
 -- How far a reader may read: every position up to the horizon belongs to a transaction that has ended, and has become
--- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then a
+-- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then an
 -- open transaction. The order of the two looks is what makes it right: a position drawn before the first look
 -- belongs to a transaction that registered even earlier, and that the second look sees or that has ended.
 -- Not on a standby, which does not see the locks of the primary. Locks: nothing.
@@ -62,7 +66,10 @@ BEGIN
     END IF;
     SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO Newest
     FROM public.event_sequencenum_seq;
-    SELECT least(Newest, min(Newest - ((Newest - objid::BIGINT) & 4294967295))) INTO Horizon
+    -- A registration carries the low 32 bits of a position: its distance below Newest, as a signed number of 32 bits,
+    -- because a transaction that registered after the first look may be above Newest.
+    SELECT least(Newest, min(Newest - ((((Newest - objid::BIGINT) & 4294967295) # 2147483648) - 2147483648)))
+    INTO Horizon
     FROM pg_catalog.pg_locks
     WHERE
         locktype = 'advisory' AND granted AND objsubid = 2
@@ -70,3 +77,7 @@ BEGIN
         AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
 END
 $$;
+
+-- name: close_horizon
+-- Only a role that may read all events asks for the horizon: grants_read.sql.
+REVOKE EXECUTE ON FUNCTION public.event_horizon() FROM PUBLIC;

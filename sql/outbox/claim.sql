@@ -1,26 +1,32 @@
 -- Claims: the one without order and its guard, and the one in order per key.
 
 -- name: claim
--- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in payload bytes.
+-- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.
 -- Index: idx_openoutbox_processing_queue finds the candidates, a TID scan updates them. A join on event_id instead
 -- turns into a hash join with a sequential scan when the batch is large.
 -- Locks: the candidates, skipping rows that somebody else holds; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- An event whose lease expired (it may have killed its relay) and that has one attempt left is claimed alone, so that
 -- no neighbour is with it when it uses that up.
--- octet_length() of a toasted payload reads its length from the pointer, not the payload.
+-- OCTET_LENGTH() of a toasted payload reads its length from the pointer, not the payload. Headers may be compressed in
+-- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Parameters: limit, max_bytes, max_attempts, relay_id. Result: the fields of OutboxEvent in their order, then the fence.
+-- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
+-- Parameters: limit, max_bytes, max_attempts, relay_id; excluded. Result: the fields of OutboxEvent in their order, then the fence.
 WITH due AS (
     SELECT
         ctid AS tid,
-        octet_length(payload) AS bytes,
+        OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+        + OCTET_LENGTH(headers::text) AS bytes,
         available_at,
         created_at,
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
     FROM openoutbox_events
-    WHERE status = 'PENDING' AND available_at <= NOW()
+    WHERE
+        status = 'PENDING'
+        AND available_at <= NOW()
+        AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -37,18 +43,19 @@ summed AS (
 ),
 
 claimed AS (
-    UPDATE openoutbox_events SET
-        status = 'DELIVERING',
-        locked_by = %(relay_id)s::text,
-        locked_at = NOW(),
-        updated_at = NOW()
+    UPDATE openoutbox_events SET --? !peek
+        status = 'DELIVERING', --? !peek
+        locked_by = %(relay_id)s::text, --? !peek
+        locked_at = NOW(), --? !peek
+        updated_at = NOW() --? !peek
+    -- SELECT * FROM openoutbox_events --? peek
     WHERE ctid = ANY(ARRAY(
         SELECT tid FROM summed
         WHERE place = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
     ))
-    RETURNING
-        event_id, event_type, partition_key, payload, headers, attempts, last_error,
-        created_at, available_at, locked_at
+    RETURNING --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, available_at, locked_at --? !peek
 )
 
 SELECT
@@ -87,7 +94,8 @@ SELECT
 -- Locks: the first rows, skipping those that another session holds, then all that it writes.
 -- An event whose lease expired and that has one attempt left is claimed alone, as in claim.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
--- Parameters: window or keys and from; limit, run (most rows behind a first one), block (a DEAD row holds its key),
+-- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
+-- Parameters: window or keys and from; excluded; limit, run (most rows behind a first one), block (a DEAD row holds its key),
 -- max_bytes, max_attempts, relay_id.
 -- Result: oldest: rows in the window; by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
@@ -201,7 +209,8 @@ firsts AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT
         ctid AS tid,
-        OCTET_LENGTH(payload) AS bytes,
+        OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+        + OCTET_LENGTH(headers::text) AS bytes,
         available_at,
         created_at,
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
@@ -210,6 +219,7 @@ locked AS MATERIALIZED (
         ctid = ANY(ARRAY(SELECT firsts.tid FROM firsts))
         AND status = 'PENDING'
         AND available_at <= NOW()
+        AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -246,12 +256,16 @@ following AS (
             SELECT
                 ctid AS tid,
                 insertion_order,
-                OCTET_LENGTH(payload) AS bytes,
+                OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+                + OCTET_LENGTH(headers::text) AS bytes,
                 available_at,
                 created_at,
                 attempts + 1::bigint >= %(max_attempts)s::bigint
                 AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone,
-                status = 'PENDING' AND available_at <= NOW() AND COALESCE(
+                status = 'PENDING'
+                AND available_at <= NOW()
+                AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
+                AND COALESCE(
                     NOT %(block)s::boolean OR insertion_order < (
                         SELECT holding.insertion_order
                         FROM openoutbox_events AS holding
@@ -292,20 +306,21 @@ summed AS (
 ),
 
 claimed AS (
-    UPDATE openoutbox_events SET
-        status = 'DELIVERING',
-        locked_by = %(relay_id)s::text,
-        locked_at = NOW(),
-        updated_at = NOW()
+    UPDATE openoutbox_events SET --? !peek
+        status = 'DELIVERING', --? !peek
+        locked_by = %(relay_id)s::text, --? !peek
+        locked_at = NOW(), --? !peek
+        updated_at = NOW() --? !peek
+    -- SELECT * FROM openoutbox_events --? peek
     WHERE
         ctid = ANY(ARRAY(
             SELECT tid FROM summed
             WHERE turn = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
         ))
         AND status = 'PENDING'
-    RETURNING
-        event_id, event_type, partition_key, payload, headers, attempts, last_error,
-        created_at, insertion_order, locked_at
+    RETURNING --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, insertion_order, locked_at --? !peek
 )
 
 SELECT

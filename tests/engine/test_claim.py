@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from relay.core.backoff import RetryPolicy
-from relay.core.event import Status
+from relay.core.errors import StorageBusy
+from relay.core.event import Claim, EventId, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault
+from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.fixtures.engine import MakeEngine
 
@@ -150,19 +154,49 @@ def test_a_failed_claim_is_repeated(engine: MakeEngine, fault: Fault) -> None:
     assert (RelayState.ERROR in states[first_active:]) is (fault is Fault.AWAY)
 
 
-def test_a_row_that_refuses_to_be_claimed_does_not_hold_up_those_before_it(engine: MakeEngine) -> None:
+def test_a_row_that_refuses_to_be_claimed_holds_up_no_other(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     one = engine()
     one.insert(70)
-    one.insert(1, "bad")
+    [bad, _] = one.insert(2, "bad")
     one.insert(10)
     one.table.trigger = refuse_claims
-    one.until(lambda: one.delivered() == 70, 5.0)
+    one.until(lambda: one.delivered() == 80, 2.0)
+    assert one.relay.health.state is RelayState.ACTIVE
+    [line, *_] = [record for record in caplog.records if getattr(record, "action", "") == "claim_refused"]
+    assert (line.levelno, bad in line.getMessage()) == (logging.ERROR, True)
+    claims = one.telemetry.ops["claim", False]
+    one.run(600.0)
+    assert one.telemetry.ops["claim", False] - claims < 150  # ever longer pauses
+    one.table.trigger = None
+    one.until(lambda: one.delivered("bad") == 2, 301.0)
+
+
+def test_a_table_that_refuses_every_claim_is_not_called_well(engine: MakeEngine) -> None:
+    one = engine()
+    one.insert(2000, "bad")
+    one.table.trigger = refuse_claims
     one.until(lambda: one.relay.health.state is RelayState.ERROR, 5.0)
     one.run(3.0)
     assert one.relay.health.state is RelayState.ERROR  # pings do not call it well
     one.table.trigger = None
-    one.until(lambda: one.delivered() == 80, 10.0)
+    one.until(lambda: one.delivered("bad") == 2000, 60.0)
     one.until(lambda: one.relay.health.state is RelayState.ACTIVE)
+
+
+def test_in_order_what_follows_a_row_that_refuses_to_be_claimed_waits_and_other_keys_do_not(engine: MakeEngine) -> None:
+    one = engine(key_order=KeyOrder.SKIP)
+    one.insert(1, "bad", partition_key="a")
+    one.insert(5, "behind", partition_key="a")
+    one.insert(5, partition_key="b")
+    one.table.trigger = refuse_claims
+    one.until(lambda: one.delivered() == 5, 2.0)
+    one.run(60.0)
+    assert one.delivered("behind") == 0
+    one.table.trigger = None
+    one.until(lambda: one.delivered("behind") == 5, 301.0)
+    assert [event.event_type for event in one.broker.offered if event.partition_key == "a"] == ["bad"] + ["behind"] * 5
 
 
 def test_in_order_the_next_of_a_key_follows_its_acknowledgement(engine: MakeEngine) -> None:
@@ -211,3 +245,62 @@ def test_an_event_on_its_last_attempt_for_another_reason_holds_up_no_other(engin
         before = one.delivered()
         worst = max(worst, one.until(lambda: one.delivered() > before, 10.0))  # noqa: B023 - called at once
     assert worst < 0.6
+
+
+def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engine: MakeEngine) -> None:
+    one = engine(batch_size=100)
+    claim = one.storage.claim
+    limits: list[int] = []
+
+    async def claim_few(limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
+        limits.append(limit)
+        if limit > 10:
+            await asyncio.sleep(0.01)
+            raise StorageBusy("canceling statement due to statement timeout", "57014")
+        return await claim(limit, max_bytes, excluded)
+
+    one.storage.claim = claim_few  # type: ignore[method-assign]
+    one.insert(200)
+    one.until(lambda: one.counts() == {"DELIVERED": 200}, 30.0)
+    assert limits[:5] == [100, 50, 25, 12, 6]
+    one.storage.claim = claim  # type: ignore[method-assign]
+    one.insert(300)
+    one.until(lambda: one.counts() == {"DELIVERED": 500}, 3.0)
+
+
+def test_claims_that_are_always_rolled_back_are_reported(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    one.fail("claim", *[Fault.BUSY] * 1000)
+    one.run(20.0)
+    assert one.relay.health.state is RelayState.ERROR
+    assert "lost a race" in one.relay.health.storage_error
+    one.storage.faults.clear()
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 5.0)
+
+
+@pytest.mark.parametrize("field", ["payload", "headers", "partition_key", "event_type"])
+def test_whatever_is_large_counts_against_the_bound_in_bytes(engine: MakeEngine, field: str) -> None:
+    one = engine(batch_bytes=1_000_000)
+    one.broker.hold()
+    large: Any = b"x" * 300_000 if field == "payload" else "x" * 300_000
+    one.insert(10, **{field: large})
+    most = 0
+    for _ in range(10):
+        one.run(1.0)
+        most = max(most, len(one.broker.held))
+        one.do(one.broker.answer)
+    assert most <= 4
+    assert one.counts() == {"DELIVERED": 10}
+
+
+def test_a_relay_that_slept_offers_nothing_whose_lease_ran_out(engine: MakeEngine) -> None:
+    one = engine(MemoryPublisher(capacity=5), lease_timeout=30.0, max_in_flight=15, batch_size=5)
+    one.broker.hold()
+    events = one.insert(15)
+    one.until(lambda: one.relay.inflight.events == 15)
+    one.suspend(31.0)
+    one.do(one.broker.answer)
+    one.run(0.1)
+    # The second batch was being handed over; the third waited for its turn.
+    assert [event.event_id for event in one.broker.offered] == events[:10]

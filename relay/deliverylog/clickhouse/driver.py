@@ -24,7 +24,8 @@ from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.store import DeliveryLog
 
-_TABLES = ("event_log", "event_log_attempts", "event_log_events")
+_QUARANTINE = "event_log_quarantine"
+_TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
 _MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
 
@@ -87,9 +88,12 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        reasons = [one.reason.encode("utf-8", "replace").decode() for one in rejected]
-        entries = [as_text(one.entry) for one in rejected]
-        await self._client.insert(self._sql.table("event_log_quarantine"), ("reason", "entry"), (reasons, entries))
+        reasons = {as_text(one.entry): one.reason.encode("utf-8", "replace").decode() for one in rejected}
+        known = await self._client.rows(self._sql.text("fetch:quarantined"), {"entries": list(reasons)})
+        fresh = {entry: reason for entry, reason in reasons.items() if (entry,) not in set(map(tuple, known))}
+        if fresh:
+            columns = list(fresh.values()), list(fresh)
+            await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         parts, narrowed = branches(scan, _MOST_BRANCHES)

@@ -72,6 +72,7 @@ class ClickHouseStatements:
         return [
             statement(f"{_FOLDER}/retention:set", names=names),
             *(statement(f"{_FOLDER}/retention:set_lists", names=own) for own in lists),
+            statement(f"{_FOLDER}/retention:set_quarantine", names=names),
         ]
 
     def no_ttl(self, table: str) -> str:

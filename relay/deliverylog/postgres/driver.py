@@ -106,10 +106,11 @@ class PostgresDeliveryLog(DeliveryLog):
             await self.drop_months(retention_start(datetime.now(UTC), days))
 
     async def drop_months(self, oldest: datetime) -> list[str]:
-        """Drop every month that ended at or before ``oldest``; returns the names of the dropped tables."""
+        """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
         with _translated():
             async with await connect_async(self._parameters) as connection:
                 dropped = await self.partitions.drop_before(connection, oldest)
+                await connection.execute(self._sql.text("insert:forget_quarantine"), {"oldest": oldest})
         self._months.clear()
         return dropped
 

@@ -12,6 +12,11 @@ SETTINGS mutations_sync = 1;
 ALTER TABLE event_log_lists MODIFY TTL toDateTime(time) + toIntervalDay(30)
 SETTINGS mutations_sync = 1;
 
+-- name: set_quarantine
+-- Delete the entries that were quarantined more than that many days ago.
+ALTER TABLE event_log_quarantine MODIFY TTL toDateTime(quarantined_at) + toIntervalDay(30)
+SETTINGS mutations_sync = 1;
+
 -- name: remove
 -- Keep everything. An error on a table that has no TTL: read it first.
 ALTER TABLE event_log REMOVE TTL;

@@ -151,7 +151,7 @@ FROM (
 );
 
 -- name: event_log_quarantine
--- Entries that could not be written, as ASCII JSON, and why: for a person to look at.
+-- Entries that could not be written, as ASCII JSON, and why, for an operator.
 CREATE TABLE IF NOT EXISTS event_log_quarantine (
     quarantined_at DateTime64(3, 'UTC') DEFAULT now64(3),
     reason String,

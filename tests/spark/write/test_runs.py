@@ -77,7 +77,7 @@ def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Ou
     staging = Staging(outbox)
     staging.stage(1, 10)
     outbox.database.run(f"DELETE FROM openoutbox_spark.{staging.run.stage}")
-    with pytest.raises(StorageError, match="10 rows were staged and 0 are there"):
+    with pytest.raises(StorageError, match="10 rows were staged and 0 are in the staging table"):
         staging.commit([1], 10)
     assert outbox.rows("event_id") == []
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from relay.core import outcome
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
+    ConnectionCut,
     Outcome,
     OutcomeSink,
     Permanent,
@@ -28,8 +28,6 @@ from relay.core.outcome import (
 from tests.system.simulation.database import name_of
 from tests.system.simulation.ledger import Ledger
 from tests.system.simulation.scheduler import Process, Scheduler
-
-_CUT: Callable[[str], Outcome] = getattr(outcome, "ConnectionCut", Unreachable)
 
 
 class Answer(Enum):
@@ -235,7 +233,7 @@ class Client:
         self.session += 1
         if len(self.pending) == 1:
             self._broker.ledger.blame.update(list(self.pending))
-        self.process.call_soon(self._give_up, _CUT(reason))
+        self.process.call_soon(self._give_up, ConnectionCut(reason))
 
     def _give_up(self, outcome: Outcome) -> None:
         lost: list[Answered] = [(pending, outcome) for pending in self.pending.values()]

@@ -10,13 +10,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
-from relay.core.event import EventId
+from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
+from relay.core.event import EventId, Status
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
 from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.scheduler import Scheduler
@@ -232,6 +232,18 @@ class Database:
             self._lose_claim(statement, result)
             result = StorageUnavailable("connection lost")
         self._reply(statement, result)
+
+    def replay(self, event_ids: Iterable[EventId]) -> None:
+        """An operator takes finished events back to PENDING."""
+        self.set_clock()
+        now = self.table.tick()
+        self.table.running = ("the operator", "replay")
+        rows = [self.table.rows[one] for one in event_ids if one in self.table.rows]
+        finished = [row for row in rows if row.status in (Status.DELIVERED, Status.DEAD)]
+        with suppress(RowRefused), self.table.statement(finished):
+            for row in finished:
+                row.status, row.attempts, row.last_error, row.delivered_at = Status.PENDING, 0, None, None
+                row.available_at = row.updated_at = now
 
     def _reply(self, statement: Statement, result: object) -> None:
         def arrive() -> None:

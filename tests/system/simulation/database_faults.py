@@ -192,3 +192,17 @@ class ClockStep(Fault):
 
     def begin(self, world: World) -> None:
         world.database.skew += self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Fault):
+    """An operator replays events that are DELIVERED or DEAD then."""
+
+    events: tuple[EventId, ...]
+
+    @property
+    def own(self) -> frozenset[EventId]:
+        return frozenset(self.events)
+
+    def begin(self, world: World) -> None:
+        world.database.replay(self.events)

@@ -45,7 +45,8 @@ class Judge:
         places = min(min(one.max_in_flight, max(one.batch_bytes // LARGEST, 1)) for one in options)
         places = min(places, *(one.capacity for one in plan.relays))
         rounds = 1 + len(events) // places
-        if plan.key_order is not None:
+        # In order per key one event waits for the other; so do the groups of what was cut off together.
+        if plan.key_order is not None or any(_cuts(fault) for fault in plan.faults):
             rounds = max(rounds, len(events))
         scarred = sum((event.last_error or "").startswith("LEASE_EXPIRED") for event in events)
         stall = late * (rounds + scarred)
@@ -135,13 +136,15 @@ class Judge:
             self._check_order()
 
     def _excused(self, at: float, relay: str) -> bool:
-        return any(
+        return self._plan.leases_differ or any(
             fault.expires and hurts(fault, relay) and fault.at <= at and self._over(fault) >= at
             for fault in self._plan.faults
         )
 
     def _may_repeat(self, at: float) -> bool:
-        return any(fault.repeats and fault.at <= at and self._over(fault) >= at for fault in self._plan.faults)
+        return self._plan.leases_differ or any(
+            fault.repeats and fault.at <= at and self._over(fault) >= at for fault in self._plan.faults
+        )
 
     def _over(self, fault: Fault) -> float:
         """Until when a fault explains what happens; one that lasts explains it as long as what it hurts is there."""
@@ -162,6 +165,10 @@ class Judge:
             if place < last.get(key, -1):
                 raise Violation(f"{one} of key {key} first reached the broker behind a later event of its key")
             last[key] = place
+
+
+def _cuts(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
 
 
 def _is_silent(fault: Fault) -> TypeGuard[Answered]:

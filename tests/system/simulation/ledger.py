@@ -139,6 +139,16 @@ class Ledger:
         _demand((after.last_error or "").startswith("LEASE_EXPIRED"), f"{one}: reaped without its reason")
         self.reaped.append((self.clock(), one, self.holder.pop(one).relay))
 
+    def _replay(self, before: MemoryRow, after: MemoryRow, _actor: str) -> None:
+        one = after.event_id
+        _demand(before.status in (Status.DELIVERED, Status.DEAD), f"{one}: replayed while {before.status}")
+        _demand((after.status, after.attempts) == (Status.PENDING, 0), f"{one}: replayed with attempts")
+        self.done.pop(one, None)
+        # A new life: what it did in the old one explains nothing any more.
+        for account in (self.acknowledged, self.blame, self.failed):
+            account.pop(one, None)
+        self.inserted[one] = self.clock()
+
     def _demand_holder(self, one: EventId, actor: str, verb: str) -> None:
         holder = self.holder.get(one)
         _demand(
@@ -157,4 +167,5 @@ _RULES: dict[str, Callable[[Ledger, MemoryRow, MemoryRow, str], None]] = {
     "renew": Ledger._renew,
     "settle": Ledger._settle,
     "reap": Ledger._reap,
+    "replay": Ledger._replay,
 }

@@ -71,6 +71,7 @@ class Plan:
     key_order: KeyOrder | None
     publish_timeout: float
     lease: float
+    """The longest LEASE_TIMEOUT of the fleet."""
     retry: RetryPolicy
     relays: tuple[RelayPlan, ...]
     transactions: tuple[Transaction, ...]
@@ -90,6 +91,11 @@ class Plan:
         return frozenset().union(*(fault.own for fault in self.faults))
 
     @property
+    def leases_differ(self) -> bool:
+        """Whether relays have another LEASE_TIMEOUT than others, whose live leases they may take."""
+        return len({options.lease_timeout for one in self.relays for options in one.options}) > 1
+
+    @property
     def end(self) -> float:
         """When everything that ends has ended."""
         ends = [fault.until if fault.until < FOR_GOOD else fault.at for fault in self.faults]
@@ -106,10 +112,15 @@ class _Drawing:
     spare: tuple[str, ...]
     """Relays that may be lost for good: one other is always left."""
     ids: tuple[EventId, ...]
+    scarred: tuple[EventId, ...]
+    """Events with one attempt left."""
     destinations: dict[str, tuple[EventId, ...]]
     last_at: float
     lease: float
     publish_timeout: float
+    later_lease: float
+    """LEASE_TIMEOUT of relays that start later: a rolling change of the variable."""
+    next_lease: float = 0.0
 
     def when(self) -> float:
         return round(self.rng.uniform(0.2, self.last_at), 3)
@@ -136,35 +147,41 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
     lease = rng.choice([4.0, 6.0, 10.0, 16.0])
     retry = RetryPolicy(rng.randint(2, 5), rng.choice([0.3, 1.0]), rng.choice([2.0, 5.0]), 0.1)
-    publish_timeout = rng.choice([2.0, 4.0, 12.0])
+    publish_timeout = rng.choice([2.0, 4.0, 18.0])
     names = ("a", "b", "c")[: rng.choice([1, 2, 2, 2, 3])]
     last_at = rng.uniform(3.0, 12.0)
     transactions = _transactions(rng, last_at, in_order=key_order is not None, retry=retry)
     ids = tuple(event.event_id for one in transactions for event in one.events)
     events = [event for one in transactions for event in one.events]
+    scarred = tuple(event.event_id for event in events if event.attempts)
     destinations = {
         name: tuple(event.event_id for event in events if event.destination == name) for name in DESTINATIONS
     }
-    drawing = _Drawing(rng, liveness, names, names[1:], ids, destinations, last_at, lease, publish_timeout)
+    later_lease = rng.choice([4.0, 16.0]) if not liveness and rng.random() < 0.1 else lease
+    drawing = _Drawing(
+        rng, liveness, names, names[1:], ids, scarred, destinations, last_at, lease, publish_timeout, later_lease
+    )
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
     drawn = _faults(drawing, open_too=open_too)
     mode = "liveness" if liveness else "safety"
-    return Plan(seed, mode, key_order, publish_timeout, lease, retry, relays, transactions, drawn)
+    longest = max(lease, later_lease)
+    return Plan(seed, mode, key_order, publish_timeout, longest, retry, relays, transactions, drawn)
 
 
 def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_order: KeyOrder | None) -> RelayPlan:
     rng = drawing.rng
+    drawing.next_lease = drawing.lease
 
     def options() -> EngineOptions:
         return replace(
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
             max_in_flight=rng.choice([24, 100] if drawing.liveness else [4, 12, 100]),
-            batch_bytes=rng.choice([2_000, 1 << 20]),
+            batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
-            lease_timeout=drawing.lease,
+            lease_timeout=drawing.next_lease,
             reap_batch_size=rng.choice([2, 100]),
             health_check_interval=rng.choice([3.0, 6.0]),
             connect_retry_interval=rng.choice([0.5, 2.0]),
@@ -190,7 +207,7 @@ def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: 
             number += 1
             key = f"k{rng.randrange(3)}" if rng.random() < (0.8 if in_order else 0.3) else None
             size = rng.choice([2, 2, 2, 300, LARGEST])
-            scarred = retry.max_attempts - 1 if rng.random() < 0.06 else 0
+            scarred = retry.max_attempts - 1 if rng.random() < 0.12 else 0
             error = rng.choice(["LEASE_EXPIRED: lease of z expired", "LEADER: changed"]) if scarred else None
             events.append(NewEvent(EventId(f"e{number}"), rng.choice(DESTINATIONS), key, size, scarred, error))
         # Writers of one key wait for one another, so an ordered outbox sees no late commit before an early one.
@@ -249,6 +266,7 @@ _PASSING: list[Draw] = [
     lambda d: database.TableLocked(*d.span(10.0)),
     lambda d: database.RowsLocked(*d.span(10.0), d.events()),
     lambda d: database.RowsRefused(*d.span(10.0), d.events(), d.rng.choice(_STATES)),
+    lambda d: database.Replay(*d.span(0.1), d.events()),
     lambda d: database.ClockStep(*d.span(0.1), round(d.rng.uniform(-8.0, 8.0), 3)),
     lambda d: f.BrokerAway(*d.span(8.0), d.name()),
     lambda d: f.BrokerSilent(*d.span(8.0), d.name()),
@@ -268,14 +286,15 @@ _PASSING: list[Draw] = [
 _OPEN: list[Draw] = [
     lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
     lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
-    lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), Answer.CUT),
-    lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
 ]
 """Faults that the engine does not bear yet: left out unless a history asks for them."""
 
 _LASTING: list[Draw] = [
+    lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
+    lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
+    lambda d: f.Answered(0.0, FOR_GOOD, d.scarred, Answer.SILENT) if d.scarred else None,
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(), d.rng.choice([Answer.SILENT, Answer.DROP, Answer.REFUSE])),

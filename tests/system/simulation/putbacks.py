@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.system.simulation.broker import Broker
+from relay.core.outcome import Unreachable
+from tests.system.simulation import broker
+from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
-from tests.system.simulation.database_faults import RowsLocked, TableLocked
-from tests.system.simulation.faults import BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.database_faults import RowsLocked, RowsRefused, TableLocked
+from tests.system.simulation.faults import FOR_GOOD, Answered, BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.mutate import mutate
 from tests.system.simulation.plan import Plan, draw
 from tests.system.simulation.world import Result, play
 
@@ -25,6 +28,10 @@ class PutBack:
     apply: Callable[[pytest.MonkeyPatch], None]
     concerns: Callable[[Fault], bool]
     """What must go wrong in a history that can show it; other histories are not played."""
+
+
+def _cuts_are_outages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "ConnectionCut", Unreachable)
 
 
 def _cuts_without_cancelling(patch: pytest.MonkeyPatch) -> None:
@@ -43,7 +50,20 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "probes_behind_answers", True)
 
 
+def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.claim", "first.last_code == LEASE_EXPIRED and ", "")
+
+
+def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(other for other in")
+
+
+def _is_cut(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
 PUT_BACKS = (
+    PutBack("a cut connection is taken for an outage", _cuts_are_outages, _is_cut),
     PutBack(
         "an overdue statement is cut off and not cancelled",
         _cuts_without_cancelling,
@@ -56,6 +76,16 @@ PUT_BACKS = (
         "a read-only broker's answer is the event's failure",
         _read_only_is_refusal,
         lambda fault: isinstance(fault, BrokerReadOnly),
+    ),
+    PutBack(
+        "a lone event on its last attempt stops the others, whatever failed before",
+        _last_attempts_travel_alone,
+        lambda fault: isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP),
+    ),
+    PutBack(
+        "an event on its last attempt waits for rows that cannot be settled",
+        _last_chance_waits_for_every_batch,
+        lambda fault: isinstance(fault, RowsLocked | RowsRefused) and fault.until == FOR_GOOD,
     ),
     PutBack(
         "a probe waits behind slow acknowledgements",

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from dataclasses import dataclass
-from datetime import timedelta
 
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
@@ -139,7 +138,6 @@ class World:
                 row.partition_key, row.attempts, row.last_error = event.key, event.attempts, event.last_error
                 row.insertion_order = database.table.inserted = database.table.inserted + 1
                 rows.append(row)
-                now += timedelta(microseconds=1)
 
         def commit() -> None:
             names = " ".join(row.event_id for row in rows)
@@ -208,7 +206,7 @@ class World:
         for one in self.incarnations:
             if one.lives and not one.process.frozen:
                 inflight = one.relay.inflight
-                held = (inflight.events, inflight.payload_bytes, len(inflight.batches), len(one.client.pending))
+                held = (inflight.events, inflight.bytes_held, len(inflight.batches), len(one.client.pending))
                 if any(held):
                     raise Violation(f"{one.process.name} still holds events, bytes, batches, messages: {held}")
 
