@@ -193,19 +193,25 @@ class Claimer:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
-        if claim.fence is not None and claim.events:
-            first = claim.events[0]
-            may_kill = first.last_code == LEASE_EXPIRED and self._options.retry.exhausted(first.attempts + 1)
+        if claim.fence is not None:
+            may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
                 claim.events,
                 sent_at,
-                last_chance=may_kill and len(claim.events) == 1,
+                last_chance=may_kill,
                 in_order=self._options.in_order,
                 recorder=self._context.recorder,
+                unread=claim.unread,
             )
             self._inflight.add(batch)
+            if claim.unread:
+                self._inflight.decided(batch)
             await self._claimed.put(batch)
+
+    def _may_kill(self, event: OutboxEvent) -> bool:
+        """Whether its leases kept expiring until one attempt is left: it may be what kills relays."""
+        return event.last_code == LEASE_EXPIRED and self._options.retry.exhausted(event.attempts + 1)
 
     async def _rest(self, claimed: int) -> None:
         """The pause that follows a claim: none, short, or growing to the poll interval."""

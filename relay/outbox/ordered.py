@@ -16,6 +16,7 @@ from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.payloads import INLINE_BYTES
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
@@ -54,6 +55,7 @@ class OrderedClaim:
         connection: Connection,
         limit: int,
         max_bytes: int,
+        inline_bytes: int = INLINE_BYTES,
         excluded: Sequence[EventId] = (),
         *,
         peek: bool = False,
@@ -62,7 +64,8 @@ class OrderedClaim:
 
         What is in ``excluded``, and what is behind it in its key, is left out. With ``peek`` nothing is claimed.
         """
-        bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "excluded": id_array(excluded)}
+        bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
+        bounds["excluded"] = id_array(excluded)
         tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []))
         if not self._walks_next:
             window = max(limit * self._width, _SMALLEST)

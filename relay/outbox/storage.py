@@ -25,6 +25,7 @@ from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
+from relay.outbox.payloads import Appetite, PayloadReader
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
@@ -37,6 +38,7 @@ Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Values = Mapping[str, Any] | None
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
+_PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
@@ -69,6 +71,8 @@ class PostgresOutbox:
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
         self._ping = self._sql("session:ping")
         self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
+        self._appetite = Appetite()
+        self._payload_reader = PayloadReader(self._claiming, options)
         self._renewer = Renewer(self._settling, options)
 
     def _sql(self, path: str, *tags: str) -> LiteralString:
@@ -93,18 +97,29 @@ class PostgresOutbox:
 
     async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+        limit = self._appetite.rows(limit)
+        most_bytes = self._appetite.payload(max_bytes)
         try:
-            rows = await self._claim_rows(limit, max_bytes, excluded)
+            rows = await self._claim_rows(limit, most_bytes, excluded)
         except StorageError as error:
+            if isinstance(error, StorageUnavailable):
+                self._appetite.claim_failed()
             if limit == 1 and error.blames_row:
-                chosen = await self._claim_rows(limit, max_bytes, excluded, peek=True)
+                chosen = await self._claim_rows(limit, most_bytes, excluded, peek=True)
                 error.event_id = chosen[0][0] if chosen else None
             raise
         if not rows:
             self._slow = False
             return Claim(None, [])
         event, fields = OutboxEvent._make, _EVENT_FIELDS
-        return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+        claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+        if rows[0][_PAYLOAD] is None:
+            claim = await self._payload_reader.complete(rows[0][fields], claim.events)
+        if claim.unread:
+            self._appetite.read_late(sum(len(event.payload) for event in claim.events))
+        else:
+            self._appetite.in_time(max_bytes)
+        return claim
 
     async def _claim_rows(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId], *, peek: bool = False
@@ -115,6 +130,7 @@ class PostgresOutbox:
         parameters = {
             "limit": limit,
             "max_bytes": max_bytes,
+            "inline_bytes": self._appetite.inline_bytes,
             "max_attempts": self._options.retry.max_attempts,
             "relay_id": self._options.relay_id,
             "excluded": id_array(excluded),
@@ -122,7 +138,9 @@ class PostgresOutbox:
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
-                return await self._ordered.rows(connection, limit, max_bytes, excluded, peek=peek)
+                return await self._ordered.rows(
+                    connection, limit, max_bytes, self._appetite.inline_bytes, excluded, peek=peek
+                )
             cursor = connection.cursor(binary=True)
             await self._guarded(connection, cursor, query, parameters)
             return await cursor.fetchall()

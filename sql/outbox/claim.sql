@@ -13,7 +13,10 @@
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
--- Parameters: limit, max_bytes, max_attempts, relay_id; excluded. Result: the fields of OutboxEvent in their order, then the fence.
+-- Payloads of more than INLINE_BYTES in sum stay behind, so that the commit does not wait for a client that reads slowly
+-- or not at all: a statement commits once its result fits into the buffers of the two sockets. They are read afterwards.
+-- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded.
+-- Result: the fields of OutboxEvent in their order, then the fence. The payload is NULL in all rows, or in none.
 WITH due AS (
     SELECT
         ctid AS tid,
@@ -62,7 +65,9 @@ SELECT
     event_id::text,
     event_type,
     partition_key,
-    payload,
+    CASE
+        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+    END AS payload,
     headers::text,
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
@@ -70,6 +75,43 @@ SELECT
     locked_at
 FROM claimed
 ORDER BY available_at, created_at;
+
+-- name: payload_sizes
+-- The bytes of payload of claimed rows, for a claim that left the payloads behind. Reads no payload.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at, or the primary key. Locks: none.
+-- Parameters: ids, relay_id, fence. Result: id, bytes; rows that are no longer held are left out.
+SELECT
+    event_id::text,
+    OCTET_LENGTH(payload)
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
+
+-- name: payloads
+-- The payloads of claimed rows. Index, locks, parameters: as payload_sizes. Result: id, payload.
+SELECT
+    event_id::text,
+    payload
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
+
+-- name: payload_slice
+-- A part of one claimed row's payload, for a payload that is large for one piece.
+-- Index, locks: as payload_sizes. Parameters: ids (one), relay_id, fence, start (from 1), length. Result: the bytes.
+SELECT SUBSTRING(payload FROM %(start)s::int FOR %(length)s::int)
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
 
 -- name: guard
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap
@@ -96,7 +138,7 @@ SELECT
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
 -- Parameters: window or keys and from; excluded; limit, run (most rows behind a first one), block (a DEAD row holds its key),
--- max_bytes, max_attempts, relay_id.
+-- max_bytes, inline_bytes (as in claim), max_attempts, relay_id.
 -- Result: oldest: rows in the window; by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
 -- claimed; the rows of a key are in order.
@@ -330,7 +372,9 @@ SELECT
     event_id::text,
     event_type,
     partition_key,
-    payload,
+    CASE
+        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+    END AS payload,
     headers::text,
     attempts,
     CASE

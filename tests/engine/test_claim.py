@@ -199,6 +199,24 @@ def test_in_order_what_follows_a_row_that_refuses_to_be_claimed_waits_and_other_
     assert [event.event_type for event in one.broker.offered if event.partition_key == "a"] == ["bad"] + ["behind"] * 5
 
 
+def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt(engine: MakeEngine) -> None:
+    one = engine()
+    claim = one.storage.claim
+    left = [3, 10]  # how many payloads each claim fails to read
+
+    async def partial(*arguments: object) -> Claim:
+        fence, events, _ = await claim(*arguments)  # type: ignore[arg-type]
+        count = len(events) - left.pop() if events and left else len(events)
+        return Claim(fence, events[:count], [event.event_id for event in events[count:]])
+
+    one.storage.claim = partial  # type: ignore[method-assign, assignment]
+    one.insert(10)
+    one.until(lambda: one.delivered() == 10, 5.0)
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+    assert one.telemetry.counts["released"] == 13
+    assert (one.relay.inflight.events, len(one.broker.offered)) == (0, 10)
+
+
 def test_in_order_the_next_of_a_key_follows_its_acknowledgement(engine: MakeEngine) -> None:
     one = engine(key_order=KeyOrder.SKIP)
     one.broker.hold()

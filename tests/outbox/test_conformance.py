@@ -62,7 +62,7 @@ async def test_a_claim_takes_no_more_than_its_limit(table: StorageHarness) -> No
     inserted = [table.insert() for _ in range(5)]
     assert ids(await relay.claim(2, ANY_BYTES)) == inserted[:2]
     assert ids(await relay.claim(10, ANY_BYTES)) == inserted[2:]
-    assert await relay.claim(10, ANY_BYTES) == (None, [])
+    assert await relay.claim(10, ANY_BYTES) == Claim(None, [])
 
 
 async def test_a_claim_is_bounded_in_bytes(table: StorageHarness) -> None:
