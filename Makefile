@@ -12,7 +12,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test container-test bench bench-log bench-store bench-order scale soak fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test container-test bench bench-log bench-store bench-order scale soak simulate fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -58,7 +58,7 @@ check-types:
 	$(BIN)/mypy
 
 check-tests:
-	$(BIN)/pytest -q -m "not server and not scale and not soak" -n 2
+	$(BIN)/pytest -q -m "not server and not scale and not soak and not histories" -n 2
 
 # Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
@@ -85,6 +85,9 @@ scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes
 
 soak: $(STAMP) ## the long versions of the chaos tests: longer outages, more events; about an hour
 	$(BIN)/pytest -m soak -n 0 -s
+
+simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed
+	@$(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
 
 fmt: $(STAMP) ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -29,7 +29,7 @@ Message = tuple[str, str, bytes, str]
 
 
 class Pace(NamedTuple):
-    """What the client library reached by itself."""
+    """What the client library reached without a relay."""
 
     per_second: float
     """Acknowledged messages."""

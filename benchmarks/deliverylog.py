@@ -7,8 +7,8 @@ over 24 months and 50 tenants, and then asks them what people ask: every filter 
 by its id, a month counted by the hour. Beside each time is that of the plainest statement with the same answer, written
 by hand and measured in turns with the driver's: on a busy machine only the ratios mean anything.
 
-A question is asked ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time: about
-a minute for a million attempts on PostgreSQL, where all indexes are made, and less on ClickHouse.
+A query runs ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time: about
+a minute for a million attempts on PostgreSQL, where all indexes are created, and less on ClickHouse.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Call = Callable[[], Awaitable[object]]
 
 BATCH = 1000
 DAY = timedelta(days=1)
-_FEWEST = 5  # times that a question is asked, however long it takes
+_FEWEST = 5  # runs of a query, however long it takes
 MIDDLE_MS = to_ms(FIRST) + SPAN_MS // 2
 DEEP = Position(MIDDLE_MS, "att_")
 
@@ -110,7 +110,7 @@ QUESTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """How one database is asked by hand."""
+    """The statements by hand for one database."""
 
     attempts: str
     events: str
@@ -197,7 +197,7 @@ class Patience:
     batches: int
     """Of a thousand, written by the driver and as many by hand; the first two of each do not count."""
     by_hand: int
-    """Rounds in which the statement by hand is asked too: at 10 million rows some take ten seconds."""
+    """Rounds in which the statement by hand runs too: at 10 million rows some take ten seconds."""
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def quantile(seconds: list[float], share: float) -> float:
 
 
 async def turns(patience: Patience, mine: Sequence[Call], by_hand: Sequence[Call]) -> list[list[float]]:
-    """The times of several calls, made in turns, so that all meet the same neighbours on the machine."""
+    """The times of several calls, in turns, so that all meet the same neighbours on the machine."""
     calls = [*mine, *by_hand]
     times: list[list[float]] = [[] for _ in calls]
     ends = time.monotonic() + patience.seconds
@@ -384,11 +384,11 @@ def main() -> None:
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=200, help="how often each question is asked at most")
-    parser.add_argument("--seconds", type=float, default=8.0, help="after that long a question is not asked again")
+    parser.add_argument("--rounds", type=int, default=200, help="maximum number of runs of each query")
+    parser.add_argument("--seconds", type=float, default=8.0, help="time after which a query does not run again")
     parser.add_argument("--batches", type=int, default=32, help="of 1,000 attempts, to measure inserts")
     parser.add_argument("--drivers", nargs="+", choices=["postgres", "clickhouse"], default=["postgres", "clickhouse"])
-    parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand is asked too")
+    parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand runs too")
     options = parser.parse_args()
     patience = Patience(options.rounds, options.seconds, max(options.batches, 3), max(options.by_hand, 1))
     for driver in options.drivers:

@@ -51,8 +51,8 @@ class Cell:
 class HangingStore(MemoryDeliveryLog):
     """A log that never answers."""
 
-    async def insert_many(self, entries: Sequence[LogEntry]) -> None:  # noqa: ARG002 - none is kept
-        """Wait for ever."""
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:  # noqa: ARG002 - none is written
+        """Wait until cancelled."""
         await asyncio.Event().wait()
 
 

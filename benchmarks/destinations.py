@@ -1,6 +1,6 @@
 """The brokers of a benchmark: a fresh destination for each cell, and what arrived there.
 
-Every message is read back and told apart by its event id, so that a lost one and a double one do not cancel out.
+Every message is read back and identified by its event id, so that a lost one and a duplicate do not cancel out.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Redis:
         self._client = stack.enter_context(redis.Redis.from_url(self.url))
 
     def prepare(self, target: str) -> None:
-        """A stream is made by its first entry."""
+        """Its first entry creates a stream."""
 
     def received(self, target: str) -> Received:
         """Read the stream from its beginning."""

@@ -160,7 +160,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, print the table, and write every cell as JSON where asked."""
+    """Measure, print the table, and write every cell as JSON with --json."""
     options = _arguments()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers(options.publishers))

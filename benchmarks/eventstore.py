@@ -109,7 +109,7 @@ async def write(url: str, contestant: Contestant, writers: int, size: int, secon
 
 
 async def counted(writers: int, seconds: float, append: Callable[[], Awaitable[object]]) -> int:
-    """How many appends so many writers made in that time, after some that open and warm the connections."""
+    """The number of appends of that many writers in that time, after some that open and warm the connections."""
     start = time.monotonic() + 0.3 + 0.02 * writers
     appends = 0
 

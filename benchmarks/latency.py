@@ -220,7 +220,7 @@ def table(runs: Sequence[Latency]) -> str:
 
 
 def main() -> None:
-    """Measure each publisher, print a table, and write JSON where asked."""
+    """Measure each publisher, print a table, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
     parser.add_argument("--publishers", nargs="+", default=["kafka", "nats", "redis"], choices=sorted(_FOLLOW))
     parser.add_argument("--rate", type=float, default=200.0, help="events a second (default 200)")

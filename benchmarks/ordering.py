@@ -286,7 +286,7 @@ def table(drained: list[Drained]) -> str:
 
 
 def main() -> None:
-    """Measure, print the two tables, and write the drains as JSON where asked."""
+    """Measure, print the two tables, and write the drains as JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ordering", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="rows of each drain (default 100000)")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions (default 3)")

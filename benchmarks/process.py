@@ -57,7 +57,7 @@ class _OtherRelay(RelayDaemon):
 
 
 class RelayProcess:
-    """Starts a relay with the environment it is given, and stops it."""
+    """Starts a relay with an environment, and stops it."""
 
     def __init__(self, env: Mapping[str, str], command: str = "") -> None:
         """``command`` starts another relay than ours."""

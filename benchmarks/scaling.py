@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, print two tables, and write JSON where asked."""
+    """Measure, print two tables, and write JSON with --json."""
     options = _arguments()
     with ExitStack() as stack:
         servers = stack.enter_context(Servers([]))

@@ -21,7 +21,7 @@ SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commi
 
 
 class Servers:
-    """PostgreSQL with fsync on, and the brokers that are asked for."""
+    """PostgreSQL with fsync on, and the requested brokers."""
 
     def __init__(self, publishers: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
         """``settings`` are PostgreSQL's, beside those of all benchmarks."""

@@ -1,6 +1,6 @@
 """How fast Spark writes into the outbox, and reads it, beside all that could do it: ``python -m benchmarks.spark``.
 
-Reading is told about in ``benchmarks.sparkreads``; of writing:
+Reading is in ``benchmarks.sparkreads``; of writing:
 
 One PostgreSQL, one Spark on two cores, the same rows (by default 500,000 of 512 bytes) from the same Parquet file into
 the contract's table with all its indexes, emptied before each turn:
@@ -159,7 +159,7 @@ def turn(url: str, expected: int, work: Callable[[], None]) -> float:
     with psycopg.connect(url) as connection:
         count = connection.execute("SELECT count(*) FROM openoutbox_events").fetchone()
     if count != (expected,):
-        raise SystemExit(f"{count} rows are there, not {expected}")
+        raise SystemExit(f"the table holds {count} rows, not {expected}")
     return expected / seconds
 
 
@@ -193,7 +193,7 @@ def measure(session: SparkSession, url: str, folder: Path, count: int, rounds: i
 
 
 def warm_up(url: str, writers: dict[str, tuple[int, Callable[[], None]]]) -> None:
-    """Everybody once: JVMs compile, workers start, the staging table is made."""
+    """Run each writer once: JVMs compile, workers start, the staging table is created."""
     for number, (expected, work) in enumerate(writers.values()):
         if number == 3:
             with psycopg.connect(url, autocommit=True) as connection:

@@ -5,7 +5,7 @@ The contract's table with all its columns, a tenth of its rows dead; without a f
 - a bare binary COPY by two ``psql``, each half of the pages, thrown away: what the database gives at most;
 - ours, in two tasks, by ranges of the key (the default) and, with a snapshot, by ranges of pages;
 - Spark's JDBC reader with its best partitioning, which is ours by pages: a predicate on ``ctid`` for each of two tasks,
-  10,000 rows a fetch (a numeric or time column, which it can divide by itself, the table's key is not);
+  10,000 rows a fetch (a numeric or time column, which it can divide alone; the table's key is neither);
 - Spark alone: the same rows, made into Arrow beforehand, out of files in memory and through Spark's interface for
   sources in Python: no such source can be faster, whatever it reads;
 - the filter pushed down, and left to Spark.
@@ -68,12 +68,12 @@ class KeptReader(DataSourceReader):
 
 
 class KeptSource(DataSource):
-    """The outbox's rows as our reader made them."""
+    """The outbox's rows as our reader returns them."""
 
     @classmethod
     def name(cls) -> str:
-        """As ``format(…)`` is given it."""
-        return "kept"
+        """The name for ``format(…)``."""
+        return "from_memory"
 
     def schema(self) -> StructType:
         """The outbox's."""
@@ -158,7 +158,7 @@ def swallow(frame: DataFrame) -> None:
 
 
 def from_memory(session: SparkSession, paths: list[str]) -> None:
-    swallow(session.read.format("kept").option("paths", ",".join(paths)).load())
+    swallow(session.read.format("from_memory").option("paths", ",".join(paths)).load())
 
 
 def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tuple[int, int]) -> dict[str, Turn]:

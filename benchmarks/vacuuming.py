@@ -10,8 +10,8 @@ questions, on a table with many delivered rows (``--rows``):
   created with the threshold that a table of 50 million rows has, with ``relay-cli migrate --with tuning``, and with
   another fill factor. Which keeps claims short, and what does it cost in pace and space?
 
-The first two are asked of one table, first with the horizon free, then with it held. Events go through a bare loop on
-one connection: insert, claim, settle. Beside milliseconds stand the pages (8 KiB) that
+The first two are measured on one table, first with the horizon free, then with it held. Events go through a bare
+loop on one connection: insert, claim, settle. Beside milliseconds stand the pages (8 KiB) that
 a claim which finds nothing looks at: they do not depend on what else the machine does. Of several claims the fastest
 counts, for the same reason.
 """
@@ -121,7 +121,7 @@ class Loop:
         self._settle = statement("outbox/settle:delivered", TableName())
 
     def claim(self, count: int) -> tuple[float, int]:
-        """Claim and settle; milliseconds of the claim, and how many it found."""
+        """Claim and settle; milliseconds of the claim, and the number of claimed events."""
         values = self._values(count)
         began = time.perf_counter()
         with self._connection.transaction():
@@ -290,7 +290,7 @@ def settings_of() -> dict[str, list[str]]:
 
 
 def table(aged: list[Ageing], compared: list[Parameters]) -> str:
-    """What was found, as Markdown."""
+    """The figures, as Markdown."""
     lines = []
     for one in aged:
         lines += [f"\nHorizon {'held' if one.held else 'free'}:\n"]
@@ -313,7 +313,7 @@ def _line(name: str, at: Aged) -> str:
 
 
 def main() -> None:
-    """Measure, print the tables, and write JSON where asked."""
+    """Measure, print the tables, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vacuuming", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000, help="delivered rows in the table (default 2000000)")
     parser.add_argument("--events", type=int, default=400_000, help="that go through each table (default 400000)")

@@ -49,7 +49,7 @@ def _writers(servers: Servers, options: argparse.Namespace, *, wake_up: bool) ->
 
 
 def main() -> None:
-    """Measure the pairs, print them, and write JSON where asked."""
+    """Measure the pairs, print them, and write JSON with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wakeup", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--clients", type=int, default=16, help="connections that write (default 16)")

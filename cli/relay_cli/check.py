@@ -30,15 +30,14 @@ def command(
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
     timeouts and the duplicate window of NATS fit together. It changes nothing.
 
-    Exit codes: 0 nothing is wrong, 1 an error was found (with --strict also a warning), 2 wrong usage or a setting
-    that cannot be read.
+    Exit codes: 0 no errors, 1 an error (with --strict also a warning), 2 wrong usage or an invalid setting.
 
     Example: relay-cli check --json
     """
     from relay.app.doctor import examine
     from relay.settings.variables import NAMES
 
-    logging.getLogger().addHandler(logging.NullHandler())  # the findings hold what a broker's client logs
+    logging.getLogger().addHandler(logging.NullHandler())  # the findings contain the log lines of a broker's client
     findings = examine(read_settings(context, storage_url, table, only=NAMES))
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)

@@ -1,4 +1,4 @@
-"""What the commands on the event store share: the store they open, and how events are printed."""
+"""Opening the event store and printing its events, for the commands on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Schema = Annotated[str, typer.Option("--schema", help="The schema the store is in.")]
+Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id, a UUID.")]
 
 __all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
 def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
-    """Connect to the store, do the work, and close it. Ctrl-C ends it silently."""
+    """Connect to the store, do the work, and close the store. Ctrl-C ends the command without a message."""
     from relay.eventstore import EventStore
 
     url, _ = storage_of(read_settings(context, storage_url))
@@ -43,5 +43,5 @@ def with_store(
 
 
 def print_event(event: StoredEvent) -> None:
-    """One JSON object on one line."""
+    """Print one JSON object on one line."""
     typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))

@@ -76,7 +76,7 @@ def command(
     DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. Off a
     terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
     try, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
-    rare type, key or error takes a while; name the status to make it shorter.
+    rare type, key or error is slow; name the status to make it faster.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
 
@@ -85,8 +85,8 @@ def command(
     from relay.outbox.admin.browse import RowFilter, list_events
 
     url, name = storage_of(read_settings(context, storage_url, table))
-    chosen = tuple(statuses) if statuses else tuple(Status)
-    row_filter = RowFilter(chosen, event_type, key, error, older_than, newer_than, limit, oldest)
+    selected = tuple(statuses) if statuses else tuple(Status)
+    row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
     events = list_events(url, name, row_filter)
     if as_json:
         print_json({"events": [event._asdict() for event in events]})
@@ -125,7 +125,7 @@ def _print_on_terminal(events: list[ListedEvent]) -> None:
 
 
 def _paragraph(event: ListedEvent) -> str:
-    """An event on a terminal too narrow for the table: the terminal folds what is long, and copying keeps it whole."""
+    """An event for a terminal too narrow for the table, in lines that the terminal wraps and a copy keeps whole."""
     event_id, status, event_type, key, attempts, since, next_try, size, error = _cells(event)
     parts = [event_type, f"key {key}" if key else "no key", f"attempts {attempts}", plural(int(size), "byte")]
     lines = [f"{event_id}  {status:<10}  {since}", "    " + "  ".join(parts)]

@@ -1,4 +1,4 @@
-"""``relay-cli log``: look into the delivery log, and look after it."""
+"""``relay-cli log``: read and maintain the delivery log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
-    help="Look into the delivery log (events and attempts to deliver them), and look after it.",
+    help="Read and maintain the delivery log: events and attempts to deliver them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 add_commands(app)
@@ -42,7 +42,7 @@ def events(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """List events. The cursors printed below a page lead to its neighbours.
+    """List events. The cursors below a page select the next and the previous page.
 
     Example: relay-cli log events --topic user.signup --since 2026-03-10 --limit 20
     """
@@ -86,7 +86,7 @@ def attempts(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """List attempts. The cursors printed below a page lead to its neighbours.
+    """List attempts. The cursors below a page select the next and the previous page.
 
     Example: relay-cli log attempts --status failed --since 2026-03-10 --limit 20
     """
@@ -105,7 +105,9 @@ def attempts(
 def event(
     event_id: Annotated[str, typer.Argument(metavar="ID")],
     tenant: log_options.Tenant = None,
-    destination: Annotated[str | None, typer.Option("--destination", help="Only if it was sent there.")] = None,
+    destination: Annotated[
+        str | None, typer.Option("--destination", help="Only if it was sent to this destination.")
+    ] = None,
     as_json: Json = False,
     url: log_options.DeliveryLogUrl = None,
     schema: log_options.Schema = None,
@@ -118,7 +120,7 @@ def event(
         url, schema, prefix, lambda s: s.retrieve_event(event_id, tenant_id=tenant, destination_id=destination)
     )
     if record is None:
-        raise _absent("event", event_id)
+        raise _missing("event", event_id)
     print_event(record, as_json=as_json)
 
 
@@ -136,7 +138,7 @@ def attempt(
 
     record = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))
     if record is None:
-        raise _absent("attempt", attempt_id)
+        raise _missing("attempt", attempt_id)
     print_attempt(record, as_json=as_json)
 
 
@@ -181,6 +183,6 @@ def metrics(
     print_metrics(result, as_json=as_json)
 
 
-def _absent(what: str, name: str) -> typer.Exit:
-    typer.echo(f"error: there is no {what} {name!r}", err=True)
+def _missing(noun: str, name: str) -> typer.Exit:
+    typer.echo(f"error: there is no {noun} {name!r}", err=True)
     return typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The commands of ``relay-cli log`` that change something: migrate, retention, partitions, copy."""
+"""The commands of ``relay-cli log`` that change the log: migrate, retention, partitions, copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from relay.core.errors import ConfigError
 from relay_cli import log_options
-from relay_cli.log_options import opened, with_store
+from relay_cli.log_options import open_log, with_store
 
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog
@@ -21,7 +21,7 @@ Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep;
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put this module's commands into ``relay-cli log``."""
+    """Add this module's commands to ``relay-cli log``."""
     for name, command in (
         ("migrate", migrate),
         ("retention", retention),
@@ -34,7 +34,7 @@ def add_commands(app: typer.Typer) -> None:
 def migrate(
     url: log_options.DeliveryLogUrl = None, schema: log_options.Schema = None, prefix: log_options.Prefix = None
 ) -> None:
-    """Create the log's tables, or what is missing of them. Running it again does nothing twice."""
+    """Create the missing tables of the log. Running it again changes nothing."""
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
 
@@ -45,9 +45,9 @@ def retention(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """Forget what is older.
+    """Delete entries that are older than --days.
 
-    PostgreSQL: drops the months that ended longer ago, once, without making writers wait; run it daily. ClickHouse:
+    PostgreSQL: drops the months that ended before that, once, without making writers wait; run it daily. ClickHouse:
     sets the TTL of the tables, which the server then applies automatically; 0 removes it.
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
@@ -60,9 +60,9 @@ def partitions(
     url: log_options.DeliveryLogUrl = None,
     schema: log_options.Schema = None,
 ) -> None:
-    """Look after the monthly partitions of a PostgreSQL log.
+    """Maintain the monthly partitions of a PostgreSQL log.
 
-    ensure makes this month's and the next three; check exits with 1 if one of them is missing; drop removes the
+    ensure creates this month's and the next three; check exits with 1 if one of them is missing; drop removes the
     months that ended more than --days ago. ClickHouse creates its partitions automatically.
     """
     match action:
@@ -88,31 +88,31 @@ def partitions(
 
 def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="The log to read.")],
-    target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must be there.")],
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
-    state: Annotated[Path | None, typer.Option("--state", help="File that remembers the cursor.")] = None,
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must exist.")],
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Resume after this cursor.")] = None,
+    state: Annotated[Path | None, typer.Option("--state", help="File that stores the cursor.")] = None,
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
     """Copy a log to another store, also of the other kind.
 
-    Interrupted, it goes on where it was: from the cursor in the --state file, or given by --after. Copying something
-    twice is harmless.
+    After an interruption it resumes at the cursor of the --state file, or of --after. Copying an entry twice is
+    harmless.
 
     Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
     """
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
 
     async def run() -> int:
-        reading = await opened(source, schema, prefix)
+        source_log = await open_log(source, schema, prefix)
         try:
-            writing = await opened(target, schema, prefix)
+            target_log = await open_log(target, schema, prefix)
             try:
-                return await _copy(reading, writing, start or None, state)
+                return await _copy(source_log, target_log, start or None, state)
             finally:
-                await writing.close()
+                await target_log.close()
         finally:
-            await reading.close()
+            await source_log.close()
 
     typer.echo(f"copied {asyncio.run(run())} attempts")
 
@@ -121,11 +121,11 @@ async def _copy(source: DeliveryLog, target: DeliveryLog, start: str | None, sta
     from relay.deliverylog.copy import copy_log
 
     total = 0
-    async for copied in copy_log(source, target, after=start):
-        total = copied.attempts
+    async for progress in copy_log(source, target, after=start):
+        total = progress.attempts
         if state is not None:
-            state.write_text(f"{copied.cursor}\n")  # noqa: ASYNC240 - nothing else waits
-        typer.echo(f"{copied.attempts} attempts; to go on from here: --after {copied.cursor}", err=True)
+            state.write_text(f"{progress.cursor}\n")  # noqa: ASYNC240 - no other task runs
+        typer.echo(f"{progress.attempts} attempts; to resume from here: --after {progress.cursor}", err=True)
     return total
 
 
@@ -133,5 +133,5 @@ def _postgres(store: DeliveryLog) -> PostgresDeliveryLog:
     from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 
     if not isinstance(store, PostgresDeliveryLog):
-        raise ConfigError("only a PostgreSQL log has monthly partitions; this command is not needed here")
+        raise ConfigError("only a PostgreSQL log has monthly partitions; this log needs no such command")
     return store

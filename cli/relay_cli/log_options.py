@@ -1,4 +1,4 @@
-"""Options of ``relay-cli log``, and the delivery log they name."""
+"""Options of ``relay-cli log``, and opening the delivery log that they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Schema = Annotated[
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option("--prefix", help="ClickHouse: what every table's name begins with, instead of DELIVERY_LOG_PREFIX."),
+    typer.Option("--prefix", help="ClickHouse: the prefix of the tables' names, instead of DELIVERY_LOG_PREFIX."),
 ]
 Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
@@ -36,7 +36,7 @@ Gte = Annotated[str | None, typer.Option("--since", help="At or after, for examp
 Lte = Annotated[str | None, typer.Option("--until", help="At or before.")]
 Gt = Annotated[str | None, typer.Option("--after", help="Later than.")]
 Lt = Annotated[str | None, typer.Option("--before", help="Earlier than.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Rows of a page: 100 unless told, at most 1000.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Rows of a page: 100 by default, at most 1000.")]
 Order = Annotated[str, typer.Option("--order", help="desc (newest first) or asc.")]
 Next = Annotated[str | None, typer.Option("--next", metavar="CURSOR", help="The page after this cursor.")]
 Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The page before this cursor.")]
@@ -64,8 +64,8 @@ def log_url(url: str | None) -> str:
     return settings.delivery_log_url.get_secret_value()
 
 
-async def opened(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:
-    """The log at an address, laid out as the options say, else DELIVERY_LOG_SCHEMA and DELIVERY_LOG_PREFIX."""
+async def open_log(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:
+    """The log at ``url``, with the options' schema and prefix, else DELIVERY_LOG_SCHEMA and DELIVERY_LOG_PREFIX."""
     from relay.deliverylog import open_delivery_log
     from relay.settings.settings import Settings
 
@@ -84,7 +84,7 @@ def with_store(
     address = log_url(url)
 
     async def run() -> Result:
-        store = await opened(address, schema, prefix)
+        store = await open_log(address, schema, prefix)
         try:
             return await work(store)
         finally:

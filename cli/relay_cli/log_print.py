@@ -1,4 +1,4 @@
-"""How ``relay-cli log`` prints: aligned columns for people, one JSON object for programs."""
+"""The output of ``relay-cli log``: aligned columns for people, one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_
 
 
 def print_json(value: object) -> None:
-    """One JSON object on one line."""
+    """Print one JSON object on one line."""
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def print_events(page: Page[LoggedEvent], *, as_json: bool) -> None:
-    """A page of events and its cursors."""
+    """Print a page of events and its cursors."""
     if as_json:
         _print_page(page, [event_json(event) for event in page.items])
         return
@@ -33,7 +33,7 @@ def print_events(page: Page[LoggedEvent], *, as_json: bool) -> None:
 
 
 def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
-    """A page of attempts and its cursors."""
+    """Print a page of attempts and its cursors."""
     if as_json:
         _print_page(page, [attempt_json(record) for record in page.items])
         return
@@ -50,7 +50,7 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
 
 
 def print_event(event: LoggedEvent, *, as_json: bool) -> None:
-    """All there is to know about one event."""
+    """Print all fields of one event."""
     fields = event_json(event)
     if not as_json:
         del fields["data_base64"]
@@ -59,7 +59,7 @@ def print_event(event: LoggedEvent, *, as_json: bool) -> None:
 
 
 def print_attempt(record: AttemptRecord, *, as_json: bool) -> None:
-    """All there is to know about one attempt."""
+    """Print all fields of one attempt."""
     fields = attempt_json(record)
     if not as_json:
         del fields["event"]
@@ -67,7 +67,7 @@ def print_attempt(record: AttemptRecord, *, as_json: bool) -> None:
 
 
 def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
-    """Rows of metrics."""
+    """Print rows of metrics."""
     answer = metrics_json(result)
     if as_json:
         print_json(answer)
@@ -81,7 +81,7 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Columns as wide as they need to be, two spaces apart."""
+    """Print columns as wide as their longest cell, two spaces apart."""
     lines = [[_cell(value) for value in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -116,4 +116,4 @@ def _readable(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return f"{len(data)} bytes that are not text; --json has them"
+        return f"{len(data)} bytes that are not UTF-8; --json prints them"

@@ -1,7 +1,7 @@
 """The entry of ``relay-cli``. Commands are modules, imported only to run them or to show their help.
 
-Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting, 130 where
-Ctrl-C ends long work. Errors are one text on standard error; results are plain lines on standard output.
+Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting, 130 when
+Ctrl-C ended it. Errors are one message on standard error; results are plain lines on standard output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ docs/spark.md."""
 
 
 class _LazyGroup(TyperGroup):
-    """Finds its commands in ``COMMANDS`` and imports a module when it is needed."""
+    """Imports the module of a command when it is needed."""
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - click's signature
         """Every command's name, in the table's order."""
@@ -86,11 +86,11 @@ def _show_version(requested: bool) -> None:
 def root(
     context: typer.Context,
     storage_url: StorageUrl = None,
-    version: Annotated[  # noqa: ARG001 - its callback answers
+    version: Annotated[  # noqa: ARG001 - its callback prints it
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Operate an Open Outbox relay: create its table, look at its events, replay and prune them."""
+    """Operate an Open Outbox relay: create its table, inspect, replay and prune its events."""
     context.obj = storage_url
 
 

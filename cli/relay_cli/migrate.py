@@ -29,7 +29,7 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Create the outbox table and its six indexes, as far as they are missing.
+    """Create the outbox table and its six indexes if they are missing.
 
     It may run again, and on several machines at once. On a table that exists, indexes are built
     CONCURRENTLY. A table that differs from the contract is not changed: the error says how it differs. A schema is
@@ -52,18 +52,20 @@ def command(
         migration = plan(url, name)
         _print_plan(migration, extra) if not as_json else _print_json(migration, extra, dry_run=True)
         return
-    migration = migrate(url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_what(step, name)}"))
+    migration = migrate(
+        url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_created_object(step, name)}")
+    )
     for extension in extra:
         add_extension(url, name, extension)
     _print_json(migration, extra, dry_run=False) if as_json else _print_end(migration, extra)
 
 
-def _what(step: Step, table: object) -> str:
+def _created_object(step: Step, table: object) -> str:
     return f"table {table}" if step.creates == "table" else f"index {step.creates}"
 
 
 def _print_plan(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
-    """The SQL, as psql takes it; a comment when the table is up to date."""
+    """Print SQL for psql; a comment when the table is up to date."""
     if migration.up_to_date:
         typer.echo(f"-- table {migration.table} is up to date")
     for step in migration.steps:

@@ -1,4 +1,4 @@
-"""How long NATS drops a repeated event, as the streams of this environment say."""
+"""The time for which NATS drops a repeated event, from the streams of this environment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def duplicate_window(settings: Settings) -> float:
-    """The longest duplicate window of all streams, in seconds; 0 where the publisher is not NATS.
+    """The longest duplicate window of all streams, in seconds; 0 for a publisher that is not NATS.
 
-    Raises BrokerUnreachable when NATS cannot be asked, ConfigError without PUBLISHER_URL.
+    Raises BrokerUnreachable when NATS does not answer, ConfigError without PUBLISHER_URL.
     """
     if settings.publisher_type != "nats":
         return 0.0

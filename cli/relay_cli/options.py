@@ -1,4 +1,4 @@
-"""Options that several commands share, and where their values come from by default."""
+"""Options that several commands share, and the settings with their default values."""
 
 from __future__ import annotations
 

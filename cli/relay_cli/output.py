@@ -1,4 +1,4 @@
-"""How commands print: plain lines and JSON on standard output, progress on a terminal's standard error only."""
+"""The output of commands: lines and JSON on standard output, progress on standard error of a terminal only."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, as a shell would give it."""
+"""The exit code after Ctrl-C, as in a shell."""
 
-_PATIENCE: Final = 2.0  # seconds of work before a progress bar is worth its lines
+_BAR_DELAY: Final = 2.0  # seconds of work before the progress bar appears
 _LONGEST_AGE: Final = 36_525 * 86_400.0  # a hundred years
 
 
 def print_json(answer: Mapping[str, object]) -> None:
-    """One JSON object on one line; times in ISO 8601, UTC."""
+    """Print one JSON object on one line; times in ISO 8601, UTC."""
     typer.echo(json.dumps(answer, ensure_ascii=False, default=json_form))
 
 
 def json_form(value: object) -> str:
-    """How JSON shows what it has no form for."""
+    """The JSON string for a value of a type that JSON does not have."""
     return moment(value) if isinstance(value, datetime) else str(value)
 
 
 def moment(value: object) -> str:
-    """A time as text: ISO 8601, UTC, to the microsecond; whatever is no time as it prints itself."""
+    """A time as text: ISO 8601, UTC, to the microsecond; ``str`` of any other value."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return str(value)
@@ -47,7 +47,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def age(text: str | float) -> float:
-    """An option's age in seconds, for typer's ``parser``; wrong ones are wrong usage."""
+    """An option's age in seconds, for typer's ``parser``. Raises BadParameter for an invalid one."""
     if not isinstance(text, str):
         return text
     try:
@@ -60,7 +60,7 @@ def age(text: str | float) -> float:
 
 
 def event_id(text: str | UUID) -> UUID:
-    """An event's id, for typer's ``parser``; wrong ones are wrong usage."""
+    """An event's id, for typer's ``parser``. Raises BadParameter for an invalid one."""
     try:
         return UUID(str(text))
     except ValueError:
@@ -73,37 +73,37 @@ def clear_screen() -> None:
 
 
 def one_line(value: object) -> str:
-    """A value of the table as it is safe to print: control characters are escaped, for they could steer a terminal."""
+    """A value of the table, safe to print: control characters, which could control the terminal, are escaped."""
     text = "" if value is None else moment(value)
-    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def block(text: str) -> str:
-    """Text of several lines as it is safe to print."""
+    """Text of several lines, safe to print."""
     return "\n".join(one_line(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 class Bar:
-    """A progress bar that appears on a terminal after two seconds, and nowhere else."""
+    """A progress bar that appears after two seconds, on a terminal only."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = time.monotonic()
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._start_time = time.monotonic()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     @property
     def possible(self) -> bool:
-        """Whether there is a terminal to draw on: only then is a total worth counting."""
+        """Whether standard error is a terminal: only then is a total worth counting."""
         return sys.stderr.isatty()
 
     def show(self, done: int, total: int | None) -> None:
-        """Draw how far it is; ``total`` is None when that is not known."""
-        if not self.possible or time.monotonic() - self._began < _PATIENCE:
+        """Draw the progress; ``total`` is None when it is unknown."""
+        if not self.possible or time.monotonic() - self._start_time < _BAR_DELAY:
             return
         if self._progress is None:
             self._start()
@@ -111,15 +111,15 @@ class Bar:
             self._progress.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
-        """Take it off the screen."""
+        """Remove the bar from the screen."""
         if self._progress is not None:
             self._progress.stop()
 
     def _start(self) -> None:
-        from rich.console import Console  # 40 ms that most runs do without
+        from rich.console import Console  # costs 40 ms, which most runs save
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task(self._what)
+        self._task = self._progress.add_task(self._title)
         self._progress.start()

@@ -40,11 +40,11 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Delete events that were delivered, or have been dead, for long enough.
+    """Delete events that were delivered, or died, longer ago than an age.
 
     An age is a number and d, h or m; 0 keeps all events of that status. Works beside a running relay: small
     batches, each a short transaction that waits for no lock, with pauses while events wait to be sent. After
-    Ctrl-C it reports what is deleted (exit code 130) and may be run again. A dry run counts from the indexes, up to
+    Ctrl-C it reports the deleted events (exit code 130) and may be run again. A dry run counts from the indexes, up to
     5000000 of each status.
 
     Needs SELECT, DELETE and UPDATE on the table.
@@ -64,16 +64,16 @@ def command(
 
 
 def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) -> None:
-    """Prune and report, also what was done when it ends early."""
+    """Prune and report, after an early end too."""
     from relay.outbox.admin.prune import Pruned, preview, prune
 
-    done = Pruned()
+    result = Pruned()
     bar = Bar("pruning")
     total: int | None = None
 
     def on_batch(sums: Pruned) -> None:
-        nonlocal done
-        done = sums
+        nonlocal result
+        result = sums
         bar.show(sums.total, total)
 
     try:
@@ -83,26 +83,26 @@ def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) 
         prune(url, table, options, on_batch)
     except KeyboardInterrupt:
         bar.close()
-        _report(done, as_json=as_json, dry_run=False, complete=False)
+        _report(result, as_json=as_json, dry_run=False, complete=False)
         raise typer.Exit(INTERRUPTED) from None
     except OutboxError:
         bar.close()
-        if done.total:
-            _report(done, as_json=as_json, dry_run=False, complete=False)
+        if result.total:
+            _report(result, as_json=as_json, dry_run=False, complete=False)
         raise
     bar.close()
-    _report(done, as_json=as_json, dry_run=False)
+    _report(result, as_json=as_json, dry_run=False)
 
 
-def _report(done: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
+def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
     if as_json:
         answer = {
-            "delivered": done.delivered,
-            "dead": done.dead,
-            "delivered_before": done.delivered_before,
-            "dead_before": done.dead_before,
+            "delivered": result.delivered,
+            "dead": result.dead,
+            "delivered_before": result.delivered_before,
+            "dead_before": result.dead_before,
             "dry_run": dry_run,
-            "exact": done.exact,
+            "exact": result.exact,
             "complete": complete,
         }
         print_json(answer)
@@ -111,13 +111,13 @@ def _report(done: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True
 
     verb = "would delete" if dry_run else "deleted"
     for status, count, before in (
-        ("delivered", done.delivered, done.delivered_before),
-        ("dead", done.dead, done.dead_before),
+        ("delivered", result.delivered, result.delivered_before),
+        ("dead", result.dead, result.dead_before),
     ):
         if before is None:
             typer.echo(f"{status}: left alone")
             continue
-        least = "at least " if count >= COUNT_MOST and not done.exact else ""
+        least = "at least " if count >= COUNT_MOST and not result.exact else ""
         typer.echo(f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}")
     if not complete:
         typer.echo("not complete; run it again to continue")

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from relay.postgres.sql import TableName
     from relay.settings.settings import Settings
 
-_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
+_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
+_DELETED = (
+    "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
+    "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
+)
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -109,13 +113,13 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    At least one of --id, --type, --key, --status, --from and --to is needed; an event must match all of them.
+    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
     An age is a number and d, h or m. Consumers see the same event id again. Batches are short transactions; after
     Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every replayed event
-    is recorded with the user and the reason.
+    is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
-    acknowledge and drop them. Needs SELECT and UPDATE on the table.
+    drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
 
@@ -124,10 +128,18 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    settings = read_settings(context, storage_url, table, only=_VARIABLES)
-    window = _window(settings, nats_duplicate_window) if "delivered" in selection.kinds and not force else 0.0
+    settings = _settings(context, storage_url, table, selection)
+    window = 0.0 if force else _window(settings, selection, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    _confirmed_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    _confirm_and_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _settings(context: typer.Context, url: str | None, table: str | None, selection: Selection) -> Settings:
+    """Read the environment; say where delivered events are if the relays of this environment delete them."""
+    settings = read_settings(context, url, table, only=_VARIABLES)
+    if settings.on_delivered == "delete" and "delivered" in selection.kinds:
+        typer.echo(_DELETED, err=True)
+    return settings
 
 
 def _selection(
@@ -138,7 +150,7 @@ def _selection(
     since: Bound | None,
     until: Bound | None,
 ) -> Selection:
-    """Return the filters; without --status dead events, and with --id delivered ones too."""
+    """The filters; without --status dead events, and with --id delivered ones too."""
     from relay.outbox.admin.replay import Selection
 
     if not (ids or event_type or key or statuses or since or until):
@@ -147,14 +159,16 @@ def _selection(
     return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
 
 
-def _window(settings: Settings, option: float | None) -> float:
-    """Return the duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
+def _window(settings: Settings, selection: Selection, option: float | None) -> float:
+    """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
     from relay_cli.nats_window import duplicate_window
 
+    if "delivered" not in selection.kinds:
+        return 0.0
     return duplicate_window(settings) if option is None else option
 
 
-def _confirmed_replay(
+def _confirm_and_replay(
     url: str,
     table: TableName,
     selection: Selection,
@@ -164,17 +178,17 @@ def _confirmed_replay(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Replay, on a terminal after a question; a dry run only counts."""
+    """Replay, on a terminal after a confirmation; a dry run only counts."""
     from relay.outbox.admin.replay import preview
 
-    ask = sys.stdin.isatty() and not yes
+    confirm = sys.stdin.isatty() and not yes
     bar = Bar("replaying")
-    counts = preview(url, table, selection, options) if dry_run or ask or bar.possible else None
+    counts = preview(url, table, selection, options) if dry_run or confirm or bar.possible else None
     if counts is not None and dry_run:
         _report(counts, as_json=as_json, dry_run=True)
         return
-    if counts is not None and ask:
-        typer.confirm(f"replay {_counted(counts)}?", abort=True, err=True)
+    if counts is not None and confirm:
+        typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
     _replay(url, table, selection, options, bar, counts, as_json=as_json)
 
 
@@ -188,55 +202,55 @@ def _replay(
     *,
     as_json: bool,
 ) -> None:
-    """Replay and report, also what was done when it ends early."""
+    """Replay and report, after an early end too."""
     from relay.outbox.admin.replay import Replayed, replay
 
-    done = Replayed()
+    result = Replayed()
     total = estimate.total if estimate is not None and estimate.exact else None
 
     def on_batch(sums: Replayed) -> None:
-        nonlocal done
-        done = sums
+        nonlocal result
+        result = sums
         bar.show(sums.total, total)
 
     try:
-        done = replay(url, table, selection, options, on_batch)
+        result = replay(url, table, selection, options, on_batch)
     except KeyboardInterrupt:
         bar.close()
-        _report(done, as_json=as_json, dry_run=False, complete=False)
+        _report(result, as_json=as_json, dry_run=False, complete=False)
         raise typer.Exit(INTERRUPTED) from None
     except OutboxError:
         bar.close()
-        if done.total:
-            _report(done, as_json=as_json, dry_run=False, complete=False)
+        if result.total:
+            _report(result, as_json=as_json, dry_run=False, complete=False)
         raise
     bar.close()
-    _report(done, as_json=as_json, dry_run=False)
+    _report(result, as_json=as_json, dry_run=False)
 
 
-def _report(done: Replayed, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
+def _report(result: Replayed, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
     if as_json:
         print_json(
             {
-                "dead": done.dead,
-                "delivered": done.delivered,
+                "dead": result.dead,
+                "delivered": result.delivered,
                 "dry_run": dry_run,
-                "exact": done.exact,
-                "recorded": done.recorded,
+                "exact": result.exact,
+                "recorded": result.recorded,
                 "complete": complete,
             }
         )
         return
-    typer.echo(f"{'would replay' if dry_run else 'replayed'} {_counted(done)}")
-    if not done.recorded:
+    typer.echo(f"{'would replay' if dry_run else 'replayed'} {_counts(result)}")
+    if not result.recorded:
         typer.echo("not recorded: relay-cli migrate --with replay-audit adds the record")
     if not complete:
-        typer.echo("not complete; run it again to go on")
+        typer.echo("not complete; run it again to continue")
 
 
-def _counted(done: Replayed) -> str:
-    least = "" if done.exact else "at least "
-    return f"{least}{plural(done.dead, 'dead event')} and {least}{plural(done.delivered, 'delivered event')}"
+def _counts(result: Replayed) -> str:
+    least = "" if result.exact else "at least "
+    return f"{least}{plural(result.dead, 'dead event')} and {least}{plural(result.delivered, 'delivered event')}"
 
 
 def _who() -> str:

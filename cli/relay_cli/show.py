@@ -1,4 +1,4 @@
-"""``relay-cli show``: one event, whole."""
+"""``relay-cli show``: print one event with all columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(
 
 
 def _text(payload: bytes) -> str | None:
-    """The payload as text, or None when it is not text that a screen can show."""
+    """The payload as text, or None for one that is not UTF-8 or has a NUL character."""
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError:
@@ -63,7 +63,7 @@ def _print_json(event: ShownEvent) -> None:
     answer["payload"] = base64.b64encode(event.payload).decode() if text is None else text
     try:
         answer["headers"] = json.loads(event.headers)
-    except (ValueError, RecursionError):  # a number or a depth that Python's JSON does not take
+    except (ValueError, RecursionError):  # a number or a depth that Python's JSON refuses
         answer["headers"] = event.headers
     print_json(answer)
 
@@ -80,7 +80,7 @@ def _print(event: ShownEvent) -> None:
 
 
 def pretty(text: str) -> str:
-    """JSON indented; left as it is where that would change a number, or where it is no JSON."""
+    """JSON, indented; unchanged when that would change a number, or when the text is not JSON."""
     changed = False
 
     def real(digits: str) -> float:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from relay.core.errors import ConfigError
 from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+
+if TYPE_CHECKING:
+    from relay.spark.jobs.arguments import Arguments, CommandLine
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -24,16 +26,16 @@ app = typer.Typer(
     help="Prepare a database for Spark, and run Spark's jobs (docs/spark.md).",
 )
 
-_PASSED_ON: Final[dict[str, Any]] = {
+_ALL_ARGUMENTS: Final[dict[str, Any]] = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
     "help_option_names": [],
 }
-"""A job reads its arguments itself."""
+"""A job parses its arguments, ``--help`` included."""
 
 
 class Purpose(StrEnum):
-    """What a role does by Spark."""
+    """The jobs and writes that a role may do."""
 
     WRITE = "write"
     ARCHIVE = "archive"
@@ -43,9 +45,9 @@ class Purpose(StrEnum):
 @app.command("setup")
 def setup(
     context: typer.Context,
-    role: Annotated[str | None, typer.Option(help="Grant this role what Spark needs, and nothing more.")] = None,
-    purpose: Annotated[Purpose, typer.Option("--for", help="What the role is for.")] = Purpose.WRITE,
-    schema: Annotated[str, typer.Option(help="Where Spark's ledger and staging tables are.")] = "openoutbox_spark",
+    role: Annotated[str | None, typer.Option(help="Grant this role the rights for its purpose, and no others.")] = None,
+    purpose: Annotated[Purpose, typer.Option("--for", help="The role's purpose.")] = Purpose.WRITE,
+    schema: Annotated[str, typer.Option(help="The schema of Spark's ledgers and staging tables.")] = "openoutbox_spark",
     storage_url: StorageUrl = None,
     table: Table = None,
 ) -> None:
@@ -53,7 +55,6 @@ def setup(
 
     Example: relay-cli spark setup --role spark_writer
     """
-    _needs_pyspark()
     from relay.spark.setup import setup as set_up
 
     url, outbox = storage_of(read_settings(context, storage_url, table))
@@ -63,96 +64,90 @@ def setup(
         typer.echo(grant)
 
 
-@app.command("ingest", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("ingest", add_help_option=False, context_settings=_ALL_ARGUMENTS)
 def ingest(context: typer.Context) -> None:
     """Write files, a table or a stream into the outbox: relay-cli spark ingest --help."""
-    _run(context, "ingest")
+    from relay.spark.jobs.ingest.arguments import IngestArguments
+
+    _run(context, IngestArguments)
 
 
-@app.command("archive", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("archive", add_help_option=False, context_settings=_ALL_ARGUMENTS)
 def archive(context: typer.Context) -> None:
     """Move old delivered and dead events to Parquet files: relay-cli spark archive --help."""
-    _run(context, "archive")
+    from relay.spark.jobs.archive.arguments import ArchiveArguments
+
+    _run(context, ArchiveArguments)
 
 
-@app.command("replay", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("replay", add_help_option=False, context_settings=_ALL_ARGUMENTS)
 def replay(context: typer.Context) -> None:
     """Send events of an archive, or of the table, again: relay-cli spark replay --help."""
-    _run(context, "replay", _window)
+    from relay.spark.jobs.replay.arguments import ReplayArguments
+
+    _run(context, ReplayArguments)
 
 
-@app.command("reconcile", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("reconcile", add_help_option=False, context_settings=_ALL_ARGUMENTS)
 def reconcile(context: typer.Context) -> None:
-    """Compare the outbox or its archive with what has arrived: relay-cli spark reconcile --help."""
-    _run(context, "reconcile")
+    """Compare the outbox or its archive with the events that arrived: relay-cli spark reconcile --help."""
+    from relay.spark.jobs.reconcile.arguments import ReconcileArguments
+
+    _run(context, ReconcileArguments)
 
 
-@app.command("report", add_help_option=False, context_settings=_PASSED_ON)
+@app.command("report", add_help_option=False, context_settings=_ALL_ARGUMENTS)
 def report(context: typer.Context) -> None:
-    """Deliveries, failures, retries, latency by type and hour: relay-cli spark report --help."""
-    _run(context, "report")
+    """Report deliveries, failures, retries and latency by type and hour: relay-cli spark report --help."""
+    from relay.spark.jobs.report.arguments import ReportArguments
+
+    _run(context, ReportArguments)
 
 
-def _run(
-    context: typer.Context,
-    name: str,
-    more: Callable[[typer.Context, list[str]], list[str]] = lambda _, args: args,
-) -> None:
-    """Run the job of this name with the user's arguments, which the job parses, ``--help`` too."""
+def _run(context: typer.Context, job: type[Arguments]) -> None:
+    """Run a job with the user's arguments, and with the environment's values for options that are left out."""
+    from relay.spark.jobs.arguments import CommandLine
+
+    program = f"relay-cli spark {job.name}"
+    line = CommandLine(job, program, context.args)  # before PySpark is imported: --help works without it
     try:
-        job = importlib.import_module(f"relay.spark.jobs.{name}.job")
+        module = import_module(f"relay.spark.jobs.{job.name}.job")
     except ImportError as error:
-        raise _not_installed(error, "spark-report" if name in _WITH_PAGE else "spark") from None
-    arguments = [*context.args]
-    url, table = None, None
-    if not _asks_for_nothing(name, arguments):
-        url, table = (log_url(None), None) if name == "report" else _storage(context)
-        arguments = more(context, arguments)
-    # Spark starts Python by this variable's name for it, and else by "python3", which may be another one.
+        raise ConfigError(
+            f"Spark's libraries are not installed ({error}); pip install 'openoutbox-relay[{job.extra}]'"
+        ) from None
+    environment = _environment(context, line)
+    # Spark starts Python workers by the command in this variable, and by "python3", which may be another one, without.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    raise typer.Exit(job.run(f"relay-cli spark {name}", arguments, url=url, table=table))
+    raise typer.Exit(module.run(program, context.args, **environment))
 
 
-_WITH_PAGE: Final = ("reconcile", "report")
-"""Jobs that draw a page, with libraries of the extra spark-report."""
-
-_INSTEAD: Final = {
-    "ingest": ("--dry-run",),
-    "reconcile": ("--archive",),
-    "report": ("--archive", "--log-url", "--log-url-file"),
-}
-"""Options with which a job needs no database of the environment's."""
-
-
-def _asks_for_nothing(name: str, arguments: list[str]) -> bool:
-    """Whether no database is needed, or another one is named."""
-    nothing = ("-h", "--help", "--url", "--url-file", *_INSTEAD.get(name, ()))
-    return any(each.partition("=")[0] in nothing for each in arguments)
+def _environment(context: typer.Context, line: CommandLine[Any]) -> dict[str, str]:
+    """The values of options that are left out and have a variable. Raises ConfigError for a missing variable."""
+    values = {}
+    for name, variable in line.variables().items():
+        if variable == "PUBLISHER_URL":
+            if not line.has("dry_run"):  # which inserts nothing, so NATS need not be there
+                values[name] = _duplicate_window(context)
+        else:
+            values[name] = _value(context, variable)
+    return values
 
 
-def _window(context: typer.Context, arguments: list[str]) -> list[str]:
-    """With the duplicate window of this environment's NATS streams, where it has any and none was given."""
-    option = "--nats-duplicate-window"
-    if any(each.partition("=")[0] in (option, "--dry-run") for each in arguments):
-        return arguments
+def _value(context: typer.Context, variable: str) -> str:
+    if variable == "DELIVERY_LOG_URL":
+        return log_url(None)
+    if variable == "DELIVERY_LOG_SCHEMA":
+        from relay.settings.settings import Settings
+
+        return Settings.from_process(only={variable}).delivery_log_schema
+    url, table = storage_of(read_settings(context, None))
+    return url if variable == "STORAGE_URL" else str(table)
+
+
+def _duplicate_window(context: typer.Context) -> str:
+    """The longest duplicate window of this environment's NATS streams; 0 for another broker."""
     from relay_cli.nats_window import duplicate_window
 
     only = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
-    window = duplicate_window(read_settings(context, None, only=only))
-    return [*arguments, f"{option}={window / 60:.4f}m"] if window else arguments
-
-
-def _storage(context: typer.Context) -> tuple[str, str]:
-    url, table = storage_of(read_settings(context, None))
-    return url, str(table)
-
-
-def _needs_pyspark() -> None:
-    try:
-        import pyspark  # noqa: F401 - only the extra brings it
-    except ImportError as error:
-        raise _not_installed(error) from None
-
-
-def _not_installed(error: ImportError, extra: str = "spark") -> ConfigError:
-    return ConfigError(f"Spark's libraries are not installed ({error}); pip install 'openoutbox-relay[{extra}]'")
+    return f"{duplicate_window(read_settings(context, None, only=only)) / 60:.4f}m"

@@ -1,4 +1,4 @@
-"""``relay-cli store``: make an event store, append to it and read it."""
+"""``relay-cli store``: create an event store, append to it and read it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Make an event store, append to it and read it.",
+    help="Create an event store, append to it and read it.",
 )
 
 
 class Positions(StrEnum):
-    """How positions are given out."""
+    """How positions are assigned."""
 
     gapless = "gapless"
     settled = "settled"
@@ -43,7 +43,7 @@ StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's id
 def migrate(
     context: typer.Context,
     positions: Annotated[
-        Positions, typer.Option(help="Chosen once; docs/event-store.md says which.")
+        Positions, typer.Option(help="Set once; docs/event-store.md explains the choice.")
     ] = Positions.gapless,
     notify: Annotated[bool, typer.Option(help="Whether appends send notifications.")] = True,
     schema: Schema = DEFAULT_SCHEMA,
@@ -75,14 +75,14 @@ def append(
     """Append one event to a stream."""
     from relay.eventstore import NewEvent
 
-    about = _json("--meta", meta)
-    if not isinstance(about, dict):
+    metadata = _json("--meta", meta)
+    if not isinstance(metadata, dict):
         raise ConfigError("--meta: not a JSON object")
-    event = NewEvent(event_type, None if data is None else _json("--data", data), about)  # type: ignore[arg-type]
+    event = NewEvent(event_type, None if data is None else _json("--data", data), metadata)  # type: ignore[arg-type]
 
     async def work(store: EventStore) -> None:
-        appended = await store.append(tenant, stream, [event], _version(expected))
-        typer.echo(f"appended version {appended.version} at position {appended.last_sequence_num}")
+        result = await store.append(tenant, stream, [event], _version(expected))
+        typer.echo(f"appended version {result.version} at position {result.last_sequence_num}")
 
     with_store(context, storage_url, schema, work)
 
@@ -94,7 +94,7 @@ def stream(
     stream: StreamId,
     first: Annotated[int, typer.Option("--from", min=1, help="The first version.")] = 1,
     last: Annotated[int | None, typer.Option("--to", min=1, help="The last version.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of events.")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="Newest first.")] = False,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
@@ -114,7 +114,7 @@ def tail(
     after: Annotated[int, typer.Option(min=0, help="The position after which to begin.")] = 0,
     tenants: Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")] = None,
     types: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until interrupted.")] = True,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more events, until Ctrl-C.")] = True,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:

@@ -34,7 +34,7 @@ def provision(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Give tenants their partitions. Repeatable, and safe while others write."""
+    """Create the partitions of tenants. It may run again, and while applications write."""
 
     async def work(store: EventStore) -> None:
         for tenant in tenants:
@@ -63,7 +63,7 @@ def drop(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Destroy all events of a tenant. There is no way back but an export."""
+    """Delete all events of a tenant. Only an export can restore them."""
     if confirm != tenant:
         raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
 
@@ -82,7 +82,7 @@ def export(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Write all events of a tenant to a file, as of one moment."""
+    """Write all events of a tenant to a file, from one snapshot."""
 
     async def work(store: EventStore) -> None:
         typer.echo(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")

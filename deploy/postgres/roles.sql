@@ -14,7 +14,7 @@ BEGIN
         BEGIN
             EXECUTE FORMAT('CREATE ROLE %I NOLOGIN', name);
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL; -- it is there, or somebody made it just now
+            NULL; -- it exists, or another session has just created it
         END;
     END LOOP;
 END
@@ -34,6 +34,8 @@ GRANT INSERT ON openoutbox_events TO openoutbox_writer;
 GRANT SELECT ON openoutbox_events TO openoutbox_relay;
 GRANT UPDATE (status, attempts, last_error, available_at, locked_by, locked_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_relay;
+
+-- With ON_DELIVERED=delete also: GRANT DELETE ON openoutbox_events TO openoutbox_relay
 
 -- With the extension replay-audit also: GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay (SELECT is for
 -- the delivery log, which tells attempts that follow a replay from others).

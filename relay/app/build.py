@@ -57,6 +57,7 @@ def storage_options(settings: Settings) -> PostgresOptions:
         lease_timeout=settings.lease_timeout,
         retry=retry_policy(settings),
         key_order=KeyOrder(settings.ordering_on_dead) if settings.ordering == "key" else None,
+        delete_delivered=settings.on_delivered == "delete",
     )
 
 

@@ -32,6 +32,7 @@ class LogCounters(Protocol):
 
     written: int
     dropped: int
+    quarantined: int
 
 
 class DeliveryLogParts:
@@ -76,9 +77,10 @@ class LogCollector(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Family]:
-        """Both counters."""
+        """All counters."""
         for name, meaning, value in (
             ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._counters.dropped),
+            ("openoutbox_log_quarantined_total", "Attempts that the log could not store.", self._counters.quarantined),
             ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._counters.written),
         ):
             family = CounterMetricFamily(name, meaning, labels=["relay_id"])

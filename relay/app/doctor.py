@@ -28,8 +28,12 @@ def examine(settings: Settings) -> list[Finding]:
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
     findings = [Finding(Level.WARNING, "settings", text, "see docs/configuration.md") for text in settings.warnings]
-    in_order = settings.ordering == "key"
-    storage, types = check_storage(settings.storage_url.get_secret_value(), settings.storage_table_name, in_order)
+    storage, types = check_storage(
+        settings.storage_url.get_secret_value(),
+        settings.storage_table_name,
+        in_order=settings.ordering == "key",
+        delete_delivered=settings.on_delivered == "delete",
+    )
     return [*findings, *storage, *_lease(settings), *asyncio.run(_broker(settings, types))]
 
 

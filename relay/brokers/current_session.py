@@ -18,9 +18,11 @@ class Session(Protocol):
     def ended_as(self) -> Outcome | None:
         """The outcome of every event that was unanswered when the session ended; None while it is in use."""
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event, in order; after its end the session resolves them as ``ended_as``."""
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Send the events, in order; returns those that were not sent because the connection was cut."""
 
+
+_MOST_CUT_UNSENT = 2  # sessions in a row
 
 S = TypeVar("S", bound=Session)
 
@@ -36,16 +38,24 @@ class CurrentSession(Generic[S]):
         self._abandon_reason = ""
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event to the session; without a connection all of them are unreachable at once."""
-        if not events:
-            return
-        try:
-            session = await self.get()
-        except BrokerUnreachable as error:
-            lost = Unreachable(str(error))
-            sink([(event, lost) for event in events])
-        else:
-            await session.offer(events, sink)
+        """Send the events; what a session could not send before it was cut goes over the next one.
+
+        Without a connection the rest is unreachable. So it is when two sessions in a row were cut before they sent
+        anything: the first may have waited for room among earlier events, the second carried none.
+        """
+        rest, cut_unsent = events, 0
+        while rest:
+            try:
+                session = await self.get()
+                left = await session.offer(rest, sink)
+                cut_unsent = cut_unsent + 1 if len(left) == len(rest) else 0
+                if cut_unsent == _MOST_CUT_UNSENT:
+                    raise BrokerUnreachable("the broker cuts each connection before anything is sent")
+            except BrokerUnreachable as error:
+                lost = Unreachable(str(error))
+                sink([(event, lost) for event in rest])
+                return
+            rest = left
 
     async def get(self) -> S:
         """Return the session in use, or connect. Concurrent callers share one attempt. Raises BrokerUnreachable."""

@@ -32,3 +32,7 @@ class NullPublisher:
 
     async def close(self) -> None:
         """Do nothing."""
+
+    def twin(self) -> NullPublisher:
+        """Return itself: it has no connection that could be cut."""
+        return self

@@ -94,6 +94,10 @@ class StdoutPublisher:
         """Abandon what waits. The descriptor stays open: the publisher did not open it."""
         await self.abandon("the publisher was closed")
 
+    def twin(self) -> StdoutPublisher:
+        """Return itself: a reader that goes away is never an event's fault."""
+        return self
+
     async def _write_rest(self) -> str | None:
         written, reason = await self._write(self._rest)
         self._rest = self._rest[written:]

@@ -4,6 +4,7 @@
     ├── ConfigError             a setting is wrong; says which, and what to do
     ├── StorageError
     │   ├── StorageUnavailable  the database does not answer, is starting, read-only or shutting down
+    │   │   └── StorageRefuses  the database answers a ping, and cannot do the work: disk full, out of memory, I/O
     │   ├── StorageBusy         the statement lost a race (deadlock, serialization, lock or statement timeout)
     │   ├── RowRefused          a constraint or trigger refuses one row; the other rows can be written
     │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
@@ -51,7 +52,14 @@ class StorageError(OutboxError):
 
 
 class StorageUnavailable(StorageError):
-    """The database cannot be used now; whether the statement took effect is unknown."""
+    """The database is unavailable; whether the statement took effect is unknown."""
+
+
+class StorageRefuses(StorageUnavailable):
+    """The database answers and cannot do the work: its disk is full, its memory used up, its storage fails.
+
+    A ping that gets an answer does not say that the work can be done again.
+    """
 
 
 class StorageBusy(StorageError):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +28,10 @@ EventId = NewType("EventId", str)
 
 Fence = NewType("Fence", "datetime")
 """The exact ``locked_at`` (microseconds, with time zone) that a claim or renewal returned."""
+
+
+LEASE_EXPIRED: Final = "LEASE_EXPIRED"
+"""The code in ``last_error`` of an event whose lease was reaped."""
 
 
 class Status(StrEnum):
@@ -59,6 +63,8 @@ class OutboxEvent(NamedTuple):
     """Failed attempts before this one."""
     age: float
     """Seconds from ``created_at`` to the claim, by the database's clock."""
+    last_code: str | None = None
+    """The code of the last failed attempt: what ``last_error`` begins with, up to the first colon."""
 
 
 class Claim(NamedTuple):

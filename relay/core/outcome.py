@@ -1,8 +1,9 @@
-"""The outcome of publishing one event: the five results that a publisher may report.
+"""The outcome of publishing one event: the six results that a publisher may report.
 
-A publisher resolves every event it was offered with exactly one of these. ``TimedOut`` is not a verdict: a
-timeout alone decides nothing (CONTRACT section 4), so the engine holds it while it probes the broker and then
-turns it into ``Transient`` (the broker answers) or ``Unreachable`` (it does not).
+A publisher resolves every event it was offered with exactly one of these. Two of them are no verdicts (CONTRACT
+section 4): the engine holds the event and probes the broker first. No answer to the probe makes both ``Unreachable``.
+An answer makes ``TimedOut`` a ``Transient`` failure, and an event with ``ConnectionCut`` a suspect, which is offered
+again in ever smaller groups.
 """
 
 from __future__ import annotations
@@ -48,13 +49,24 @@ class TimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionCut:
+    """The connection was lost after the event was handed to it and before its answer; undecided until a probe.
+
+    For events that may have been on the wire. One that was not sent is offered over a new connection, and is
+    ``Unreachable`` when none can be made.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreachable:
     """The broker does not answer at all; not the event's fault, no attempt is used."""
 
     reason: str
 
 
-Outcome = Acknowledged | Permanent | Transient | TimedOut | Unreachable
+Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable
 
 Resolution = tuple[OutboxEvent, Outcome]
 

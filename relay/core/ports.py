@@ -89,7 +89,7 @@ class Backlog(NamedTuple):
 class OutboxStorage(Protocol):
     """The outbox table.
 
-    Every method raises ``StorageUnavailable`` when the database cannot be used (whether the statement took effect
+    Every method raises ``StorageUnavailable`` when the database is unavailable (whether the statement took effect
     is then unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` when the table is
     missing or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one
     another.
@@ -171,6 +171,13 @@ class Publisher(Protocol):
 
     async def close(self) -> None:
         """Abandon what is left and close the connections, within two seconds; never raises."""
+
+    def twin(self) -> Publisher:
+        """A new publisher to the same broker, with connections of its own; not open yet.
+
+        Suspects are offered over it, so that a connection that is cut because of one carries no other event. A
+        publisher that never reports ``ConnectionCut`` may return itself.
+        """
 
 
 class SettledAttempt(NamedTuple):

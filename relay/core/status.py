@@ -27,9 +27,9 @@ class Readiness:
     """Whether storage and broker answer, by the last probes."""
 
     storage_problem: str = ""
-    """Why the database cannot be used; empty when it can."""
+    """Why the database is unavailable; empty when it is available."""
     broker_problem: str = ""
-    """Why the broker cannot be used; empty when it can."""
+    """Why the broker is unavailable; empty when it is available."""
     degraded: Mapping[str, str] = field(default_factory=dict)
     """Other parts that fail without stopping the relay: the reason by name, empty for a part that works."""
 

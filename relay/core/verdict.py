@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from relay.core.backoff import RetryPolicy
-from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 LONGEST_ERROR = 2000  # characters of last_error; a broker's essay must not bloat the row
 
@@ -46,7 +46,8 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
     """Decide about an event that had failed ``attempts`` times before this outcome.
 
     ``chance`` is a random number in [0, 1) for the jitter. An undecided timeout counts as transient: without
-    a probe the broker must not count as unreachable.
+    a probe the broker must not count as unreachable. An undecided cut counts as unreachable: without a second cut
+    the event must not be blamed.
     """
     match outcome:
         case Acknowledged():
@@ -57,7 +58,7 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
             failed = attempts + 1
             error = error_text(code, reason)
             return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
-        case Unreachable():
+        case Unreachable() | ConnectionCut():
             return RELEASE
         case _:
             assert_never(outcome)

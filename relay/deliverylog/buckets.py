@@ -51,13 +51,13 @@ class Slots:
 def slots(start: datetime, end: datetime, granularity: Granularity) -> Slots:
     """Every bucket from truncate(start) up to end.
 
-    Raises InvalidQuery for a granularity there is none of, ResourceLimit for more than ``ROW_LIMIT`` buckets.
+    Raises InvalidQuery for an unknown granularity, ResourceLimit for more than ``ROW_LIMIT`` buckets.
     """
     unit, value = granularity.unit, granularity.value
     most = _MOST.get(unit)
     if most is None or not 1 <= value <= most:
         choices = ", ".join(f"1..{most}{unit}" for unit, most in _MOST.items())
-        raise InvalidQuery(f"there is no granularity {value!r}{unit}; choose from {choices}")
+        raise InvalidQuery(f"unknown granularity {value!r}{unit}; choose from {choices}")
     first_ms, end_ms = to_ms(start), to_ms(end)
     return _months(start, end, value) if unit == "M" else _uniform(first_ms, end_ms, _UNIT_MS[unit] * value, unit)
 

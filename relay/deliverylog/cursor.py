@@ -6,7 +6,7 @@ attempts sorted by their event's time and names that order:
 the ids percent-encoded.
 
 In an operator's view two tenants may own rows of one time and one id. Where a page ends between such twins, and only
-there, the last id is followed by NUL and the tenant (ids hold no NUL), or one twin would be lost.
+there, the last id is followed by NUL and the tenant (ids hold no NUL); otherwise the next page would skip one twin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BY_TIME = 1
 BY_EVENT_TIME = 2
 
 _VALUE = {letter: value for value, letter in enumerate(ALPHABET)}
-_LONGEST = 12_000  # characters; what an id may be long, percent-encoded, is well below
+_LONGEST = 12_000  # characters; the longest ids, percent-encoded, stay well below
 _HEAD = re.compile(r"(evt|att)v([0-9]{2}):(.*)", re.DOTALL)
 _MILLISECONDS = re.compile(r"-?[0-9]{1,15}")
 _VERSIONS = {EVENTS: (BY_TIME,), ATTEMPTS: (BY_TIME, BY_EVENT_TIME)}
@@ -35,7 +35,7 @@ class Position(NamedTuple):
     """Between which rows a page begins: right after (or before) the row with these values.
 
     ``event_ms`` and ``event_id`` count only for attempts sorted by event time. ``tenant_id`` is None where the
-    row's time and id say enough.
+    row's time and id are unique.
     """
 
     ms: int
@@ -56,7 +56,7 @@ def base62(text: str) -> str:
 
 
 def unbase62(cursor: str) -> str:
-    """The text that :func:`base62` was given. Raises InvalidCursor for what it cannot have returned."""
+    """The inverse of ``base62``. Raises InvalidCursor for text that ``base62`` does not return."""
     if not cursor or len(cursor) > _LONGEST:
         raise InvalidCursor("the cursor is empty or far too long; pass on what an earlier page returned, unchanged")
     number = 0
@@ -84,7 +84,7 @@ def encode(resource: str, position: Position, *, version: int = BY_TIME, order: 
 def decode(cursor: str, resource: str, *, version: int = BY_TIME, order: str = "desc") -> Position:
     """The position of a cursor of this resource, sort and order.
 
-    Raises InvalidCursor for anything that is none, VersionMismatch for a version nobody here writes.
+    Raises InvalidCursor for text that is no cursor, VersionMismatch for an unknown version.
     """
     match = _HEAD.fullmatch(unbase62(cursor))
     if match is None:

@@ -1,7 +1,7 @@
-"""From what a caller hands in to what a driver can write: floored, checked, and free of duplicates.
+"""From the entries of a caller to the rows that a driver writes: floored, checked, and without duplicates.
 
-One bad entry never blocks its batch: what no store could keep comes back as ``Rejected`` with the reason. The tenant
-and the event id of an attempt are its event's.
+One bad entry never blocks its batch: an entry that no driver can store is returned as ``Rejected`` with the reason.
+The tenant and the event id of an attempt are its event's.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class LogRow(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """An entry that is set aside, and why."""
+    """An entry that is quarantined, and why."""
 
     entry: LogEntry
     reason: str
 
 
 def prepare(entries: Sequence[LogEntry]) -> tuple[list[LogRow], list[Rejected]]:
-    """Return the rows of the entries, only the last copy of each attempt, and the entries that no store can keep."""
+    """Return the rows of the entries, only the last copy of each attempt, and the entries that no driver can store."""
     rows: dict[tuple[str, datetime, str], LogRow] = {}
     rejected: list[Rejected] = []
     for entry in entries:
@@ -68,7 +68,7 @@ def prepare(entries: Sequence[LogEntry]) -> tuple[list[LogRow], list[Rejected]]:
             rejected.append(Rejected(entry, str(error)))
             continue
         key = (row.tenant_id, row.time, row.attempt_id)
-        rows.pop(key, None)  # so that the last copy also stands last
+        rows.pop(key, None)  # so that the last copy is also in the last place
         rows[key] = row
     return list(rows.values()), rejected
 
@@ -79,7 +79,7 @@ def last_events(batch: Sequence[LogRow]) -> list[LogRow]:
 
 
 def entry_of(row: LogRow) -> LogEntry:
-    """Return the entry of a row, as a reader gets it back."""
+    """Return the entry of a row, as a reader receives it."""
     event = LoggedEvent(
         id=row.event_id,
         tenant_id=row.tenant_id,
@@ -109,7 +109,7 @@ def entry_of(row: LogRow) -> LogEntry:
 
 
 def as_text(entry: LogEntry) -> str:
-    """An entry as ASCII JSON, whatever is in it, for a person to look at."""
+    """An entry as ASCII JSON, whatever it holds, for the quarantine table."""
     event, attempt = entry.event, entry.attempt
     fields = {
         "event": {name: getattr(event, name) for name in LoggedEvent.__slots__},
@@ -151,7 +151,7 @@ def _row(entry: LogEntry) -> LogRow:
 
 
 def _check(event: LoggedEvent, attempt: LoggedAttempt) -> None:
-    """Raise ValueError or TypeError for texts, numbers and data that no store can keep."""
+    """Raise ValueError or TypeError for texts, numbers and data that no driver can store."""
     for what, text in _keys(event, attempt):
         _check_text(what, text)
         if len(text) * 4 > LONGEST_KEY and len(text.encode()) > LONGEST_KEY:

@@ -1,4 +1,4 @@
-"""The delivery log's branch of the error tree. Each names what was wrong and what to do about it."""
+"""The delivery log's branch of the error tree. Each message names the fault and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from relay.core.errors import OutboxError
 
 
 class DeliveryLogError(OutboxError):
-    """Something about the delivery log; its subclasses say what."""
+    """Any error of the delivery log; the subclasses say which."""
 
 
 class DeliveryLogUnavailable(DeliveryLogError):
@@ -18,7 +18,7 @@ class DeliveryLogBusy(DeliveryLogError):
 
 
 class InvalidEntry(DeliveryLogError, ValueError):
-    """An entry that no store could keep, found while it was being made."""
+    """An entry that no driver can store, refused by its constructor."""
 
 
 class InvalidCursor(DeliveryLogError, ValueError):
@@ -26,7 +26,7 @@ class InvalidCursor(DeliveryLogError, ValueError):
 
 
 class VersionMismatch(DeliveryLogError, ValueError):
-    """A cursor of a version this store does not know; the message names those it does."""
+    """A cursor of an unknown version; the message names the known ones."""
 
 
 class InvalidTimeRange(DeliveryLogError, ValueError):

@@ -1,12 +1,12 @@
 """From a settled attempt to a log entry (DELIVERY_LOG_* and PUBLISHER_* name the tenant header and the destination).
 
 All times are the outbox database's: the event's ``created_at`` is its claim's time less its age, the attempt's time
-is the claim's plus what went by until the outcome.
+is the claim's plus the seconds until the outcome.
 
-An attempt is *manual* when an operator's replay brought it about: the first one after a replay, not the retries that
-may follow it. A copy that Spark's replay inserted says so itself, by its header ``replay_id``. ``relay-cli replay``
+An attempt is *manual* when it follows an operator's replay directly: the first one after a replay, not the retries
+after it. A copy that Spark's replay inserted has the header ``replay_id``. ``relay-cli replay``
 sets ``attempts`` back to 0 and leaves no other trace in the row, so the record of replays (the extension
-``replay-audit``) is asked for it; without that record such an attempt counts as not manual.
+``replay-audit``) is looked up; without that record such an attempt counts as not manual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from relay.client.identity import uuid7
 from relay.core.event import EventId
 from relay.core.headers import REPLAY_HEADER, wire_headers
-from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, Unreachable
 from relay.core.ports import SettledAttempt
 from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import to_ms
@@ -30,7 +30,7 @@ _NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the log calls this relay's tenant header and destination."""
+    """The tenant header, and the names of this relay's destination in the log."""
 
     tenant_header: str
     destination_id: str
@@ -40,9 +40,9 @@ class Naming:
 
 
 def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[EventId, datetime] = _NONE) -> LogEntry:
-    """The entry of one attempt. The id of the attempt is made here, from its time.
+    """The entry of one attempt. The id of the attempt is generated here, from its time.
 
-    ``first_replays`` is what the record of replays knows: when events were first replayed in place.
+    ``first_replays`` holds when events were first replayed in place, from the record of replays.
     """
     event, claimed_at = settled.event, settled.claimed_at
     metadata = dict(wire_headers(event.headers))
@@ -80,8 +80,8 @@ def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[Ev
 def _is_manual(settled: SettledAttempt, metadata: Mapping[str, str], first_replays: Mapping[EventId, datetime]) -> bool:
     """Whether an attempt is the first one after a replay.
 
-    A claim later than the first replay with no failed attempt follows one replay or another: what was delivered before
-    it is not claimed again without.
+    A claim later than the first replay with no failed attempt follows some replay: a delivered event is
+    not claimed again without one.
     """
     if settled.event.attempts > 0:
         return False
@@ -93,6 +93,6 @@ def _answer(outcome: Outcome) -> tuple[str | None, dict[str, Any] | None]:
     """The broker's error name, and where it put the message or why it did not."""
     if isinstance(outcome, Acknowledged):
         return None, dict(outcome.receipt) if outcome.receipt else None
-    if isinstance(outcome, Unreachable):
+    if isinstance(outcome, Unreachable | ConnectionCut):
         return "UNREACHABLE", {"reason": outcome.reason}
     return outcome.code, {"reason": outcome.reason} if outcome.reason else None

@@ -1,6 +1,6 @@
-"""Metrics of the log: the names there are, the check of a query, and the step from counts to measures.
+"""Metrics of the log: the known names, the check of a query, and the step from counts to measures.
 
-A driver only counts (``MeasureTally``); rates, averages, zero-filled slots and the limits are made here, once for all
+A driver only counts (``MeasureTally``); rates, averages, zero-filled slots and limits are computed here, for all
 drivers.
 """
 
@@ -38,11 +38,11 @@ class Counts(NamedTuple):
     total: int = 0
     successful: int = 0
     failed: int = 0
-    first: int = 0
+    first_attempts: int = 0
     """Attempt number 1, not manual."""
-    retry: int = 0
+    retries: int = 0
     """Attempt number above 1."""
-    manual: int = 0
+    manual_retries: int = 0
     number_sum: int = 0
     """Sum of attempt numbers."""
 
@@ -66,9 +66,9 @@ ATTEMPT_MEASURES: Mapping[str, Measure] = {
     "successful_count": lambda counts, _: counts.successful,
     "failed_count": lambda counts, _: counts.failed,
     "error_rate": lambda counts, _: _ratio(counts.failed, counts.total),
-    "first_attempt_count": lambda counts, _: counts.first,
-    "retry_count": lambda counts, _: counts.retry,
-    "manual_retry_count": lambda counts, _: counts.manual,
+    "first_attempt_count": lambda counts, _: counts.first_attempts,
+    "retry_count": lambda counts, _: counts.retries,
+    "manual_retry_count": lambda counts, _: counts.manual_retries,
     "avg_attempt_number": lambda counts, _: _ratio(counts.number_sum, counts.total),
     "rate": lambda counts, seconds: counts.total / seconds,
     "successful_rate": lambda counts, seconds: counts.successful / seconds,
@@ -83,7 +83,7 @@ class Count:
     start: datetime
     end: datetime
     seconds: float
-    """Length of the range that was asked for."""
+    """Length of the query's range."""
     measures: tuple[str, ...]
     dimensions: tuple[str, ...]
     filters: Mapping[str, tuple[Any, ...]]
@@ -96,7 +96,7 @@ class Count:
 
 
 def plan_count(query: MetricsQuery, measures: Mapping[str, Measure], dimensions: Sequence[str]) -> Count:
-    """Check a query. Raises InvalidTimeRange, InvalidQuery naming the unknown, ResourceLimit for too many slots."""
+    """Check a query. Raises InvalidTimeRange, InvalidQuery for an unknown name, ResourceLimit for too many slots."""
     start, end = floored(query.start, "start"), floored(query.end, "end")
     if query.start >= query.end or start >= end:
         raise InvalidTimeRange(f"start {query.start.isoformat()} must lie before end {query.end.isoformat()}")
@@ -114,6 +114,28 @@ def plan_count(query: MetricsQuery, measures: Mapping[str, Measure], dimensions:
         filters=_filters(query.filters or {}),
         slots=slots(start, end, query.granularity) if query.granularity else None,
     )
+
+
+def tallies_of(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], count: Count, slot_ms: Callable[[Any], int]
+) -> list[MeasureTally]:
+    """The tallies of a driver's rows, whose columns are called ``slot``, as the dimensions and as the ``Counts``.
+
+    Every value is found by its column's name: a statement has its dimensions in an order of its own. ``slot_ms`` turns
+    the driver's value of a slot into milliseconds.
+    """
+    place = {name: position for position, name in enumerate(columns)}
+    dimensions = [place[name] for name in count.dimensions]
+    fields = [place[name] for name in Counts._fields if name in place]
+    slot = place.get("slot")
+    return [
+        MeasureTally(
+            None if slot is None else slot_ms(row[slot]),
+            tuple([row[position] for position in dimensions]),
+            Counts(*[row[position] for position in fields]),
+        )
+        for row in rows
+    ]
 
 
 def too_many_combinations(count: Count) -> ResourceLimit:
@@ -179,5 +201,5 @@ def _value(name: str, value: object) -> object:
         case _:
             good = isinstance(value, str) and storable(value)
     if not good:
-        raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
+        raise InvalidQuery(f"the filter {name} holds {value!r}, which is not a valid {name}")
     return value

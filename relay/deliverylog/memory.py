@@ -1,4 +1,4 @@
-"""The delivery log in this process's memory: for tests, and the plainest statement of what the others promise."""
+"""The delivery log in this process's memory: for tests, and the simplest statement of the interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.deliverylog.entries import LogRow, Rejected, entry_of
+from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import Scan
@@ -34,7 +34,7 @@ class MemoryDeliveryLog(DeliveryLog):
         """Memory always answers."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     async def apply_retention(self, days: int | None) -> None:
         """Forget events and attempts by their own time."""
@@ -57,7 +57,11 @@ class MemoryDeliveryLog(DeliveryLog):
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        self.rejected.extend(rejected)
+        known = {as_text(one.entry) for one in self.rejected}
+        for one in rejected:
+            if (text := as_text(one.entry)) not in known:
+                known.add(text)
+                self.rejected.append(one)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         passing = [event for event in self._events.values() if _passes(scan, _event_fields(event))]
@@ -182,8 +186,8 @@ def _counts(attempt: LoggedAttempt) -> Counts:
         total=1,
         successful=attempt.status == SUCCESS,
         failed=attempt.status == FAILED,
-        first=number == 1 and not attempt.manual,
-        retry=number > 1,
-        manual=attempt.manual,
+        first_attempts=number == 1 and not attempt.manual,
+        retries=number > 1,
+        manual_retries=attempt.manual,
         number_sum=number,
     )

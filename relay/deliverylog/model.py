@@ -1,7 +1,7 @@
-"""What the delivery log keeps: events, attempts to deliver them, and the pair of both that is written and read.
+"""The records of the delivery log: events, attempts to deliver them, and the pair of both that is written and read.
 
-All are frozen and made with keyword arguments. Their constructors refuse what can only be a mistake of the caller
-(a time without a zone, an unknown status); what merely cannot be stored is found by ``relay.deliverylog.entries``.
+All are frozen and take keyword arguments. Their constructors refuse what can only be a mistake of the caller
+(a time without a zone, an unknown status); ``relay.deliverylog.entries`` refuses what no driver can store.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LoggedAttempt:
     attempt_number: int = 0
     """Counted from 1; 0 means unknown."""
     manual: bool = False
-    """Whether an operator asked for it."""
+    """Whether an operator caused it by a replay."""
     code: str | None = None
     """For example ``200`` or ``MSG_SIZE_TOO_LARGE``."""
     response_data: Mapping[str, Any] | None = None
@@ -71,7 +71,7 @@ class LoggedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What is written: an attempt and the event it was made for."""
+    """The unit that is written: an attempt and its event."""
 
     event: LoggedEvent
     attempt: LoggedAttempt
@@ -79,7 +79,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """What is read: an attempt and its embedded event, as it was when the attempt was made."""
+    """The unit that is read: an attempt and its embedded event, as it was at the time of the attempt."""
 
     attempt: LoggedAttempt
     event: LoggedEvent

@@ -1,8 +1,8 @@
-"""From a listing's query to what a driver must read, and from what it read to a page.
+"""From a listing's query to the scan of a driver, and from its rows to a page.
 
 Rules of a page: one row more than the limit is read. A first page has no ``prev``; going forward there is always a
 ``prev``, and a ``next`` only if there is more; going backward there is always a ``next``, and a ``prev`` only if
-there is more. An empty first page has neither; a page past an end still leads back.
+there is more. An empty first page has neither; a page past an end still has a cursor back.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Scan:
 
     @property
     def descending(self) -> bool:
-        """Whether to read from later to earlier: the order asked for, turned round when paging backward."""
+        """Whether to read from later to earlier: the query's order, reversed when paging backward."""
         return (self.order == "desc") != self.backward
 
 
 def scan_events(query: ListEvents) -> Scan:
-    """Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch for what cannot be answered."""
+    """Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch for an invalid query."""
     filters = _filters(
         tenant_id=query.tenant_ids,
         event_id=query.event_ids,
@@ -65,7 +65,7 @@ def scan_events(query: ListEvents) -> Scan:
 
 
 def scan_attempts(query: ListAttempts) -> Scan:
-    """Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch for what cannot be answered."""
+    """Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch for an invalid query."""
     filters = _filters(
         tenant_id=query.tenant_ids,
         event_id=query.event_ids,
@@ -78,14 +78,14 @@ def scan_attempts(query: ListAttempts) -> Scan:
     if unknown:
         raise InvalidQuery(f"unknown status {unknown[0]!r}; choose from {', '.join(STATUSES)}")
     if len(filters.get("status", ())) == len(STATUSES):
-        del filters["status"]  # both are everything
+        del filters["status"]  # both statuses are all attempts
     if query.sort_by not in _SORTS:
         raise InvalidQuery(f"cannot sort by {query.sort_by!r}; choose from {', '.join(_SORTS)}")
     return _scan(cursors.ATTEMPTS, query, filters, query.sort_by)
 
 
 def storable(text: str) -> bool:
-    """Whether a text can be in the log at all: valid UTF-8 and no NUL."""
+    """Whether the log can hold a text: valid UTF-8 without NUL."""
     if "\x00" in text:
         return False
     try:
@@ -107,7 +107,7 @@ def attempt_position(record: AttemptRecord) -> Position:
 
 
 def page(scan: Scan, rows: Sequence[Item], place: Callable[[Item], Position]) -> Page[Item]:
-    """The page made of what was read, in reading order, and where it is joined to its neighbours."""
+    """The page of the rows that were read, in reading order, with the cursors of its neighbours."""
     items = list(rows[: scan.limit])
     beyond = place(rows[scan.limit]) if len(rows) > scan.limit else None
     if not items:
@@ -142,7 +142,7 @@ def _scan(resource: str, query: ListEvents | ListAttempts, filters: dict[str, tu
     if query.order not in _ORDERS:
         raise InvalidQuery(f"unknown order {query.order!r}; choose from {', '.join(_ORDERS)}")
     if query.next and query.prev:
-        raise InvalidQuery("both next and prev were given; a page is turned one way")
+        raise InvalidQuery("next and prev exclude each other; pass one of them")
     cursor = query.next or query.prev
     position = None
     if cursor:
@@ -180,5 +180,5 @@ def _filters(**filters: str | Sequence[str] | None) -> dict[str, tuple[str, ...]
     for name, values in alternatives.items():
         for value in values:
             if not storable(value):
-                raise InvalidQuery(f"the filter {name} holds {value!r}, which no {name} can be")
+                raise InvalidQuery(f"the filter {name} holds {value!r}, which is not a valid {name}")
     return {name: values for name, values in alternatives.items() if values}

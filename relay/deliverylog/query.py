@@ -1,4 +1,4 @@
-"""What can be asked of the delivery log. Frozen, keyword arguments; an absent filter, None and [] mean the same."""
+"""The queries of the delivery log. Frozen, keyword arguments; an absent filter, None and [] mean the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LIMIT = 1000
 class TimeWindow:
     """Bounds on the time of a row, in any combination: ``gte`` and ``lte`` inclusive, ``gt`` and ``lt`` exclusive.
 
-    Bounds are floored to milliseconds as rows are, so a row is found by the very time it was written with.
+    Bounds are floored to milliseconds as rows are, so a row matches the exact time that it was written with.
     """
 
     gte: datetime | None = None

@@ -1,13 +1,12 @@
-"""Writes settled attempts to the log in batches, and never makes a delivery wait for it.
+"""Writes settled attempts to the log in batches, and never delays a delivery.
 
-``record`` only appends to a bounded queue. A thread with an event loop of its own makes entries and writes them, so
-neither a log that hangs nor the making of entries holds up the engine's loop. While the log does not take a batch,
-that batch is kept and tried again; the queue fills up behind it, and what does not fit is dropped and counted. Once
-something had to be dropped ``refuses`` says so until the writer has made room, and the engine makes no attempts to be
-thrown away. Lost on the way are at most the queue and one batch, at a crash; the outbox itself is never touched, but
-that the record of its replays is read, if there is one.
+``record`` only appends to a bounded queue. A thread with an event loop of its own builds the entries and writes them,
+so neither a log that hangs nor the building of entries blocks the engine's loop. While the log refuses a batch, that
+batch is retried; the queue fills up behind it, and attempts beyond its bounds are dropped and counted. After a drop
+``refuses`` returns True until the writer has made room, so that the engine builds no attempts that would be dropped. A
+crash loses at most the queue and one batch. Of the outbox's database only the record of replays is read, if it exists.
 
-Life: ``start`` once, ``record`` from any thread, ``close`` once: it flushes for ``close_timeout`` and drops the rest.
+Call ``start`` once, ``record`` from any thread, ``close`` once: it writes for ``close_timeout`` and drops the rest.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from relay.deliverylog.store import DeliveryLog
 
 _log = logging.getLogger("relay.deliverylog")
 
-_PREPARE_EVERY = 3600.0  # seconds between two looks at the partitions of the months to come
-_SLOW = 5.0  # seconds after which a write that has not returned shows as degraded
-_YIELD_EVERY = 100  # entries made between two looks at what else the loop has to do
+_PREPARE_EVERY = 3600.0  # seconds between two checks of the coming months' partitions
+_SLOW = 5.0  # seconds after which an unfinished write counts as degraded
+_YIELD_EVERY = 100  # entries built before the loop may run other tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +92,14 @@ class Recorder:
         self._trouble = ""
         self._writing_since: float | None = None
         self.written = 0
-        """Attempts handed to the log and taken by it (quarantined ones included)."""
+        """Attempts that were written to the log."""
+        self.quarantined = 0
+        """Attempts that the log could not store and has quarantined."""
         self.dropped = 0
-        """Attempts that were not logged: queue full, or left over at the end."""
+        """Attempts that were not logged: the queue was full, or ``close`` ran out of time."""
 
     def start(self) -> None:
-        """Begin writing. The log need not be there yet."""
+        """Begin to write. The log may become available later."""
         self._thread = threading.Thread(target=self._run, name="delivery-log", daemon=True)
         self._thread.start()
 
@@ -108,14 +109,14 @@ class Recorder:
         return not self._options.failed_only
 
     def refuses(self, count: int) -> bool:
-        """Whether there is no room; ``count`` attempts that nobody need make are then counted as dropped."""
+        """Whether the queue is full; then ``count`` attempts count as dropped, and need not be built."""
         if not self._full and self._closing is None:
             return False
         self._drop(count)
         return True
 
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
-        """Take note of attempts; drops and counts what the queue has no room for."""
+        """Queue attempts; drops and counts those that exceed the queue's bounds."""
         if self._options.failed_only:
             attempts = [one for one in attempts if type(one.outcome) is not Acknowledged]
         with self._lock:
@@ -123,7 +124,7 @@ class Recorder:
             dropped = len(attempts) - len(taken)
             self._queue.extend(taken)
             self._queued_bytes += _payload_bytes(taken)
-            self._full = dropped > 0 and len(self._queue) > 0  # the writer makes room when it takes some
+            self._full = dropped > 0 and len(self._queue) > 0  # until the writer takes a batch
             due = self._writing_since is None and len(self._queue) >= self._options.batch_size
         if dropped:
             self._drop(dropped)
@@ -131,7 +132,7 @@ class Recorder:
             self._wake()
 
     def _fitting(self, attempts: Sequence[SettledAttempt]) -> Sequence[SettledAttempt]:
-        """The first of these that the queue has room for, by number and by bytes."""
+        """The first of these that fit into the queue, by number and by bytes."""
         count = max(self._options.queue_size - len(self._queue), 0)
         room = self._options.queue_bytes - self._queued_bytes
         taken = attempts[:count]
@@ -142,10 +143,10 @@ class Recorder:
 
     @property
     def trouble(self) -> str:
-        """Why the log is degraded, in a few words; empty while it is well."""
+        """Why the log is degraded; empty while it works."""
         since = self._writing_since
         if not self._trouble and since is not None and time.monotonic() - since > _SLOW:
-            return "the delivery log takes long to write"
+            return f"a write to the delivery log has taken more than {_SLOW:g} s"
         return self._trouble
 
     async def close(self) -> None:
@@ -168,9 +169,9 @@ class Recorder:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except Exception:  # noqa: BLE001 - a thread has nobody to raise to; it is logged and shows as trouble
-            self._trouble = "the delivery log's writer died"
-            _log.exception("the delivery log's writer died; deliveries go on without it")
+        except Exception:  # noqa: BLE001 - a thread has no caller; the error is logged and shown
+            self._trouble = "the delivery log's writer failed; see the log for the error, and restart the relay"
+            _log.exception("the delivery log's writer failed; deliveries continue without a log")
 
     async def _main(self) -> None:
         loop, due = asyncio.get_running_loop(), asyncio.Event()
@@ -195,7 +196,7 @@ class Recorder:
                     await asyncio.wait_for(self._replays.close(), 1)
 
     async def _opened(self, due: asyncio.Event) -> DeliveryLog | None:
-        """The store, with its tables; None if the end came first."""
+        """The store, with its tables; None when ``close`` came first."""
         while True:
             try:
                 async with self._limited():
@@ -216,7 +217,7 @@ class Recorder:
             raise
         except DeliveryLogError:
             await store.migrate()
-            _log.info("the delivery log's tables were made")
+            _log.info("created the delivery log's tables")
 
     async def _write_on(self, store: DeliveryLog, due: asyncio.Event) -> None:
         prepare_at = 0.0
@@ -240,10 +241,10 @@ class Recorder:
             async with self._limited():
                 await store.prepare_ahead()
         except (OutboxError, TimeoutError, OSError) as error:
-            _log.warning("the delivery log's coming months were not prepared: %s", error)
+            _log.warning("cannot prepare the delivery log's coming months: %s", error)
 
     async def _write(self, store: DeliveryLog, batch: list[SettledAttempt], due: asyncio.Event) -> bool:
-        """Write one batch, however often it takes; False if the end came first."""
+        """Write one batch, with as many attempts as it takes; False when ``close`` ran out of time first."""
         entries = await self._entries(batch)
         while True:
             last = self._closing is not None
@@ -254,8 +255,9 @@ class Recorder:
             except (OutboxError, TimeoutError, OSError) as error:
                 self._in_trouble(error)
             else:
-                self._trouble = ""
-                self.written += len(batch)
+                self._trouble = store.last_quarantine
+                self.written += len(batch) - (store.quarantined - self.quarantined)
+                self.quarantined = store.quarantined
                 return True
             finally:
                 self._writing_since = None
@@ -283,15 +285,15 @@ class Recorder:
 
     @contextlib.asynccontextmanager
     async def _limited(self) -> AsyncIterator[None]:
-        """At most ``write_timeout``, and once the end is asked for no longer than ``close`` waits."""
+        """At most ``write_timeout``, and after ``close`` no longer than that waits."""
         async with asyncio.timeout(self._time_left(self._options.write_timeout)) as self._limit:
             yield
 
     def _hasten(self) -> None:
-        """The end was asked for: what is going on now must end in time too."""
+        """``close`` was called: the running statement must end in time too."""
         at = asyncio.get_running_loop().time() + self._time_left(self._options.write_timeout)
         if self._limit is not None and not self._limit.expired():
-            with contextlib.suppress(RuntimeError):  # it has just ended
+            with contextlib.suppress(RuntimeError):  # the statement has just ended
                 self._limit.reschedule(min(self._limit.when() or at, at))
 
     def _take(self) -> list[SettledAttempt]:
@@ -305,7 +307,7 @@ class Recorder:
         return most if self._closing is None else max(min(most, self._closing - time.monotonic()), 0)
 
     async def _pause(self, due: asyncio.Event, seconds: float, enough: int | None = None) -> bool:
-        """Wait, or until ``enough`` attempts are queued or the end is asked for; whether the end is."""
+        """Wait until the time is over, ``enough`` attempts are queued, or ``close`` was called; return the last."""
         end = time.monotonic() + seconds
         while self._closing is None and (enough is None or len(self._queue) < enough):
             due.clear()
@@ -319,5 +321,5 @@ class Recorder:
     def _in_trouble(self, error: Exception) -> None:
         reason = str(error) or "the delivery log did not answer in time"
         if reason != self._trouble:
-            _log.warning("the delivery log does not take attempts: %s; deliveries go on", reason)
+            _log.warning("the delivery log refuses attempts: %s; deliveries continue", reason)
         self._trouble = reason

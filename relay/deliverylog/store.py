@@ -1,9 +1,8 @@
-"""The delivery log's one interface. What the drivers share is done here; a driver adds reading, writing, counting.
+"""The delivery log's one interface. The drivers' common part is here; a driver adds reading, writing and counting.
 
-For anybody: the recorder writes, the command line and the HTTP API read. Methods may run at the same time as one
-another. Whatever ``insert_many`` returned from is visible to the next read. Every method raises
-``DeliveryLogUnavailable`` when the log's database cannot be used, and nothing of a batch that failed is half visible
-for good: handing it in again completes it.
+The recorder writes; the command line and the HTTP API read. Methods may run concurrently. A batch is visible to the
+next read once ``insert_many`` has returned. Every method raises ``DeliveryLogUnavailable`` when the log's database is
+unavailable. Writing a failed batch again completes it.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from relay.deliverylog import measures
@@ -32,24 +32,27 @@ class DeliveryLog(ABC):
 
     def __init__(self) -> None:
         self.quarantined = 0
-        """Entries this store object has set aside because they could not be written."""
+        """Number of entries that this object has quarantined."""
+        self.last_quarantine = ""
+        """What the last batch had quarantined and why; empty when it was written completely."""
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
         """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
 
-        What cannot be stored is quarantined, counted and logged, and the rest is written.
+        Entries that no driver can store are quarantined, counted and logged; the others are written.
         """
         batch, rejected = prepare(entries)
         if batch:
             rejected.extend(await self._write(batch))
+        self.last_quarantine = ""
         if rejected:
+            await self._set_aside(rejected)  # first: a batch that fails here is written again, and counts then
             self.quarantined += len(rejected)
-            for one in rejected:
-                _log.warning("log entry quarantined: %s (attempt %r)", one.reason, one.entry.attempt.id)
-            await self._set_aside(rejected)
+            self.last_quarantine = _summary(rejected, len(entries))
+            _log.warning("%s (attempt %r)", self.last_quarantine, rejected[0].entry.attempt.id)
 
     async def list_events(self, query: ListEvents) -> Page[LoggedEvent]:
-        """One page of events. Raises as ``relay.deliverylog.paging`` says for a query that cannot be answered."""
+        """One page of events. Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch."""
         scan = scan_events(query)
         return page(scan, await self._scan_events(scan), event_position)
 
@@ -94,23 +97,23 @@ class DeliveryLog(ABC):
         return MetricsResult(rows=rows, query_time_ms=elapsed, row_count=len(rows), row_limit=ROW_LIMIT)
 
     async def prepare_ahead(self) -> None:  # noqa: B027 - drivers without partitions have nothing to do
-        """Make room for the time to come (PostgreSQL: the next months' partitions). Repeatable."""
+        """Prepare for the coming months (PostgreSQL: their partitions). Repeatable."""
 
     @abstractmethod
     async def migrate(self) -> None:
-        """Create what is missing. Repeatable, and safe from several processes at once."""
+        """Create the missing tables. Repeatable, and safe from several processes at once."""
 
     @abstractmethod
     async def ping(self) -> None:
-        """Raise DeliveryLogUnavailable unless the store answers."""
+        """Raise DeliveryLogUnavailable unless the store answers, DeliveryLogError without its tables."""
 
     @abstractmethod
     async def apply_retention(self, days: int | None) -> None:
-        """Forget what is older than ``days``; None or 0 keeps everything from now on."""
+        """Delete entries older than ``days``; None or 0 keeps everything from now on."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of every connection; never raises."""
+        """Close every connection; never raises."""
 
     @abstractmethod
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
@@ -118,7 +121,7 @@ class DeliveryLog(ABC):
 
     @abstractmethod
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        """Keep what could not be written where a person can look at it."""
+        """Store rejected entries in the quarantine, equal ones once."""
 
     @abstractmethod
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
@@ -143,3 +146,10 @@ class DeliveryLog(ABC):
     @abstractmethod
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
         """The counts of every slot and combination that is not empty."""
+
+
+def _summary(rejected: Sequence[Rejected], total: int) -> str:
+    """One line for a whole batch: at a month without a partition every entry of it is rejected."""
+    (reason, _), *others = Counter(one.reason for one in rejected).most_common()
+    more = f" ({len(others)} other reasons too)" if others else ""
+    return f"quarantined {len(rejected)} of {total} log entries: {reason}{more}"

@@ -1,4 +1,4 @@
-"""The log's questions and answers as text and JSON: what the command line and the HTTP API have in common."""
+"""The log's queries and results as text and JSON, for the command line and the HTTP API."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def attempt_json(record: AttemptRecord) -> dict[str, Any]:
 
 
 def metrics_json(result: MetricsResult) -> dict[str, Any]:
-    """An answer of metrics for a program."""
+    """A result of metrics for a program."""
     return {
         "rows": [_row_json(row) for row in result.rows],
         "query_time_ms": result.query_time_ms,

@@ -1,6 +1,6 @@
 """Times of the delivery log: always with a zone, kept in UTC, floored to whole milliseconds.
 
-Cursors count in milliseconds, so every time that enters the log, in a row or in a question, is floored to them;
+Cursors count in milliseconds, so every time that enters the log, in a row or in a query, is floored to them;
 otherwise rows less than a millisecond apart would be skipped or repeated at a page's edge. Integer arithmetic
 only: going through a float is wrong for about one instant in a hundred.
 """
@@ -19,7 +19,7 @@ _NEAR = timedelta(days=1)
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2261, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
-"""The range of times a row may have: what every driver can keep."""
+"""The range of times that every driver can store."""
 BEFORE_ALL = EARLIEST - _MILLISECOND
 AFTER_ALL = LATEST + _MILLISECOND
 
@@ -59,7 +59,7 @@ def from_ms(milliseconds: int) -> datetime:
 
 
 def clamped(time: datetime) -> datetime:
-    """A bound drawn in to just outside the range of rows: every comparison with a row stays as it was."""
+    """A bound moved to just outside the range of rows: every comparison with a row keeps its result."""
     return min(max(time, BEFORE_ALL), AFTER_ALL)
 
 

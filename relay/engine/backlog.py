@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.core.ports import Backlog
 from relay.engine.context import EngineContext
 
@@ -77,8 +77,7 @@ class BacklogSampler:
                     self._telemetry.oldest_due_age(await self._storage.oldest_due_age())
             except StorageError as error:
                 self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("stats", error)
+                self._health.storage_failed("stats", error)
             took = self._clock() - started
             await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
 

@@ -1,14 +1,16 @@
 """The events of one claim while this relay holds them, and the states that an event goes through inside a batch.
 
     claim ──▶ waiting ──▶ offered ──▶ undecided ──▶ decided ──▶ being written ──▶ gone
-                 │           │  └──────────────────▶  ▲  ▲            │
-                 │           │            │           │  └─ put back ─┤ the statement failed
-                 └───────────┴── release ─┴───────────┘  ┌────────────┘ a row is refused, or locked
-                                                     set aside ──▶ being written
+       │         │           │ ▲└──────────┼───────▶  ▲  ▲            │
+       │         │           │ └─ suspect ◀┤          │  └─ put back ─┤ the statement failed
+       │         └───────────┴── release ──┴──────────┘  ┌────────────┘ a row is refused, or locked
+       └──▶ suspect                                  set aside ──▶ being written
 
 - *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
 - *offered*: with the publisher, or about to be handed over; its outcome is not known.
-- *undecided*: timed out; a probe of the broker decides whose fault it was.
+- *undecided*: timed out or cut off; a probe of the broker decides whose fault it was.
+- *suspect*: the broker may cut connections because of it (``relay.engine.suspects``); it waits for its turn to be
+  offered over a connection apart, and may be released as a waiting event may.
 - *decided*: a verdict is reached and waits for the settler.
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
 - *set aside*: the database refuses the row, or it is among rows one of which is refused: written apart from others. Or
@@ -25,59 +27,16 @@ apart, each with a fence of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
-from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.outcome import Acknowledged, Resolution, TimedOut
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
 from relay.core.ports import AttemptRecorder, Settlement
-from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
+from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
 from relay.engine.order import KeyQueues
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to work on events. Times are by the relay's clock."""
-
-    fence: Fence
-    expires_at: float
-    renew_at: float
-    refused: bool = False
-    """The database refuses to renew it for one event, which is therefore renewed alone."""
-
-    @classmethod
-    def of(cls, fence: Fence, sent_at: float, seconds: float) -> Lease:
-        """A claim's or renewal's, counted from before it was sent: so it never ends later than in the database."""
-        return cls(fence, sent_at + seconds, sent_at + seconds / 3)
-
-
-class Portion:
-    """Verdicts of one batch under one fence, written together: being written, or set aside."""
-
-    __slots__ = ("ambiguous", "batch", "due_at", "locked", "refusals", "settlement")
-
-    def __init__(
-        self, batch: Batch, settlement: Settlement, *, ambiguous: bool = False, refusals: int = 0, locked: int = 0
-    ) -> None:
-        self.batch = batch
-        self.settlement = settlement
-        self.ambiguous = ambiguous
-        """A statement with these verdicts was sent and its reply lost: it may have been carried out."""
-        self.refusals = refusals
-        """How often the database refused this row when it was alone in a statement; 0 for what is not told apart."""
-        self.locked = locked
-        """How often in a row these rows were skipped because another session had them locked."""
-        self.due_at = float("-inf")
-
-    def __len__(self) -> int:
-        return len(self.settlement)
-
-    def part(self, event_ids: Collection[EventId]) -> Portion:
-        """The verdicts on some of the events."""
-        chosen = frozenset(event_ids)
-        settlement = _select(self.settlement, chosen.__contains__)
-        return Portion(self.batch, settlement, ambiguous=self.ambiguous, locked=self.locked)
+from relay.engine.portion import Lease, Portion, select
 
 
 class Batch:
@@ -96,6 +55,7 @@ class Batch:
         "offered",
         "offered_at",
         "sent_at",
+        "suspects",
         "undecided",
         "verdicts",
         "waiting",
@@ -114,13 +74,14 @@ class Batch:
         unread: Sequence[EventId] = (),
     ) -> None:
         self.last_chance = last_chance
-        """A lone event on its last attempt, which may have killed relays before: nothing else is in flight with it."""
+        """A lone event on its last attempt that may have killed a relay: nothing else is in flight with it."""
         self.waiting = KeyQueues()
         first = self.waiting.hold_back(events) if in_order else events
         self.offered: dict[EventId, OutboxEvent] = {event.event_id: event for event in first}
+        self.suspects: dict[EventId, OutboxEvent] = {}
         self.followers: list[OutboxEvent] = []
         """Events of ``offered`` that came next in their key and are yet to be handed over."""
-        self.undecided: list[tuple[OutboxEvent, TimedOut]] = []
+        self.undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut]] = []
         self.verdicts = Settlement(lease.fence)
         """Of the events that are decided. Those whose payload could not be read are released from the start."""
         self.verdicts.released += unread
@@ -143,18 +104,25 @@ class Batch:
     @property
     def empty(self) -> bool:
         """Whether nothing of the claim is left to do."""
-        return not (self.offered or self.undecided or self.waiting or len(self.verdicts) or self.aside or self.writing)
+        unanswered = self.offered or self.undecided or self.suspects or self.waiting
+        return not (unanswered or len(self.verdicts) or self.aside or self.writing)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether more is left to do than to try rows again that the database refuses or another session has locked."""
+        return bool(self.unanswered or len(self.verdicts) or self.writing)
 
     @property
     def unanswered(self) -> int:
         """How many events have no outcome that decides."""
-        return len(self.offered) + len(self.undecided) + len(self.waiting)
+        return len(self.offered) + len(self.undecided) + len(self.suspects) + len(self.waiting)
 
     def held_ids(self) -> list[EventId]:
         """Every event that is not settled; not those being written, with which a renewal never coincides."""
         undecided = (event.event_id for event, _ in self.undecided)
         aside = (event_id for portion in self.aside for event_id in portion.settlement.event_ids())
-        return [*self.offered, *undecided, *self.waiting.ids(), *self.verdicts.event_ids(), *aside]
+        waiting = self.waiting.ids()
+        return [*self.offered, *undecided, *self.suspects, *waiting, *self.verdicts.event_ids(), *aside]
 
     def free_payload(self) -> int:
         """The bytes of payload that no longer count, once: when every event offered has an outcome."""
@@ -165,6 +133,11 @@ class Batch:
     def payload_bytes(self) -> int:
         """Bytes of payload that count against the bound on what is in flight."""
         return self._payload_bytes
+
+    @property
+    def suspect_bytes(self) -> int:
+        """Bytes of payload of the suspects, which count apart."""
+        return sum(len(event.payload) for event in self.suspects.values())
 
     # From offered to decided.
 
@@ -206,11 +179,23 @@ class Batch:
         followers, self.followers = self.followers, []
         return followers
 
-    def hold(self, event: OutboxEvent, outcome: TimedOut) -> None:
+    def hold(self, event: OutboxEvent, outcome: TimedOut | ConnectionCut) -> None:
         """Offered -> undecided."""
         self.undecided.append((event, outcome))
 
-    def take_undecided(self) -> list[tuple[OutboxEvent, TimedOut]]:
+    def suspect(self, events: Iterable[OutboxEvent]) -> None:
+        """Offered or undecided -> suspect."""
+        for event in events:
+            self.offered.pop(event.event_id, None)
+            self.suspects[event.event_id] = event
+
+    def take_turn(self, events: Iterable[OutboxEvent]) -> list[OutboxEvent]:
+        """Suspect -> offered; returns those that still were suspects."""
+        turn = [event for event in events if self.suspects.pop(event.event_id, None) is not None]
+        self.offered.update((event.event_id, event) for event in turn)
+        return turn
+
+    def take_undecided(self) -> list[tuple[OutboxEvent, TimedOut | ConnectionCut]]:
         """The events whose fault is known now; the caller decides them before it waits for anything."""
         undecided, self.undecided = self.undecided, []
         return undecided
@@ -231,12 +216,20 @@ class Batch:
         if self.waiting:
             self.verdicts.released.extend(self.waiting.end(event))
 
+    def release_suspects(self) -> None:
+        """Suspect -> decided: released, and what waits behind them."""
+        suspects, self.suspects = self.suspects, {}
+        for event in suspects.values():
+            self.decide(event, RELEASE)
+
     def release_unanswered(self) -> None:
-        """Waiting, offered or undecided -> decided: released. The publisher must not hold any of them."""
+        """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
         self.verdicts.released.extend(self.offered)
+        self.verdicts.released.extend(self.suspects)
         self.verdicts.released.extend(event.event_id for event, _ in self.undecided)
         self.verdicts.released.extend(self.waiting.end_all())
         self.offered.clear()
+        self.suspects.clear()
         self.undecided.clear()
         self.followers.clear()
 
@@ -352,18 +345,19 @@ class Batch:
             self._release_behind(gone)
         for event_id in gone:
             self.offered.pop(event_id, None)
+            self.suspects.pop(event_id, None)
             self._leases_apart.pop(event_id, None)
         self.undecided = [entry for entry in self.undecided if entry[0].event_id not in gone]
-        self.verdicts = _select(self.verdicts, lambda event_id: event_id not in gone)
+        self.verdicts = select(self.verdicts, lambda event_id: event_id not in gone)
         for portion in self.aside:
-            portion.settlement = _select(portion.settlement, lambda event_id: event_id not in gone)
+            portion.settlement = select(portion.settlement, lambda event_id: event_id not in gone)
         self.aside = [portion for portion in self.aside if len(portion)]
 
     def _release_behind(self, gone: set[EventId]) -> None:
         """What waits behind an event that is no longer ours is not offered by this relay: it is released."""
         self.verdicts.released.extend(self.waiting.drop(gone))
         undecided = (event for event, _ in self.undecided)
-        for event in [*self.offered.values(), *undecided]:
+        for event in [*self.offered.values(), *self.suspects.values(), *undecided]:
             if event.event_id in gone:
                 self.verdicts.released.extend(self.waiting.end(event))
 
@@ -380,18 +374,7 @@ class Batch:
             by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
         parts = []
         for lease, event_ids in by_lease.items():
-            part = _select(settlement, event_ids.__contains__)
+            part = select(settlement, event_ids.__contains__)
             part.fence = lease.fence
             parts.append(part)
         return parts
-
-
-def _select(settlement: Settlement, is_chosen: Callable[[EventId], bool]) -> Settlement:
-    """The verdicts on some of the events."""
-    return Settlement(
-        settlement.fence,
-        [event_id for event_id in settlement.delivered if is_chosen(event_id)],
-        [entry for entry in settlement.retried if is_chosen(entry[0])],
-        [entry for entry in settlement.buried if is_chosen(entry[0])],
-        [event_id for event_id in settlement.released if is_chosen(event_id)],
-    )

@@ -6,22 +6,26 @@ Two loops with a queue of one between them: while one batch is being handed to t
 claimed, and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
 partial one shortly after; empty ones ever later, up to the poll interval, or at once after a wake-up.
 
-A lone event on its last attempt travels alone: what is in flight is finished first, and nothing is claimed until it
-is settled. Else an event that kills its relays would take its neighbours to DEAD with it.
+An event that lost a lease and is on its last attempt travels alone: what is in flight is finished first, and nothing
+is claimed until it is settled. Else an event that kills its relays would take its neighbours to DEAD with it. An event
+whose last failure was another one is no danger to its neighbours, and travels with them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
-from relay.core.errors import StorageBusy, StorageError
-from relay.core.event import Claim
-from relay.engine.batch import Batch, Lease
+from relay.core.errors import StorageError
+from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
+from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
+from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions
+from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
@@ -36,6 +40,7 @@ class Claimer:
         self._context = context
         self._storage = context.storage
         self._inflight = context.inflight
+        self._suspects = context.suspects
         self._health = context.health
         self._telemetry = context.telemetry
         self._options = context.options
@@ -48,7 +53,7 @@ class Claimer:
         """Ends the rest between two claims: a wake-up, or the stop."""
         self._poll = _FIRST_POLL
         self._limit = context.options.batch_size
-        """Most events of the next claim: less than a batch after the database refused a row."""
+        """Most events of the next claim: half as many after each claim that failed, twice as many after a good one."""
         self._excluded = Exclusions("claim", context.clock)
         self._refusals = 0
         """Claims in a row that the database refused for a row."""
@@ -79,8 +84,8 @@ class Claimer:
             except StorageError as error:
                 if error.blames_row and self._go_past_refused_row(error):
                     continue
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("claim", error)
+                self._limit = max(1, self._limit // 2)  # a smaller claim waits for fewer locks, and takes less time
+                self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
             patience.reset()
@@ -96,11 +101,15 @@ class Claimer:
         """
         while True:
             batch = await self._claimed.get()
-            while batch.last_chance and len(self._inflight.batches) > 1:
+            while batch.last_chance and self._inflight.others_unfinished(batch):
+                self._inflight.release_suspects(but_of=batch)
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)
             if self._gate.is_open:
+                # Not before the others are handed over: until then the batch's offer takes all that is ``offered``.
+                known = self._isolate_known(batch, list(batch.offered.values()))
                 await self._offers.offer(batch)
+                self._suspects.add_known(batch, known)
             else:
                 self._inflight.release(batch)
 
@@ -113,7 +122,15 @@ class Claimer:
             await self._inflight.following.wait()
             for batch, events in self._inflight.take_followers().items():
                 if self._gate.is_open:
+                    self._suspects.add_known(batch, self._isolate_known(batch, events))
                     await self._offers.follow(batch, events)
+
+    @staticmethod
+    def _isolate_known(batch: Batch, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
+        """Make suspects of those that were cut off alone before, and return them."""
+        known = [event for event in events if event.last_code == CONNECTION_CUT and event.event_id in batch.offered]
+        batch.suspect(known)
+        return known
 
     def _go_past_refused_row(self, error: StorageError) -> bool:
         """Claim less, until the error says which row is refused; then leave that row out. False when neither helps."""
@@ -176,14 +193,17 @@ class Claimer:
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
         if claim.fence is not None:
-            lone = len(claim.events) == 1
-            failed = claim.events[0].attempts if lone else 0
-            last_chance = lone and failed > 0 and self._options.retry.exhausted(failed + 1)
+            first = claim.events[0] if claim.events else None
+            may_kill = (
+                first is not None
+                and first.last_code == LEASE_EXPIRED
+                and self._options.retry.exhausted(first.attempts + 1)
+            )
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
                 claim.events,
                 sent_at,
-                last_chance=last_chance,
+                last_chance=may_kill and len(claim.events) == 1,
                 in_order=self._options.in_order,
                 recorder=self._context.recorder,
                 unread=claim.unread,

@@ -10,6 +10,7 @@ from relay.core.telemetry import Telemetry
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
+from relay.engine.suspects import Suspects
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class EngineContext:
 
     storage: OutboxStorage
     publisher: Publisher
+    isolated: Publisher
+    """Another publisher to the same broker: suspects are offered over it."""
     telemetry: Telemetry
     options: EngineOptions
     clock: Callable[[], float]
@@ -26,6 +29,7 @@ class EngineContext:
     """The delivery log; None when there is none."""
     health: RelayHealth
     inflight: InFlight
+    suspects: Suspects
 
     @classmethod
     def of(
@@ -40,4 +44,5 @@ class EngineContext:
         """The context of a relay that holds nothing yet and has connected to nothing."""
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
-        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight)
+        isolated, suspects = publisher.twin(), Suspects()
+        return cls(storage, publisher, isolated, telemetry, options, clock, recorder, health, inflight, suspects)

@@ -5,6 +5,7 @@
     Permanent     ──▶ DEAD
     Unreachable   ──▶ released, no attempt used; the gate closes
     TimedOut      ──▶ undecided until the gate has probed the broker: then Transient or Unreachable
+    ConnectionCut ──▶ undecided until then, too: then a suspect, or Unreachable
 
 Which verdict an outcome leads to is the table in ``relay.core.verdict``. Here the batch is given that verdict, and the
 loops that go on with it are woken: the settler, the follow loop, and the gate.
@@ -16,11 +17,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Outcome, Resolution, TimedOut, Transient, Unreachable
+from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -33,17 +33,19 @@ class Decider:
 
     def __init__(self, context: EngineContext) -> None:
         self._inflight = context.inflight
+        self._suspects = context.suspects
         self._telemetry = context.telemetry
         self._retry = context.options.retry
         self._clock = context.clock
-        self._abandoning = False
         self.acknowledged = 0
         """Acknowledgements since the start: progress is a sign of life."""
         self.unreachable_reason = ""
         """Why the publisher called the broker unreachable; empty when it did not, or the gate has dealt with it."""
 
-    def resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
+    def resolve(self, batch: Batch, resolutions: Sequence[Resolution], *, echo: bool = False) -> None:
         """Take outcomes of events of ``batch``, as a group; those of events no longer held are ignored.
+
+        ``echo``: the publisher is being made to forget its events, and calls each of them unreachable for that.
 
         The publisher calls this whenever it has outcomes: while ``publish`` still hands over the rest of the batch,
         while a settle or renewal of the batch is under way, and after the batch was abandoned. It is safe because an
@@ -61,30 +63,26 @@ class Decider:
                 [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
             )
         if others:
-            self._failed(batch, others, now)
+            self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
 
-    def _failed(self, batch: Batch, resolutions: Sequence[Resolution], now: float) -> None:
+    def _failed(self, batch: Batch, resolutions: Sequence[Resolution], now: float, *, echo: bool) -> None:
         refused = 0
         for event, outcome in resolutions:
-            if isinstance(outcome, TimedOut):
+            if isinstance(outcome, TimedOut | ConnectionCut):
                 # The gate is another task: it probes the broker and calls decide_undecided.
                 batch.hold(event, outcome)
                 self._inflight.attention.set()
                 continue
             if isinstance(outcome, Unreachable):
-                self._report_unreachable(outcome)
+                if not echo:
+                    self.unreachable_reason = outcome.reason or "the broker did not answer"
+                    self._inflight.attention.set()
             else:
                 refused += 1
             self._decide(batch, event, outcome)
         if refused:
             self._telemetry.refused([now - batch.offered_at] * refused)
-
-    def _report_unreachable(self, outcome: Unreachable) -> None:
-        """Wake the gate, unless it is our own echo: while it abandons, the publisher calls every event unreachable."""
-        if not self._abandoning:
-            self.unreachable_reason = outcome.reason or "the broker did not answer"
-            self._inflight.attention.set()
 
     def _decide(self, batch: Batch, event: OutboxEvent, outcome: Outcome) -> None:
         """Turn a failure into the verdict that is written, and say and record it."""
@@ -95,36 +93,46 @@ class Decider:
         _log(event, verdict)
 
     def decide_undecided(self, unreachable: str | None) -> None:
-        """The probe is over: timeouts become transient failures, or (``unreachable``: the reason) the broker's fault.
+        """The probe is over: timeouts become transient failures, what was cut off becomes suspect.
 
-        Timeouts that came while the probe was under way are decided by it, too.
+        With ``unreachable``, the reason, both are the broker's fault. What came while the probe was under way is
+        decided by it, too.
         """
         now = self._clock()
+        cut_off: dict[Batch, list[OutboxEvent]] = {}
         for batch in list(self._inflight.batches):
+            refused = 0
             undecided = batch.take_undecided()
-            for event, timeout in undecided:
-                if unreachable is None:
-                    self._decide(batch, event, Transient(timeout.code, timeout.reason))
-                else:
+            for event, outcome in undecided:
+                if unreachable is not None:
                     self._decide(batch, event, Unreachable(unreachable))
+                elif isinstance(outcome, ConnectionCut):
+                    cut_off.setdefault(batch, []).append(event)
+                else:
+                    self._decide(batch, event, Transient(outcome.code, outcome.reason))
+                    refused += 1
+            if refused:
+                self._telemetry.refused([now - batch.offered_at] * refused)
             if undecided:
-                if unreachable is None:
-                    self._telemetry.refused([now - batch.offered_at] * len(undecided))
+                batch.suspect(cut_off.get(batch, ()))
                 self._inflight.decided(batch)
+        if cut_off:
+            self._suspects.accuse(cut_off)
+            _log_cut(sum(map(len, cut_off.values())))
+        self._suspects.changed.set()
 
     def forget_unreachable(self) -> None:
         """The gate has dealt with what the publisher said of the broker."""
         self.unreachable_reason = ""
         self._inflight.attention.clear()
 
-    @contextmanager
-    def abandoning(self) -> Iterator[None]:
-        """While the publisher is made to forget its events, what it says of the broker's reachability is an echo."""
-        self._abandoning = True
-        try:
-            yield
-        finally:
-            self._abandoning = False
+
+def _log_cut(events: int) -> None:
+    logger.warning(
+        "the connection to the broker was cut while the broker answers: what was in flight is offered again in "
+        "smaller groups, to find an event that it is cut on",
+        extra={"action": "connection_cut", "events": events},
+    )
 
 
 def _log(event: OutboxEvent, verdict: Verdict) -> None:

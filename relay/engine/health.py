@@ -8,8 +8,10 @@ After the database was lost, outcomes are worth more than anything else: they ar
 renewed, and only then may this relay reap (else it would take back its own events, whose outcome it knows). The health
 keeps that account: ``storage_failed`` opens it, the settler and the renewer pay, the reaper waits.
 
-A database may answer and still refuse the work (its disk is full). A claim or settle that was refused so stands until
-the same kind of statement works: a ping in between must not tell the operator that all is well.
+A database may answer and still not do the work: its disk is full, or it rolls every claim back (a lock, a statement
+timeout). A statement that was rolled back is sent again and says nothing; three claims, settles or renewals in a row
+do. Such a failure stands until the same kind of statement works: a ping in between must not report that all is well.
+It holds up nothing else: reaping and renewing go on.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 
-from relay.core.errors import RowRefused, StorageError
+from relay.core.errors import StorageBusy, StorageError, StorageRefuses, StorageUnavailable
 from relay.core.ports import OutboxStorage
 from relay.core.telemetry import RelayState, Telemetry
 from relay.engine.waiting import Patience
@@ -27,8 +30,10 @@ from relay.engine.waiting import Patience
 logger = logging.getLogger(__name__)
 
 _REMIND_SECONDS = 10.0
-_REFUSAL_STANDS = 10.0  # seconds; after that another statement's success counts again
-_SAYS_NO = ("42", "53", "58")  # missing table or right, disk full or out of memory, I/O: a ping works all the same
+_REFUSAL_STANDS = 60.0  # seconds without a statement of its kind; after that another statement's success counts again
+_WORK = ("claim", "settle", "renew")
+"""Statements whose failure stands until one of their kind works."""
+_MOST_IN_A_ROW = 2  # statements of one kind that may be rolled back before it counts
 
 
 class RelayHealth:
@@ -45,6 +50,8 @@ class RelayHealth:
         self.settle_owed = False
         self.renewal_owed = False
         self._refused: tuple[str, float] | None = None
+        """Which kind of statement the database refuses, and since when."""
+        self._in_a_row: Counter[str] = Counter()
         self._reported: tuple[RelayState, str] | None = None
         self._report()
 
@@ -58,23 +65,39 @@ class RelayHealth:
     @property
     def may_reap(self) -> bool:
         """Whether every outcome known before an outage is written, and every lease renewed."""
-        return not (self.storage_error or self.settle_owed or self.renewal_owed)
+        return self.storage_answers and not (self.settle_owed or self.renewal_owed)
+
+    @property
+    def storage_answers(self) -> bool:
+        """Whether the database answers, although it may refuse some of the work."""
+        return not self.storage_error or self._refused is not None
 
     def storage_failed(self, op: str, error: StorageError) -> None:
-        """A statement could not be carried out, for a reason that lies with the database."""
-        self.settle_owed = self.renewal_owed = True
+        """A statement could not be carried out, for a reason that lies with the database.
+
+        One that was rolled back counts from the third in a row on, where it is a claim, settle or renewal.
+        """
+        self._in_a_row[op] += 1
+        reason = str(error) or type(error).__name__
+        if isinstance(error, StorageBusy):
+            if op not in _WORK or self._in_a_row[op] <= _MOST_IN_A_ROW:
+                return
+            reason = f"{self._in_a_row[op]} statements in a row failed: {reason}"
+        else:
+            self.settle_owed = self.renewal_owed = True
         now = self._clock()
         if not self.storage_error or now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
-            logger.error("the database cannot be used: %s", error, extra={"action": "storage_unavailable", "op": op})
-        if op in ("claim", "settle"):
-            refused = isinstance(error, RowRefused) or (error.sqlstate or "").startswith(_SAYS_NO)
-            self._refused = (op, now) if refused else None
-        self.storage_error = str(error) or type(error).__name__
+            logger.error("the database cannot be used: %s", reason, extra={"action": "storage_unavailable", "op": op})
+        answers = isinstance(error, StorageRefuses) or not isinstance(error, StorageUnavailable)
+        if op in _WORK:
+            self._refused = (op, now) if answers else None
+        self.storage_error = reason
         self._report()
 
     def storage_worked(self, op: str) -> None:
         """A statement was carried out."""
+        self._in_a_row[op] = 0
         if self.storage_error:
             if self._refused is not None:
                 refused, since = self._refused

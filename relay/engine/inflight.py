@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import Telemetry
-from relay.engine.batch import Batch, Portion
+from relay.engine.batch import Batch
+from relay.engine.portion import Portion
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 
@@ -43,9 +44,14 @@ class InFlight:
         """How many events, and how many bytes of payload, may be claimed now.
 
         Outcomes that wait for locked rows take no place, up to as many as there are places: only their ids are held.
+        Suspects wait for each other, so they take no place of the others; but where there are as many of them as may
+        be in flight besides, nothing is claimed.
         """
-        events = self.events - min(len(self.locked_ids()), self._max_events)
-        return self._max_events - events, self._max_bytes - self.payload_bytes
+        suspects = sum(len(batch.suspects) for batch in self.batches)
+        if suspects >= self._max_events or sum(batch.suspect_bytes for batch in self.batches) >= self._max_bytes:
+            return 0, 0
+        waiting = suspects + min(len(self.locked_ids()), self._max_events)
+        return self._max_events - (self.events - waiting), self._max_bytes - self.payload_bytes
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
@@ -57,7 +63,14 @@ class InFlight:
     @property
     def careful(self) -> bool:
         """Whether an event on its last attempt is in flight, beside which nothing is claimed."""
-        return any(batch.last_chance for batch in self.batches)
+        return any(batch.last_chance and batch.unfinished for batch in self.batches)
+
+    def others_unfinished(self, batch: Batch) -> bool:
+        """Whether events of other batches would lose a lease if this relay died now.
+
+        Rows that are set aside are not waited for: that may never end, and the others would wait, too.
+        """
+        return any(other.unfinished for other in self.batches if other is not batch)
 
     @property
     def undecided(self) -> bool:
@@ -114,6 +127,13 @@ class InFlight:
         """Give back what of ``batch`` has no outcome. The publisher does not hold it, or no longer."""
         batch.release_unanswered()
         self.decided(batch)
+
+    def release_suspects(self, but_of: Batch) -> None:
+        """Give back the suspects of all other batches; the publisher does not hold them."""
+        for batch in self.batches:
+            if batch is not but_of and batch.suspects:
+                batch.release_suspects()
+                self.decided(batch)
 
     def forfeit(self, batch: Batch, lost: Collection[EventId]) -> None:
         """The leases of these events are lost. Of what is being written, only the settler may say so."""

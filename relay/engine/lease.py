@@ -20,11 +20,12 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
-from relay.engine.batch import Batch, Lease
+from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, RefusalLog, quarters
 
@@ -68,7 +69,7 @@ class LeaseRenewer:
                 complete = complete and not batch.writing
             elif everything or now >= batch.renew_at:
                 complete = await self._renew(batch, everything=everything) and complete
-        if everything and complete and not self._health.storage_error:
+        if everything and complete and self._health.storage_answers:
             self._health.renewal_owed = False
 
     async def _renew(self, batch: Batch, *, everything: bool) -> bool:
@@ -99,8 +100,7 @@ class LeaseRenewer:
                 renewal = await self._send(lease, part, sent_at)
             except StorageError as error:
                 if not error.blames_row:
-                    if not isinstance(error, StorageBusy):
-                        self._health.storage_failed("renew", error)
+                    self._health.storage_failed("renew", error)
                     # Not due before the next tick: until then the settler has its turn with this batch.
                     batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
                     return False
@@ -205,8 +205,7 @@ class LeaseReaper:
                     continue
                 if error.blames_row and self._excluded.add(error):
                     continue
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("reap", error)
+                self._health.storage_failed("reap", error)
                 return None
             finally:
                 self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)

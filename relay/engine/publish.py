@@ -6,55 +6,125 @@ another one.
 Offering and abandoning exclude each other. When the broker is given up, the order is: stop the offer that is under
 way, make the client forget what it holds, and only then release what has no outcome. Nothing is released that the
 client could still send, and nothing is offered whose lease has run out by the relay's clock.
+
+There are two lanes, each with a publisher and so with connections of its own: the main one, and the one for suspects.
+A connection that is cut in one of them carries no event of the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from relay.core.errors import PublisherError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Transient
+from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable
+from relay.core.ports import Publisher
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.suspects import CONNECTION_CUT
 
 logger = logging.getLogger(__name__)
 
+Sink = Callable[[Batch, Sequence[Resolution]], None]
+
+
+class _Lane:
+    """Serialises ``publish`` and ``abandon`` of one publisher: at most one of them runs at a time."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.turn = asyncio.Lock()
+        self.forgetting = False
+        """The publisher is made to forget its events: what it says of the broker's reachability is an echo."""
+        self._offer: asyncio.Task[None] | None = None
+        """The ``publish`` that is under way; its owner holds the turn."""
+
+    async def publish(self, batch: Batch, events: list[OutboxEvent], sink: Sink) -> BaseException | None:
+        """Hand events to the publisher; returns what it raised, if it did. The caller has the turn.
+
+        It is a task of its own so that ``forget``, called by another task, can cancel it without cancelling the loop
+        that offers. It may also have ended meanwhile: then cancelling does nothing, and its result counts.
+        """
+        self._offer = asyncio.ensure_future(self.publisher.publish(events, partial(sink, batch)))
+        try:
+            await asyncio.wait({self._offer})
+        finally:
+            offer, self._offer = self._offer, None
+            unfinished = offer.cancel()
+        return None if unfinished or offer.cancelled() else offer.exception()
+
+    def call_off(self) -> None:
+        """Cancel the offer under way.
+
+        It may wait for room in the client, for as long as the broker is away: it would never give up its turn. What it
+        had not handed over stays in ``offered`` of its batch.
+        """
+        if self._offer is not None:
+            self._offer.cancel()
+
+    async def forget(self, reason: str) -> None:
+        """Make the client forget what is unanswered. The caller has the turn."""
+        self.forgetting = True
+        try:
+            await self.publisher.abandon(reason)
+        finally:
+            self.forgetting = False
+
 
 class Offers:
-    """Serialises ``publish`` and ``abandon`` of one publisher: at most one of them runs at a time.
+    """Hands events over, in two lanes, and takes them back from both.
 
-    Its callers are four tasks: the offer loop and the follow loop hand over, the gate and the renewer (and the stop,
-    once those two are cancelled) abandon.
+    Its callers are five tasks: the offer loop and the follow loop hand over, the isolation hands suspects over, the
+    gate and the renewer (and the stop, once those two are cancelled) abandon.
     """
 
     def __init__(self, context: EngineContext, decider: Decider) -> None:
-        self._publisher = context.publisher
         self._inflight = context.inflight
+        self._suspects = context.suspects
         self._clock = context.clock
         self._decider = decider
-        self._turn = asyncio.Lock()
-        self._offer: asyncio.Task[None] | None = None
-        """The ``publish`` that is under way; its owner holds the turn."""
+        self._main = _Lane(context.publisher)
+        self._isolated = _Lane(context.isolated)
 
     async def offer(self, batch: Batch) -> None:
         """Hand a batch to the publisher and return once its client holds it, or the offer was called off.
 
         A batch whose lease has run out is left to the reaper.
         """
-        await self._hand_over(batch, None)
+        await self._hand_over(self._main, batch, None, self._resolve)
 
     async def follow(self, batch: Batch, events: Sequence[OutboxEvent]) -> None:
         """Hand over what comes next in its key, unless it was released or has lost its lease meanwhile."""
-        await self._hand_over(batch, events)
+        await self._hand_over(self._main, batch, events, self._resolve)
 
-    async def _hand_over(self, batch: Batch, events: Sequence[OutboxEvent] | None) -> None:
+    async def isolate(self, batch: Batch, events: Sequence[OutboxEvent]) -> Callable[[], bool]:
+        """Hand over suspects whose turn it is, with nothing else on their connection.
+
+        Returns a function that says whether a connection for them could not be made.
+        """
+        unreachable = False
+
+        def resolve(batch: Batch, resolutions: Sequence[Resolution]) -> None:
+            nonlocal unreachable
+            if not self._isolated.forgetting:
+                unreachable |= any(isinstance(outcome, Unreachable) for _, outcome in resolutions)
+                resolutions = [(event, _isolated(event, outcome, len(events))) for event, outcome in resolutions]
+            self._decider.resolve(batch, resolutions, echo=self._isolated.forgetting)
+            self._suspects.changed.set()
+
+        await self._hand_over(self._isolated, batch, events, resolve)
+        return lambda: unreachable
+
+    def _resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
+        self._decider.resolve(batch, resolutions, echo=self._main.forgetting)
+
+    async def _hand_over(self, lane: _Lane, batch: Batch, events: Sequence[OutboxEvent] | None, sink: Sink) -> None:
         error: BaseException | None = None
-        async with self._turn:
+        async with lane.turn:
             # While this task waited for its turn, abandon may have released events, a renewal may have lost them, and
             # their lease may have run out: what is offered is decided now, with the turn.
             candidates = list(batch.offered) if events is None else [event.event_id for event in events]
@@ -63,49 +133,52 @@ class Offers:
                 self._inflight.forfeit(batch, expired)
             held = [batch.offered[event_id] for event_id in candidates if event_id in batch.offered]
             if held:
-                error = await self._publish(batch, held)
+                batch.handed_over(self._clock())
+                error = await lane.publish(batch, held, sink)
         if error is not None:
-            await self._failed(batch, error)
-
-    async def _publish(self, batch: Batch, events: list[OutboxEvent]) -> BaseException | None:
-        """Hand events to the publisher; returns what it raised, if it did. The caller has the turn.
-
-        It is a task of its own so that ``abandon``, called by another task, can cancel it without cancelling the loop
-        that offers. It may also have ended meanwhile: then cancelling does nothing, and its result counts.
-        """
-        batch.handed_over(self._clock())
-        self._offer = asyncio.ensure_future(self._publisher.publish(events, partial(self._decider.resolve, batch)))
-        try:
-            await asyncio.wait({self._offer})
-        finally:
-            offer, self._offer = self._offer, None
-            unfinished = offer.cancel()
-        return None if unfinished or offer.cancelled() else offer.exception()
+            await self._failed(lane, batch, held, error)
 
     async def abandon(self, reason: str) -> None:
-        """Make the client forget everything without an outcome, and release it."""
-        if self._offer is not None:
-            # The offer may wait for room in the client, for as long as the broker is away: it would never give up its
-            # turn. Cancelled, it returns, and what it had not handed over stays in ``offered`` and is released below.
-            self._offer.cancel()
-        async with self._turn:
-            with self._decider.abandoning():
+        """Make both clients forget everything without an outcome, and release it."""
+        for lane in (self._main, self._isolated):
+            lane.call_off()
+        async with self._main.turn, self._isolated.turn:
+            for lane in (self._main, self._isolated):
                 try:
-                    await self._publisher.abandon(reason)
+                    await lane.forget(reason)
                 except PublisherError:
                     logger.exception("the publisher could not abandon its messages", extra={"action": "abandon_failed"})
             # Batches that are claimed but not offered yet are released, too. The offer loop finds them empty.
             for batch in list(self._inflight.batches):
                 self._inflight.release(batch)
 
-    async def _failed(self, batch: Batch, error: BaseException) -> None:
+    async def disconnect_isolated(self, reason: str) -> None:
+        """Close the connection for suspects, which carries none."""
+        async with self._isolated.turn:
+            await self._isolated.forget(reason)
+
+    async def _failed(self, lane: _Lane, batch: Batch, events: list[OutboxEvent], error: BaseException) -> None:
         """A publisher raised, which it should not: what it holds is unknown, so it is made to hold nothing.
 
         What it had not taken counts as failed, or an event that makes it raise would come back without end.
         """
         logger.error("the publisher failed on a batch", exc_info=error, extra={"action": "publisher_error"})
-        async with self._turn:
-            with self._decider.abandoning():
-                await self._publisher.abandon("the publisher failed")
+        async with lane.turn:
+            await lane.forget("the publisher failed")
             reason = Transient(type(error).__name__, str(error))
-            self._decider.resolve(batch, [(event, reason) for event in list(batch.offered.values())])
+            self._decider.resolve(batch, [(event, reason) for event in events])
+
+
+def _isolated(event: OutboxEvent, outcome: Outcome, events: int) -> Outcome:
+    """What an outcome means for a suspect that was offered with ``events - 1`` others."""
+    match outcome:
+        case ConnectionCut(reason) if events == 1:
+            # Undecided, like a timeout: an attempt where the broker answers the probe, none where it does not.
+            size = f"{len(event.payload):,} bytes of payload to {event.event_type[:200]!r}"
+            return TimedOut(
+                CONNECTION_CUT, f"{size}: the connection was cut while only this event was in flight: {reason}"
+            )
+        case Unreachable(reason):
+            return ConnectionCut(reason)  # it was not sent, and the first publisher's probe decides what that means
+        case _:
+            return outcome

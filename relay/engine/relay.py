@@ -3,7 +3,8 @@
 The way of an event is the text of four modules, in this order: ``claim`` takes it from the table, ``publish`` hands it
 to the broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
 ``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
-(renew and reap), ``gate`` (is the broker there), ``health`` (is the database there; /readyz), ``backlog`` (/stats).
+(renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
+on), ``health`` (is the database there; /readyz), ``backlog`` (/stats).
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
 ``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
@@ -37,6 +38,7 @@ from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
 from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
+from relay.engine.isolate import Isolation
 from relay.engine.lease import LeaseReaper, LeaseRenewer
 from relay.engine.options import EngineOptions
 from relay.engine.publish import Offers
@@ -82,6 +84,8 @@ class Relay:
         self._offers = Offers(context, self.decider)
         self._gate = Gate(context, self._offers, self.decider)
         self._claimer = Claimer(context, self._gate, self._offers)
+        self._isolation = Isolation(context, self._gate, self._offers)
+        self._isolated = context.isolated
         self._settler = Settler(context)
         self._renewer = LeaseRenewer(context, self._offers)
         self._reaper = LeaseReaper(context)
@@ -102,6 +106,7 @@ class Relay:
         ConfigError when the publisher can never work.
         """
         await self._publisher.open()
+        await self._isolated.open()
         self._start("gate", self._gate.run())
         self._start("opening", self._open_storage())
         try:
@@ -132,6 +137,7 @@ class Relay:
         self._start("renew", self._renewer.run())
         self._start("offer", self._claimer.offer_loop())
         self._start("claim", self._claimer.claim_loop())
+        self._start("isolate", self._isolation.run())
         if self._options.in_order:
             self._start("follow", self._claimer.follow_loop())
         self._start("reap", self._reaper.run())
@@ -181,7 +187,8 @@ class Relay:
         await self._await_settled(started + timeout * _SETTLED_UNTIL)
         for task in self._loops.values():
             task.cancel()
-        closing = [asyncio.ensure_future(self._publisher.close()), asyncio.ensure_future(self._storage.close())]
+        rooms = (self._publisher, self._isolated, self._storage)
+        closing = [asyncio.ensure_future(room.close()) for room in rooms]
         await asyncio.wait([*self._loops.values(), *closing], timeout=timeout * _CLOSED_WITHIN)
         if self.inflight.events:
             logger.error(

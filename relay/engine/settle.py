@@ -13,19 +13,22 @@ A row that another session has locked is skipped by the statement, so that the o
 aside and written together with later verdicts, after pauses that grow to a second, for as long as it is locked. Its
 lease may expire meanwhile: a locked row cannot be renewed, and not be reaped either, so the verdict is written once the
 row is unlocked, unless a reaper was faster.
+
+A statement that the database did not carry out for another reason is sent again with half as many rows, down to one,
+and the next ones grow again: a smaller one waits for fewer locks and ends before a statement timeout.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
-from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
+from relay.engine.portion import Portion
 from relay.engine.refusal import RefusalLog, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 
@@ -37,6 +40,8 @@ _LOCKED_PAUSES = (0.05, 1.0)  # seconds, the first and the longest one, before l
 _MOST_SPLITS = 64  # statements of one round that look for refused rows: enough for three among a thousand
 _MOST_RETRIES = 8  # statements of one round that try known refused rows again
 _SHORTEST_WAIT = 0.05  # seconds; a batch whose renewal is due keeps its rows aside beyond their time
+
+_ALL = 1 << 20  # rows of one statement; never reached, since less is in flight
 
 Write = list[Portion]
 """What one statement writes."""
@@ -52,6 +57,8 @@ class Settler:
         self._telemetry = context.telemetry
         self._clock = context.clock
         self._log = RefusalLog(context.clock)
+        self._most = _ALL
+        """Rows of one statement."""
         self._splits: deque[Write] = deque()
         """Of this round: statements among whose rows one may be refused."""
         self._retries: deque[Write] = deque()
@@ -66,8 +73,7 @@ class Settler:
                 await self._round()
                 patience.reset()
             except StorageError as error:
-                if not isinstance(error, StorageBusy):
-                    self._health.storage_failed("settle", error)
+                self._health.storage_failed("settle", error)
                 await patience.pause()
                 self._inflight.settleable.set()
 
@@ -92,11 +98,14 @@ class Settler:
         verdicts, aside = self._inflight.take_settleable(self._clock(), settle_first=self._health.settle_owed)
         batches = dict.fromkeys(portion.batch for portion in (*verdicts, *aside))
         together = [*verdicts, *(portion for portion in aside if portion.locked)]
-        if together:
-            self._splits.append(together)
+        self._splits.extend(_of_at_most(self._most, together))
         for portion in aside:
-            if not portion.locked:
-                (self._retries if portion.refusals else self._splits).append([portion])
+            if portion.locked:
+                continue
+            if portion.refusals:
+                self._retries.append([portion])
+            else:
+                self._splits.extend(_of_at_most(self._most, [portion]))
         try:
             await self._write_up_to(self._splits, _MOST_SPLITS)
             if not self._splits:
@@ -146,12 +155,16 @@ class Settler:
             self._measure(write, ok=False, seconds=self._clock() - started)
             if error.blames_row:
                 return self._apart(write, error)
+            if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
+                return self._set_aside_busy(write[0], error)
             for portion in write:
                 portion.ambiguous |= isinstance(error, StorageUnavailable)
+            self._most = max(1, sum(map(len, write)) // 2)
             self._put_back()
             raise
         self._measure(write, ok=True, seconds=self._clock() - started)
         self._health.storage_worked("settle")
+        self._most = min(self._most * 2, _ALL)
         for portion, settled in zip(write, results, strict=True):
             self._finish(portion, settled)
         return []
@@ -172,6 +185,13 @@ class Settler:
             self._log.set_aside(event_id, error)
             portion.locked = 0
             portion.batch.set_aside(portion, self._clock() + growing_pause(portion.refusals, _FIRST_PAUSE))
+        return []
+
+    def _set_aside_busy(self, portion: Portion, error: StorageError) -> list[Write]:
+        """One row alone was not written in time, maybe because another session has locked it: the others go first."""
+        self._health.storage_failed("settle", error)
+        portion.refusals = max(portion.refusals, 1)
+        portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE)
         return []
 
     def _put_back(self) -> None:
@@ -222,3 +242,22 @@ class Settler:
             self._telemetry.storage_op("mark_failed", ok=ok, seconds=seconds)
         if any(portion.settlement.released for portion in write):
             self._telemetry.storage_op("release", ok=ok, seconds=seconds)
+
+
+def _of_at_most(most: int, portions: Iterable[Portion]) -> Iterator[Write]:
+    """The portions as statements of at most that many rows."""
+    write: Write = []
+    for piece in (piece for portion in portions for piece in _pieces(most, portion)):
+        if write and sum(map(len, write)) + len(piece) > most:
+            yield write
+            write = []
+        write.append(piece)
+    if write:
+        yield write
+
+
+def _pieces(most: int, portion: Portion) -> list[Portion]:
+    if len(portion) <= most:
+        return [portion]
+    event_ids = portion.settlement.event_ids()
+    return [portion.part(event_ids[start : start + most]) for start in range(0, len(event_ids), most)]

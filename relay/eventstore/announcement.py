@@ -1,6 +1,6 @@
 """From stored events to outbox rows. Pure.
 
-The id of an announcement is made of tenant, stream and version, so that announcing an event twice changes nothing.
+The id of an announcement is derived from tenant, stream and version, so that announcing an event twice has no effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Announcement:
     """From an event's type to the outbox's ``event_type``, or a function from the event to it. An event that is not
     in the mapping, or for which the function returns None, is not announced."""
     payload: Callable[[NewEvent], Payload] | None = None
-    """The body; by default the JSON text of ``data``, ``null`` where there is none."""
+    """The body; by default the JSON text of ``data``, ``null`` without data."""
     table: str | TableName = DEFAULT_TABLE
     """The outbox, also as ``schema.table``."""
 
@@ -71,5 +71,5 @@ def announcement_id(tenant_id: UUID, stream_id: UUID, version: int) -> UUID:
 
 
 def as_announcement(outbox: Announcement | Destination | None) -> Announcement | None:
-    """What ``append`` was given for ``outbox``, a bare mapping or function being the destination."""
+    """The argument ``outbox`` of ``append``; a bare mapping or function is the destination."""
     return outbox if outbox is None or isinstance(outbox, Announcement) else Announcement(outbox)

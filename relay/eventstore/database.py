@@ -1,6 +1,6 @@
-"""Connections of the store's own, and what a failed statement means.
+"""Connections of the store's own, and the errors of failed statements.
 
-Nothing is prepared on the server: a prepared statement would in the end be planned for all tenants' partitions at
+Nothing is prepared on the server: PostgreSQL would finally plan a prepared statement for all tenants' partitions at
 once.
 """
 
@@ -34,7 +34,7 @@ _MIGRATE: Final = "has migrate run on this schema, and is it granted to this use
 
 
 def translated(error: psycopg.Error, doing: str) -> StorageError:
-    """The project's error for a driver's; ``doing`` says what was tried."""
+    """The project's error for a driver's; ``doing`` names the attempted action."""
     return errors.classify(error, doing, schema_hint=_MIGRATE)
 
 
@@ -58,7 +58,7 @@ class Database:
 
     async def open(self) -> None:
         """Connect. Raises StorageUnavailable without an answer in 10 s."""
-        # One connection first: the pool would keep the reason for a refusal to itself until its deadline.
+        # One connection first: the pool would not report the reason for a refusal before its deadline.
         probe = await self.dedicated()
         await probe.close()
         await self._pool.open()
@@ -69,7 +69,7 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def connection(self, doing: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
-        """One connection of the pool; errors of the driver leave as the project's."""
+        """One connection of the pool; the driver's errors are raised as the project's."""
         try:
             async with self._pool.connection() as connection:
                 yield connection

@@ -1,15 +1,15 @@
-"""What the event store raises besides the errors of every room.
+"""The event store's own errors, besides those of every room.
 
     OutboxError
     └── EventStoreError
         ├── VersionConflict   the stream does not have the version that the append expected
         ├── UnknownTenant     the tenant has no partition; it must be provisioned first
-        ├── TenantBusy        the tenant is not in the state that the call needs (it has events, or is half dropped)
+        ├── TenantBusy        the tenant's state refuses the call (it has events, or its drop was interrupted)
         └── SubscriptionLost  another instance has become the active one, or the subscription was reset
 
-A database that does not answer, a lost race, a missing table or an event that the database refuses come as
-``StorageUnavailable``, ``StorageBusy``, ``SchemaError`` and ``RowRefused``; what is not an event, and is therefore not
-sent, as ``EventError``.
+A database that does not answer raises ``StorageUnavailable``, a lost race ``StorageBusy``, a missing table
+``SchemaError`` and an event that the database refuses ``RowRefused``. An invalid event raises ``EventError`` before
+anything is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EventStoreError(OutboxError):
 
 
 class VersionConflict(EventStoreError):
-    """The stream has changed. Nothing was written: read the stream again, then repeat the decision."""
+    """The stream has changed. Nothing was written: read the stream again, then decide again."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(f"the stream was expected to have version {int(expected)}, but it has version {actual}")

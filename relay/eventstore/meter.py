@@ -1,4 +1,4 @@
-"""What a subscription reports about itself, once a batch."""
+"""The measurements of a subscription, reported once a batch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class Meter(Protocol):
     """A sink of measurements. Methods are cheap, never raise and never wait. Times are seconds."""
 
     def active(self, subscription: str, is_active: bool) -> None:
-        """This instance has become the active one, or has ceased to be."""
+        """This instance has become the active one, or is no longer."""
 
     def delivered(self, subscription: str, events: int) -> None:
         """A batch of that many events was acknowledged."""
 
     def lag(self, subscription: str, positions: int, seconds: float) -> None:
-        """How far behind the last position handed out, and the age of the oldest event not yet acknowledged."""
+        """Distance to the newest assigned position, and the age of the oldest event not yet acknowledged."""
 
     def blocked(self, subscription: str, seconds: float) -> None:
-        """How long the reader has been waiting for a transaction in flight that holds a lower position; 0.0: not."""
+        """How long the reader has waited for an open transaction that holds a lower position; 0.0: not waiting."""
 
 
 class NoMeter:

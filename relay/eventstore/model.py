@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out: events, versions, positions. Pure; imports the standard library.
+"""The store's input and output: events, versions, positions. Pure; imports the standard library only.
 
 A *stream* is the history of one thing; its events have *versions* 1, 2, 3 … A *position* (``sequence_num``) orders the
 events of all streams and tenants.
@@ -24,10 +24,10 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Expected(IntEnum):
-    """What an append may expect instead of a version number."""
+    """Expectations of an append other than a version number."""
 
     ANY = -1
-    """Whatever version the stream has: the append comes after it."""
+    """Any version: the append follows it."""
     NO_STREAM = 0
     """The stream has no event yet."""
 
@@ -38,14 +38,14 @@ NO_STREAM: Final = Expected.NO_STREAM
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to append. Raises ``EventError``, naming the field, for what PostgreSQL could not store."""
+    """An event to append. Raises ``EventError``, naming the field, for content that PostgreSQL cannot store."""
 
     type: str
     """What happened, for example ``MoneyDeposited``."""
     data: Json = field(default=None, repr=False)
-    """The body, anything that has a JSON form; None is stored as NULL."""
+    """The body: any value with a JSON form; None is stored as NULL."""
     meta: Mapping[str, object] = field(default_factory=dict, repr=False)
-    """About the event rather than of it: who, why, from where."""
+    """Metadata: who, why, from where."""
     data_json: str | None = field(init=False, repr=False, compare=False)
     """The JSON text of ``data``."""
     meta_json: str = field(init=False, repr=False, compare=False)
@@ -55,7 +55,7 @@ class NewEvent:
         if not isinstance(self.type, str):
             raise EventError(f"type: a {type(self.type).__name__}; pass a string")
         if not self.type:
-            raise EventError("type: empty; it says what happened")
+            raise EventError("type: empty; it must say what happened, for example MoneyDeposited")
         _check_text("type", self.type)
         if not isinstance(self.meta, Mapping):
             raise EventError(f"meta: a {type(self.meta).__name__}; pass a mapping")
@@ -64,7 +64,7 @@ class NewEvent:
 
 
 class StoredEvent(NamedTuple):
-    """An event as it is in the store. The field order is the column order of the reading statements."""
+    """An event of the store. The field order is the column order of the reading statements."""
 
     sequence_num: int
     """Its position among the events of all tenants."""
@@ -80,7 +80,7 @@ class StoredEvent(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where appended events went."""
+    """The positions and version of appended events."""
 
     first_sequence_num: int
     last_sequence_num: int
@@ -89,7 +89,7 @@ class Appended(NamedTuple):
 
 
 def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
-    """The events as a list; raises EventError when there is none, or something else is among them."""
+    """The events as a list; raises EventError when there is none, or one is not a ``NewEvent``."""
     listed = list(events)
     if not listed:
         raise EventError("events: empty; an append needs at least one event")
@@ -100,7 +100,7 @@ def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
 
 
 def checked_id(name: str, value: UUID | str) -> UUID:
-    """A UUID, given as one or as its text; raises EventError naming the argument for anything else."""
+    """A UUID, from a UUID or its text; raises EventError naming the argument for anything else."""
     if isinstance(value, UUID):
         return value
     try:
@@ -110,7 +110,7 @@ def checked_id(name: str, value: UUID | str) -> UUID:
 
 
 def checked_version(expected: object) -> int:
-    """An expected version as a plain number; raises EventError for what no stream can have."""
+    """An expected version as a plain number; raises EventError for an impossible one."""
     if isinstance(expected, bool) or not isinstance(expected, int) or not -1 <= expected <= LARGEST_VERSION:
         raise EventError(f"expected_version: {expected!r}; pass a version of 0 or more, ANY or NO_STREAM")
     return int(expected)

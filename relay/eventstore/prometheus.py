@@ -1,4 +1,4 @@
-"""Subscriptions' measurements for Prometheus. Imported by who wants them: ``store.subscribe(..., meter=...)``."""
+"""Subscriptions' measurements for Prometheus. Pass one to ``store.subscribe(..., meter=...)``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PrometheusMeter:
         )
         self._blocked = Gauge(
             f"{name}_blocked_seconds",
-            "Time spent waiting for an older transaction in flight",
+            "Time spent waiting for an older open transaction",
             labels,
             registry=registry,
         )

@@ -23,14 +23,14 @@ from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
 
-_TENANTS_BY_THEMSELVES: Final = 16  # up to so many are read from their partitions instead of through the feed
+_TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
 
 Pool = AsyncConnection[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events of all tenants are wanted; None means all."""
+    """Filters on the events of all tenants; None means no filter."""
 
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
@@ -48,15 +48,15 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some events, and how far the reader has got by reading them."""
+    """Some events, and the position that the reader has reached."""
 
     events: list[StoredEvent]
     position: int
     """Where the next page begins: every event up to it was delivered or filtered out."""
     newest: int
-    """The last position handed out."""
+    """The newest assigned position."""
     waiting: bool
-    """There are positions that a transaction in flight holds back."""
+    """Whether an open transaction holds back positions."""
     read_at: datetime
     """The database's clock."""
 
@@ -113,7 +113,7 @@ async def read_page(
         horizon, newest, read_at = (await execute(connection, statements.text("eventstore/read:horizon")))[0]
         types = None if event_filter.types is None else list(event_filter.types)
         values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
-        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_BY_THEMSELVES:
+        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
             rows = (await _from_partitions(connection, statements, event_filter.tenants, values))[:limit]
             events = [StoredEvent(*row) for row in rows]
         else:
@@ -138,7 +138,7 @@ async def _from_partitions(
 async def _fetch(
     connection: Pool, statements: EventStoreStatements, page: Sequence[Row], values: dict[str, object]
 ) -> list[StoredEvent]:
-    """The events of a page, in its order. One whose tenant was dropped since is left out."""
+    """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile."""
     if not page:
         return []
     statement = statements.text("eventstore/read:fetch")

@@ -70,7 +70,7 @@ async def _create(connection: Connection, statements: EventStoreStatements, posi
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
-    exists = await execute(connection, statements.text("eventstore/migrate:is_made"))
+    exists = await execute(connection, statements.text("eventstore/migrate:exists"))
     if not exists[0][0]:
         return None
     rows = await execute(connection, statements.text("eventstore/migrate:settings"))

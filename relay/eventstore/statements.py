@@ -1,7 +1,7 @@
 """The statements of ``sql/eventstore``, written for schema ``public`` and one tenant, for any schema and tenant.
 
-Values are always bound. Names cannot be, nor can the bounds of a partition: these few tokens are replaced in the text,
-quoted, and by nothing that was not checked first.
+Values are always bound. Names and partition bounds cannot be bound: these few tokens are replaced in the statement by
+quoted names, which were checked first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EventStoreStatements:
         return self._named(path, {}, *tags)
 
     def for_tenant(self, path: str, tenant_id: UUID, bucket: str = "00") -> LiteralString:
-        """A statement that names one tenant's partition and the bucket it hangs in."""
+        """A statement that names one tenant's partition and the bucket that it is attached to."""
         names: dict[str, Name] = {
             _TENANT: tenant_id,
             _TENANT_PARTITION: f"event_{tenant_id.hex}",
@@ -39,7 +39,7 @@ class EventStoreStatements:
         return self._named(path, names)
 
     def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
-        """A statement that makes something or grants it to a role; it is sent without parameters."""
+        """A statement that creates an object or grants rights to a role; it is sent without parameters."""
         return without_parameters(self._named(path, {_ROLE: role}, *tags))
 
     def definitions(self, file: str, *tags: str, role: str = _ROLE) -> list[LiteralString]:

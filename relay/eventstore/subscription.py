@@ -1,12 +1,12 @@
 """Durable subscriptions: batches of new events, for one instance of a name at a time.
 
-One row a name holds the checkpoint and the lease of the active instance. Others ask for the lease three times in its
-length and take over once it ran out, so a killed instance is replaced within one and a third lease. The lease is
-also the fence: an acknowledgement of an instance that has lost it changes nothing and raises ``SubscriptionLost``,
-which rolls back the consumer's own work where that shares the transaction.
+One row a name holds the checkpoint and the lease of the active instance. Others try to claim the lease three times in
+its length, so a killed instance is replaced within one and a third lease. The lease is also the fence: an
+acknowledgement of an instance that has lost it changes nothing and raises ``SubscriptionLost``, which rolls back the
+consumer's own work in the same transaction.
 
-At least once: what was not acknowledged is delivered again. Exactly once in effect, where the consumer hands in the
-connection that carries its own work.
+At least once: events that were not acknowledged are delivered again. Exactly once in effect, when the consumer
+acknowledges on the connection of its own work.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 Start = Literal["beginning", "end"] | int
 
 _ASKS_PER_LEASE: Final = 3
-_SHORTEST_WAIT: Final = 0.002  # seconds; for events behind a transaction in flight, doubled up to the longest
+_SHORTEST_WAIT: Final = 0.002  # seconds; for events behind an open transaction, doubled up to the longest
 _LONGEST_WAIT: Final = 0.1
-_CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints over events that were all filtered out
+_CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints while the filter passes no event
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class SubscriptionOptions:
 
 
 class SubscriptionBatch:
-    """Events in the order of their positions. Iterate over it; asking for the next batch acknowledges this one."""
+    """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
 
     def __init__(self, subscription: Subscription, events: list[StoredEvent], position: int) -> None:
         self.events = events
         self.position = position
         """The checkpoint that acknowledging this batch stores."""
         self._subscription = subscription
-        self.handed_in = False
-        """The consumer has acknowledged it in a transaction of its own, which may or may not commit."""
+        self.acknowledged = False
+        """Whether the consumer has acknowledged it in a transaction of its own, which may still roll back."""
 
     def __iter__(self) -> Iterator[StoredEvent]:
         return iter(self.events)
@@ -77,14 +77,14 @@ class SubscriptionBatch:
     async def acknowledge(self, connection: Connection) -> None:
         """Store the checkpoint in the transaction that is open on ``connection``, with the consumer's own work.
 
-        Commit before asking for the next batch: what is not committed then is delivered again. Raises
+        Commit before requesting the next batch: otherwise this one is delivered again. Raises
         ``SubscriptionLost`` when another instance has taken over: roll back.
         """
         try:
             await self._subscription.store(connection, self.position)
         except psycopg.Error as error:
             raise translated(error, "acknowledge a batch") from error
-        self.handed_in = True
+        self.acknowledged = True
 
 
 class Subscription:
@@ -107,7 +107,7 @@ class Subscription:
         self._blocked_since: float | None = None
 
     async def batches(self) -> AsyncGenerator[SubscriptionBatch, None]:
-        """Batches for as long as the consumer asks; gives the lease up when closed."""
+        """Batches as long as the consumer requests them; releases the lease when closed."""
         await self._make_known()
         with self._wakeup.subscribed() as woken:
             while True:
@@ -162,12 +162,12 @@ class Subscription:
                     await woken.wait()
 
     async def _settle(self, batch: SubscriptionBatch) -> int:
-        """Where to go on after a batch that the consumer is done with."""
-        if batch.handed_in:
+        """The position to continue from after a batch that the consumer has processed."""
+        if batch.acknowledged:
             rows = await self._run("position", {})
             if not rows:
                 raise SubscriptionLost(self._lost)
-            reached: int = rows[0][0]  # not the batch's, if the consumer has rolled back
+            reached: int = rows[0][0]  # before the batch's when the consumer has rolled back
         else:
             await self._acknowledge(batch.position)
             reached = batch.position
@@ -176,7 +176,7 @@ class Subscription:
         return reached
 
     async def _acknowledge(self, position: int) -> None:
-        # A crashed server may forget it: the batches are then delivered again, as they are when the consumer crashes.
+        # A server crash may lose it (synchronous_commit=off): the batch is then delivered again.
         if not await self._run("acknowledge", {"position": position, "synchronous_commit": "off"}):
             raise SubscriptionLost(self._lost)
 
@@ -184,7 +184,7 @@ class Subscription:
         start = self._options.start
         if start == "end":
             horizon = self._statements.text("eventstore/read:horizon")
-            start = (await self._database.run("find the end", horizon))[0][0]
+            start = (await self._database.run("read the end of the store", horizon))[0][0]
         position = 0 if start == "beginning" else start
         await self._run("ensure", {"position": position})
 
@@ -210,14 +210,14 @@ class Subscription:
                 await task
 
     async def _renew(self) -> None:
-        """Prolong the lease while the consumer works. Whoever loses it learns so when acknowledging."""
+        """Renew the lease while the consumer works. The next acknowledgement reports a lost lease."""
         while True:
             raise_if_cancelled()
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
             try:
                 await self._run("renew", {})
             except StorageError as error:
-                _log.warning("subscription %s: the lease could not be renewed: %s", self._name, error)
+                _log.warning("subscription %s: cannot renew the lease: %s", self._name, error)
 
     def _measure(self, page: EventPage, position: int) -> None:
         meter, now = self._options.meter, time.monotonic()

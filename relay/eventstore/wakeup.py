@@ -1,7 +1,7 @@
 """One connection that listens for new events and wakes the waiting subscriptions. Owned by the store.
 
-A notification only shortens a wait: its content is not looked at, and one that is lost costs a poll interval. When
-the connection breaks, it is opened again, and every subscription is woken once.
+A notification only shortens a wait: its content is not used, and a lost one costs a poll interval. When the
+connection breaks, a new one is opened, and every subscription is woken once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PAUSE_AFTER_FAILURE: Final = 1.0  # seconds
 
 
 def raise_if_cancelled() -> None:
-    """Raise CancelledError in a task that was cancelled, but whose cancellation was swallowed by what it awaited.
+    """Raise CancelledError in a cancelled task whose last await swallowed the cancellation.
 
-    Seen with the driver on Python 3.11, where a statement that completes as the task is cancelled wins over it.
+    Seen with the driver on Python 3.11: a statement that completes as the task is cancelled swallows it.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -33,7 +33,7 @@ def raise_if_cancelled() -> None:
 
 
 class Wakeup:
-    """Hands out events that are set when something may have been appended. Listens while a subscription waits."""
+    """Provides asyncio events that are set when events may have been appended. Listens while a subscription waits."""
 
     def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
@@ -43,7 +43,7 @@ class Wakeup:
 
     @contextlib.contextmanager
     def subscribed(self) -> Iterator[asyncio.Event]:
-        """An event that is set from now on; clear it before looking, wait for it after."""
+        """An asyncio event that is set from now on; clear it before a read, wait for it after."""
         waiter = asyncio.Event()
         self._waiters.add(waiter)
         if self._task is None or self._task.done():
@@ -71,7 +71,9 @@ class Wakeup:
                     async for _ in connection.notifies():
                         self._wake()
             except (psycopg.Error, StorageError) as error:
-                _log.warning("event store: LISTEN failed, polling until it works again: %s", type(error).__name__)
+                _log.warning(
+                    "event store: LISTEN failed: %s; subscriptions poll until it works again", type(error).__name__
+                )
             raise_if_cancelled()
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 

@@ -43,6 +43,8 @@ class PostgresOptions:
     """The backoff of reclaimed events (every other delay comes with its verdict), and which attempt is the last."""
     key_order: KeyOrder | None
     """Claim in order per key; None claims in any order. The table needs the extension ``key-order`` for it."""
+    delete_delivered: bool
+    """ON_DELIVERED=delete: a delivered event's row is deleted, not kept as DELIVERED."""
     statement_timeout: float = 15.0
     """A statement without an answer for that long is cancelled, then its connection is cut; 2 s more at most."""
     ping_timeout: float = 3.0

@@ -18,11 +18,14 @@ Call = tuple[LiteralString, dict[str, Any]]
 
 
 class SettleStatements:
-    """The four fenced statements of one relay on one table."""
+    """The four fenced statements of one relay on one table. With ``delete_delivered`` a delivery deletes its row."""
 
-    def __init__(self, table: TableName, relay_id: str) -> None:
+    def __init__(self, table: TableName, relay_id: str, *, delete_delivered: bool) -> None:
         self._relay_id = relay_id
-        self._sql: dict[str, LiteralString] = {kind: statement(f"outbox/settle:{kind}", table) for kind in KINDS}
+        tags = ["delete"] if delete_delivered else []
+        self._sql: dict[str, LiteralString] = {
+            kind: statement(f"outbox/settle:{kind}", table, tags=tags) for kind in KINDS
+        }
         self._held = statement("outbox/lease:held", table)
 
     async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -1,10 +1,11 @@
 """The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
 
 The composition root (``relay.app.build``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
-on eight of its columns, no other right, and holds three connections at most: one claims, one settles and renews, one
-keeps house (reap, backlog, ping), so that none of them waits for another. A ping that would have to wait for the
-housekeeping goes over a fourth one, made for it and closed after it: a server that hangs keeps every statement waiting
-up to its deadline, and must be found out sooner. All times are the database's.
+on eight of its columns (with ON_DELIVERED=delete also DELETE), no other right. It holds three connections at most:
+one claims, one settles and renews, one keeps house (reap, backlog, ping), so that none of them waits for another. A
+ping that would have to wait for the housekeeping goes over a fourth one, made for it and closed after it: a server
+that hangs keeps every statement waiting up to its deadline, and must be found out sooner. All times are the
+database's.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
 when a server turns read-only, every connection is opened again from the URL.
@@ -69,7 +70,7 @@ class PostgresOutbox:
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
         self._ping = self._sql("session:ping")
-        self._settle = SettleStatements(options.table, options.relay_id)
+        self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
         self._appetite = Appetite()
         self._payload_reader = PayloadReader(self._claiming, options)
         self._renewer = Renewer(self._settling, options)
@@ -81,7 +82,9 @@ class PostgresOutbox:
         """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
 
         async def check(connection: Connection) -> None:
-            await check_table(connection, self._options.table, key_order=self._options.key_order is not None)
+            options = self._options
+            in_order, deletes = options.key_order is not None, options.delete_delivered
+            await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes)
 
         await self._housekeeping.run("looking at the table", check)
 
@@ -94,7 +97,6 @@ class PostgresOutbox:
 
     async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
-        limit = self._appetite.rows(limit)
         most_bytes = self._appetite.payload(max_bytes)
         try:
             rows = await self._claim_rows(limit, most_bytes, excluded)

@@ -48,8 +48,13 @@ NO_PRIVILEGE: Final = "42501"
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
-async def check_table(connection: Connection, table: TableName, *, key_order: bool = False) -> None:
-    """Raise SchemaError, saying what to do, unless the relay can work on ``table``, in order per key where asked."""
+async def check_table(
+    connection: Connection, table: TableName, *, key_order: bool = False, delete_delivered: bool = False
+) -> None:
+    """Raise SchemaError, saying what to do, unless the relay can work on ``table``.
+
+    ``key_order`` is ORDERING=key, ``delete_delivered`` ON_DELIVERED=delete: each needs more than the contract does.
+    """
     cursor = await connection.execute(statement("outbox/table:describe"), {"table": table.quoted})
     row = await cursor.fetchone()
     if row is None:
@@ -58,7 +63,7 @@ async def check_table(connection: Connection, table: TableName, *, key_order: bo
             "(or grant USAGE on its schema)",
             UNDEFINED_TABLE,
         )
-    kind, may_select, columns, writable = row
+    kind, may_select, columns, writable, may_delete = row
     refuse_kind(kind, table)
     refuse_missing(columns, table)
     if key_order and ORDER_COLUMN not in columns:
@@ -66,15 +71,26 @@ async def check_table(connection: Connection, table: TableName, *, key_order: bo
             f"table {table} lacks the column {ORDER_COLUMN}, which ORDERING=key needs; "
             f"add it with: {creation(table)} --with key-order"
         )
+    denied = [name for name in WRITTEN if name not in (writable or ())]
+    _refuse_rights(table, may_select=may_select, denied=denied, lacks_delete=delete_delivered and not may_delete)
+
+
+def _refuse_rights(table: TableName, *, may_select: bool, denied: list[str], lacks_delete: bool) -> None:
+    """Raise SchemaError for the first right that the relay's user lacks."""
     if not may_select:
         raise SchemaError(
             f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user", NO_PRIVILEGE
         )
-    denied = [name for name in WRITTEN if name not in (writable or ())]
     if denied:
         raise SchemaError(
             f"no right to write {', '.join(denied)} of table {table}; "
             f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user",
+            NO_PRIVILEGE,
+        )
+    if lacks_delete:
+        raise SchemaError(
+            f"no right to delete rows of table {table}, which ON_DELIVERED=delete needs; "
+            f"run: GRANT DELETE ON {table.quoted} TO the relay's user",
             NO_PRIVILEGE,
         )
 

@@ -3,6 +3,7 @@
 Message texts are not looked at, but by ``is_full``.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
+- ``StorageRefuses``: of these, what a ping that is answered does not take back.
 - ``StorageBusy``: the database rolled the statement back; the very same one may be sent again.
 - ``SchemaError``: table, columns or grants are not what is needed; an operator must act.
 - ``RowRefused``: one row is refused for what is in it; the others can be written.
@@ -24,7 +25,14 @@ from typing import Final
 
 import psycopg
 
-from relay.core.errors import RowRefused, SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import (
+    RowRefused,
+    SchemaError,
+    StorageBusy,
+    StorageError,
+    StorageRefuses,
+    StorageUnavailable,
+)
 
 STATES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
     {
@@ -36,6 +44,7 @@ STATES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
         "57P05": StorageUnavailable,  # idle_session_timeout
         "25P03": StorageUnavailable,  # idle_in_transaction_session_timeout: the server closed the connection
         "25P04": StorageUnavailable,  # transaction_timeout: the server closed the connection
+        "53300": StorageUnavailable,  # too_many_connections
         "3D000": StorageUnavailable,  # invalid_catalog_name: the database is not there (yet)
         "40001": StorageBusy,  # serialization_failure
         "40P01": StorageBusy,  # deadlock_detected
@@ -59,9 +68,9 @@ CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
         "22": RowRefused,  # data exceptions: a value out of range, a text that is no JSON
         "23": RowRefused,  # integrity constraint violations
         "28": StorageUnavailable,  # invalid authorization: a password is changed while the relay runs
-        "53": StorageUnavailable,  # insufficient resources: too many connections, disk full, out of memory
+        "53": StorageRefuses,  # insufficient resources: disk full, out of memory
         "54": RowRefused,  # program limit exceeded: a value too large for an index or for JSON, or nested too deeply
-        "58": StorageUnavailable,  # system errors outside PostgreSQL: I/O
+        "58": StorageRefuses,  # system errors outside PostgreSQL: I/O
         "XX": StorageUnavailable,  # internal errors
     }
 )

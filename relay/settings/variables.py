@@ -142,6 +142,11 @@ class Relaying(_Group):
     relay_id: Text = _variable(
         _host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
     )
+    on_delivered: Annotated[Literal["keep", "delete"], *_choice("keep", "delete")] = _variable(
+        "keep",
+        "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
+        "(see operations.md).",
+    )
     ordering: Annotated[Literal["none", "key"], *_choice("none", "key")] = _variable(
         "none", "`key`: publish the events of one `partition_key` strictly one after the other (see ordering.md)."
     )

@@ -1,13 +1,33 @@
-"""Spark's way into the outbox and out of it: ``format("openoutbox")`` and the jobs built on it.
+"""The outbox as a data source of Spark, ``format("openoutbox")``, and the jobs built on it.
 
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
-``read_archive`` reads what the job ``archive`` has written; ``exported_snapshot`` lets several reads see one moment.
+``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot.
 Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
 """
 
-from relay.spark.jobs.archive.files import read_archive
-from relay.spark.read.snapshots import exported_snapshot
-from relay.spark.source import OutboxDataSource
-from relay.spark.write.identity import key_id
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relay.spark.jobs.archive.files import read_archive
+    from relay.spark.read.snapshots import exported_snapshot
+    from relay.spark.source import OutboxDataSource
+    from relay.spark.write.identity import key_id
 
 __all__ = ["OutboxDataSource", "exported_snapshot", "key_id", "read_archive"]
+
+_MODULES = {
+    "OutboxDataSource": "source",
+    "exported_snapshot": "read.snapshots",
+    "key_id": "write.identity",
+    "read_archive": "jobs.archive.files",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name's own type, as imported above
+    """Import a public name when it is used: the jobs' ``--help`` and ``relay-cli spark setup`` need no PySpark."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,6 +1,6 @@
 """Connections of drivers and executors to the outbox's database.
 
-A database that has no connection left is waited for: other tasks, and other programs, give theirs back.
+A full database is retried: other tasks, and other programs, close their connections.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from relay.postgres.url import ConnectionParameters, connection_parameters
 APPLICATION: Final = "openoutbox-spark"
 """The name of Spark's connections in pg_stat_activity."""
 _PATIENCE: Final = 600.0
-"""Seconds that a full or starting database is waited for."""
+"""Seconds for which a full or starting database is retried."""
 
 URL_OPTION: Final = "option url"
-"""What an error calls the URL of a data source."""
+"""The source that an error names for an invalid URL of a data source."""
 
 
 def connect(url: str, name: str = APPLICATION) -> SyncConnection:
-    """A connection that commits each statement alone unless told otherwise; nothing is prepared on the server.
+    """A connection in autocommit mode, without prepared statements.
 
-    ``name`` is shown in pg_stat_activity. Raises StorageUnavailable, after ten minutes where the database is full.
+    ``name`` is shown in pg_stat_activity. Raises StorageUnavailable; for a full database after ten minutes.
     """
     until = time.monotonic() + _PATIENCE
     wait = 0.05
@@ -44,7 +44,7 @@ def connect(url: str, name: str = APPLICATION) -> SyncConnection:
         wait = min(wait * 1.5, 2.0)
 
 
-@lru_cache(maxsize=16)  # a warning about the URL is logged once, not once a connection
+@lru_cache(maxsize=16)  # logs a warning about the URL once, and not for each connection
 def _parameters(url: str, name: str) -> ConnectionParameters:
-    """They name the job's connections in the database, whatever name the URL gives."""
+    """Libpq's parameters, with the job's name even if the URL has another one."""
     return {**connection_parameters(url, name, source=URL_OPTION, streams=True), "application_name": name}

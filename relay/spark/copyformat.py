@@ -1,4 +1,4 @@
-"""The frame of PostgreSQL's binary COPY format, which a stream of rows stands in, both ways."""
+"""Header and trailer of PostgreSQL's binary COPY format, in both directions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Options:
-    """The options of one read or write. Spark's options know no case."""
+    """The options of one read or write. Spark's options are case-insensitive."""
 
     def __init__(self, format_: str, options: Mapping[str, str], known: Sequence[str], *, streams: bool) -> None:
         """Raises ConfigError for an unknown option, and for a missing or invalid URL."""
@@ -35,7 +35,7 @@ class Options:
         unknown = sorted(self._values.keys() - names)
         if unknown:
             raise ConfigError(
-                f"option {', '.join(unknown)}: not known to format {format_}; there are {', '.join(known)}"
+                f"option {', '.join(unknown)}: not known to format {format_}; known are {', '.join(known)}"
             )
         if not self._values.get("url"):
             raise ConfigError('option url: missing; .option("url", "postgresql://user@host:5432/database")')
@@ -46,7 +46,7 @@ class Options:
         """Raises ConfigError for an empty value, and for one with a NUL character, which PostgreSQL cannot store."""
         value = self._values.get(name.lower())
         if value is not None and (not value or "\x00" in value):
-            raise ConfigError(f"option {name}: empty, or with a NUL character; leave it out or give a value")
+            raise ConfigError(f"option {name}: empty, or with a NUL character; set a value or leave it out")
         return value
 
     def table(self) -> TableName:

@@ -15,19 +15,19 @@ from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 def setup(
     url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA, purpose: str = "write"
 ) -> list[str]:
-    """Make what is missing and grant; the grants, for showing. Raises SchemaError where a right or table is missing."""
+    """Create the missing objects and grant the rights; returns the grants. Raises SchemaError for a missing right."""
     statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
     with translating("setting up"), connect(url) as connection:
-        make_ledger(connection, statements)
+        create_ledger(connection, statements)
         with connection.transaction():
             for grant in grants:
                 connection.execute(grant)
     return [_last_line(grant) for grant in grants]
 
 
-def make_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    """Make the schema and the ledger where they are not there; safe beside itself."""
+def create_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
+    """Create the schema and the ledgers if they are missing; may run beside itself."""
     with connection.transaction():
         connection.execute(statements.query("setup:lock_setup"))
         for statement in statements.setup():

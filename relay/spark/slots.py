@@ -1,14 +1,14 @@
 """At most ``maxConnections`` of a job's tasks hold a connection at a time, over all of its executors.
 
-Two gates, since a task may not connect only to ask whether it may connect:
+Two gates, since a task must not connect only to check whether it may:
 
-1. On its own machine, before it connects: one of ``maxConnections`` names in Linux's abstract socket namespace. A name
-   is given up by the kernel when its process ends, however it ends, and leaves no file.
-2. In the database, when it has connected: one of as many advisory locks, held by its transaction. They count the tasks
-   of other machines too. A task that finds all of them taken leaves at once and tries again later.
+1. On its own machine, before it connects: one of ``maxConnections`` names in Linux's abstract socket namespace. The
+   kernel frees a name when its process ends, however it ends; no file remains.
+2. In the database, after it has connected: one of as many advisory locks, held by its transaction. They count the tasks
+   of other machines too. A task without a free lock disconnects at once and tries again later.
 
-So executors of one machine never hold more, even for a moment; with several machines, one that asks while all locks
-are taken is connected for the milliseconds that asking takes, and then waits outside.
+So executors of one machine never hold more connections. With several machines, a task without a free lock is connected
+for the milliseconds that the check takes, and then waits without a connection.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _FIRST_WAIT: Final = 0.02  # seconds
 _LONGEST_WAIT: Final = 1.0
 
 
-def _nothing(_: SyncConnection) -> None:
-    """At the beginning of a transaction."""
+def _no_work(_: SyncConnection) -> None:
+    """The default for ``begin``."""
 
 
 @contextmanager
@@ -41,18 +41,18 @@ def slot(
     slots: int,
     statements: SparkStatements,
     open_connection: Callable[[], SyncConnection],
-    begin: Callable[[SyncConnection], None] = _nothing,
+    begin: Callable[[SyncConnection], None] = _no_work,
 ) -> Iterator[SyncConnection]:
     """A connection inside a transaction of its own, which is committed at the end, or rolled back by an exception.
 
-    ``begin`` is the transaction's first work, before it asks for a slot. Waits as long as it takes: the tasks that hold
-    the slots come to an end.
+    ``begin`` is the transaction's first work, before it takes a slot. Waits without a deadline: the tasks that hold the
+    slots end.
     """
     wait = _FIRST_WAIT
     while True:
-        with _local_slot(run_id, slots), _leaving(open_connection()) as connection, connection.transaction():
+        with _local_slot(run_id, slots), _closing(open_connection()) as connection, connection.transaction():
             begin(connection)
-            if _taken(connection, run_id, slots, statements):
+            if _take(connection, run_id, slots, statements):
                 yield connection
                 return
         time.sleep(wait * random.uniform(0.5, 1.5))
@@ -60,14 +60,14 @@ def slot(
 
 
 @contextmanager
-def _leaving(connection: SyncConnection) -> Iterator[SyncConnection]:
+def _closing(connection: SyncConnection) -> Iterator[SyncConnection]:
     try:
         yield connection
     finally:
         close_and_wait(connection)
 
 
-def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:
+def _take(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:
     space = int.from_bytes(run_id.bytes[:4], "big", signed=True)
     with translating("taking one of the job's connections"):
         return bool(
@@ -77,15 +77,15 @@ def _taken(connection: SyncConnection, run_id: UUID, slots: int, statements: Spa
 
 @contextmanager
 def _local_slot(run_id: UUID, slots: int) -> Iterator[None]:
-    """One of the names, for as long as the block runs. Elsewhere than on Linux the database alone counts."""
+    """Hold one of the names while the block runs. On other systems than Linux only the database counts."""
     if sys.platform != "linux":
         yield
         return
-    with _bound(run_id, slots):
+    with _bind(run_id, slots):
         yield
 
 
-def _bound(run_id: UUID, slots: int) -> socket.socket:
+def _bind(run_id: UUID, slots: int) -> socket.socket:
     wait = _FIRST_WAIT
     while True:
         for number in random.sample(range(slots), slots):

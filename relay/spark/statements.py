@@ -1,6 +1,6 @@
 """The statements of one write: the files under ``sql/spark`` with the names of its outbox, schema, table and role.
 
-Only the names travel to the executors; the text is read there from the package, which may be a wheel as it is.
+Only the names travel to the executors, which read the text from the package; it may be a zipped wheel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROLE: Final = "spark_role"
 
 @dataclass(frozen=True, slots=True)
 class SparkStatements:
-    """Names, and the statements with them."""
+    """The names of one write, and the statements with these names."""
 
     outbox: TableName
     schema: str

@@ -4,7 +4,7 @@
 then on the standard library's loggers (ours and those of client libraries), structlog, warnings, and exceptions
 not caught in the main thread, in other threads, in the event loop and in destructors all end up here, one
 line each. Nothing is ever written to standard output, which belongs to ``PUBLISHER_TYPE=stdout``. Logging never
-raises: a line that cannot be formatted is replaced by one that says so, and one that cannot be written is lost.
+raises: a record that fails to format is replaced by one that says so, and one that fails to be written is lost.
 
 A line has ``ts`` (UTC), ``level``, ``logger``, ``msg``, ``relay_id``, ``action`` where one is given, the other
 fields of ``extra=``, ``exception`` (the traceback) and ``suppressed`` (how many like it were left out).

@@ -34,7 +34,7 @@ _STOP_SECONDS = 1.5
 
 
 class OtlpExport:
-    """Exports from its construction on. Raises ValueError or ImportError for variables that cannot be followed."""
+    """Exports from its construction on. Raises ValueError or ImportError for variables with unusable values."""
 
     def __init__(self, measurements: Measurements, variables: Mapping[str, str], relay_id: str) -> None:
         self._measurements = measurements

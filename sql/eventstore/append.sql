@@ -3,10 +3,10 @@
 -- name: append_function
 -- Appends events to one stream in one statement; returns the first and last position and the stream's new version.
 -- p_expected is the version the stream must have, or -1 for any; where it has another, ES001 is raised, or the unique
--- key's own error where none or any was expected: then nothing but the new events has to be asked of the key. Otherwise
--- the event p_expected is inserted once more, and must be refused, together with those that follow, which must not.
--- Nothing is left out in silence: whatever differs raises. ON CONFLICT names no key: finding the partition's one would
--- take a tenth of the time. So a position that is taken is refused as well, and is told apart once something was.
+-- key's own error where none or any was expected: then only the new events are checked against the key. Otherwise
+-- the event p_expected is inserted once more, and must be refused, together with the new events, which must not.
+-- Nothing is skipped silently: any difference raises. ON CONFLICT names no key: finding the partition's one would
+-- take a tenth of the time. So a position that is taken is refused as well; the two cases are distinguished after a refusal.
 -- Looking the version up instead means planning over the partitions for each append (measured: a third of its time),
 -- because a cached plan would be one over all tenants; it is done for -1 only, with EXECUTE, which caches none.
 -- Tags: gapless or settled, how positions are handed out.
@@ -43,7 +43,7 @@ BEGIN
         -- SELECT --? settled
             -- CASE WHEN n = 1 THEN v_first ELSE pg_catalog.nextval('public.event_sequencenum_seq') END, --? settled
             -- p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB --? settled
-        FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n);
+        FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS new_events (type, meta, data, n);
         RETURN ARRAY[v_last - v_count + 1, v_last, v_version + v_count]; --? gapless
         -- RETURN ARRAY[v_first, pg_catalog.currval('public.event_sequencenum_seq'), v_version + v_count]; --? settled
     END IF;
@@ -57,7 +57,7 @@ BEGIN
             SELECT 0, p_types[1], p_metas[1], p_datas[1]
             UNION ALL
             SELECT n, type, meta, data
-            FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n)
+            FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS new_events (type, meta, data, n)
         ) AS new (n, type, meta, data)
         ON CONFLICT DO NOTHING
         RETURNING Version --? gapless
@@ -89,7 +89,7 @@ SELECT public.event_append(
 );
 
 -- name: begin
--- Nothing: on a connection that opens its transactions by itself, any statement opens one. Locks: nothing.
+-- No work: on a connection that opens transactions implicitly, any statement opens one. Locks: nothing.
 SELECT 1;
 
 -- name: version

@@ -1,7 +1,7 @@
 -- Exporting a tenant and importing it again.
 
 -- name: export
--- One tenant's events as JSON, oldest first. Text made by PostgreSQL keeps every digit of every number. A row whose
+-- One tenant's events as JSON, oldest first. PostgreSQL's own text keeps every digit of every number. A row whose
 -- Data is NULL has no member data, which is not the same as a JSON null. Index: the partition's primary key.
 SELECT
     (
@@ -20,7 +20,7 @@ ORDER BY SequenceNum;
 SELECT EXISTS (SELECT 1 FROM public.event WHERE TenantId = %(tenant)s::UUID);
 
 -- name: import
--- Adds exported events in the order given, with their versions and times and with new positions.
+-- Adds exported events in their order, with their versions and times and with new positions.
 -- Locks: as a plain INSERT into the table.
 INSERT INTO public.event (TenantId, StreamId, Version, Type, Meta, Data, LogDate)
 SELECT

@@ -5,7 +5,7 @@
 ALTER TABLE public.event ENABLE ROW LEVEL SECURITY;
 
 -- name: drop_policy
--- Makes way for the policy, in the same transaction. Locks: the parent, exclusively, for an instant.
+-- Drops the policy, to be created again in the same transaction. Locks: the parent, exclusively, for an instant.
 DROP POLICY IF EXISTS tenant_isolation ON public.event;
 
 -- name: policy
@@ -19,7 +19,7 @@ USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
 ALTER TABLE public.event_feed ENABLE ROW LEVEL SECURITY;
 
 -- name: drop_feed_policy
--- Makes way for the feed's policy, in the same transaction. Locks: the feed, exclusively, for an instant.
+-- Drops the feed's policy, to be created again in the same transaction. Locks: the feed, exclusively, for an instant.
 DROP POLICY IF EXISTS tenant_isolation ON public.event_feed;
 
 -- name: feed_policy

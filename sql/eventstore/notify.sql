@@ -10,5 +10,5 @@ REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION public.Not
 DROP TRIGGER IF EXISTS trg_EventRecorded ON public.event;
 
 -- name: listen
--- Asks for the notifications of new events; one channel serves all stores of the database.
+-- Subscribes this connection to the notifications of new events; one channel serves all stores of the database.
 LISTEN eventrecorded;

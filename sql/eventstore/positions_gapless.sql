@@ -1,7 +1,7 @@
--- Positions without gaps: made after schema.sql, in this order.
+-- Positions without gaps: created after schema.sql, in this order.
 
 -- name: position
--- The last position handed out: one row, whose lock is what makes positions gapless and visible in order.
+-- The newest assigned position: one row, whose lock is what makes positions gapless and visible in order.
 -- Locks: the new table.
 CREATE TABLE IF NOT EXISTS public.event_position (
     OnlyRow BOOLEAN NOT NULL DEFAULT TRUE,
@@ -15,8 +15,8 @@ CREATE TABLE IF NOT EXISTS public.event_position (
 INSERT INTO public.event_position (Last) VALUES (0) ON CONFLICT DO NOTHING;
 
 -- name: take_positions
--- Hands out that many positions and returns the last of them. Runs with the owner's rights: who may insert an event
--- needs none on the counter. Index: the primary key.
+-- Assigns that many positions and returns the last of them. Runs with the owner's rights: a role that may insert an
+-- event needs none on the counter. Index: the primary key.
 -- Locks: the counter's row until the transaction ends, so that others wait for its outcome.
 CREATE OR REPLACE FUNCTION public.event_take_positions(p_count INT) RETURNS BIGINT
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -34,8 +34,8 @@ $$;
 ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_take_positions(1);
 
 -- name: horizon_function
--- How far a reader may read: every position up to the horizon has committed. Newest is the same here: there is never
--- anything to wait for. Index: the primary key. Locks: nothing.
+-- How far a reader may read: every position up to the horizon has committed. Newest is the same here: a reader never
+-- waits. Index: the primary key. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
 LANGUAGE sql STABLE AS $$
     SELECT Last, Last FROM public.event_position WHERE OnlyRow

@@ -1,16 +1,16 @@
--- Positions with gaps, drawn from a sequence: made after schema.sql, in this order.
+-- Positions with gaps, drawn from a sequence: created after schema.sql, in this order.
 
 -- name: sequence
--- Positions in the order in which they are asked for, with a gap for each that was not used. No cache: a session that
--- keeps numbers back would break the horizon. Locks: the new sequence.
+-- Positions in the order in which they are drawn, with a gap for each unused one. No cache: a session that
+-- caches numbers would break the horizon. Locks: the new sequence.
 CREATE SEQUENCE IF NOT EXISTS public.event_sequencenum_seq AS BIGINT CACHE 1 OWNED BY public.event.SequenceNum;
 
 -- name: register
 -- Tells readers, once in a transaction and before it draws its first position, that every position this transaction
--- will draw is above the last one drawn so far. It tells them by a shared advisory lock, which nobody waits for and
--- which is given up after the transaction has become visible: its first number is the store, its second the low 32
+-- will draw is above the last one drawn so far. It uses a shared advisory lock, which no session waits for and
+-- which is released after the transaction has become visible: its first number is the store, its second the low 32
 -- bits of that position. The setting remembers that it was done, and is undone with the lock when a savepoint is.
--- Why not by transaction ids: a snapshot's upper end is not the next id to be given out, so that ids cannot tell which
+-- Why not by transaction ids: a snapshot's upper end is not the next id to be assigned, so that ids cannot tell which
 -- of two transactions could still draw a lower position, and stored ids mean nothing after a dump is restored.
 CREATE OR REPLACE FUNCTION public.event_register() RETURNS VOID
 LANGUAGE plpgsql AS $$
@@ -47,9 +47,9 @@ ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_
 
 -- name: horizon_function
 -- How far a reader may read: every position up to the horizon belongs to a transaction that has ended, and has become
--- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then a
--- transaction in flight. The order of the two looks is what makes it right: a position drawn before the first look
--- belongs to a transaction that registered earlier still, and that the second look finds or that has ended.
+-- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then an
+-- open transaction. The order of the two looks is what makes it right: a position drawn before the first look
+-- belongs to a transaction that registered even earlier, and that the second look sees or that has ended.
 -- Not on a standby, which does not see the locks of the primary. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -57,12 +57,15 @@ DECLARE
     v_store CONSTANT INT := pg_catalog.hashoid('public.event'::REGCLASS::OID);
 BEGIN
     IF pg_catalog.pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'positions cannot be told to be settled on a standby; read from the primary'
+        RAISE EXCEPTION 'a standby cannot tell which positions are settled; read from the primary'
         USING ERRCODE = 'feature_not_supported';
     END IF;
     SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO Newest
     FROM public.event_sequencenum_seq;
-    SELECT least(Newest, min(Newest - ((Newest - objid::BIGINT) & 4294967295))) INTO Horizon
+    -- A registration carries the low 32 bits of a position: its distance below Newest, as a signed number of 32 bits,
+    -- because a transaction that registered after the first look may be above Newest.
+    SELECT least(Newest, min(Newest - ((((Newest - objid::BIGINT) & 4294967295) # 2147483648) - 2147483648)))
+    INTO Horizon
     FROM pg_catalog.pg_locks
     WHERE
         locktype = 'advisory' AND granted AND objsubid = 2

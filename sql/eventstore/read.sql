@@ -39,8 +39,8 @@ SELECT set_config('eventstore.tenant', %(tenant)s, FALSE);
 SELECT Horizon, Newest, now() FROM public.event_horizon();
 
 -- name: feed_page
--- Positions and tenants of the next events up to the horizon, of all tenants or many. The horizon is applied to what
--- was found, and the limit hidden from the planner: before the first ANALYZE it expects a handful of events, fewer than
+-- Positions and tenants of the next events up to the horizon, of all tenants or many. The horizon is applied to the
+-- limited rows, and the limit is hidden from the planner: before the first ANALYZE it expects a handful of events, fewer than
 -- the limit, and would read and sort everything up to the horizon for each page.
 -- Index: the feed's primary key, in order; what is filtered out is read. Locks: nothing.
 SELECT SequenceNum, TenantId

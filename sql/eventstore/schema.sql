@@ -1,4 +1,4 @@
--- The tables, functions and triggers of every store, in the order in which they are made.
+-- The tables, functions and triggers of every store, in the order in which they are created.
 
 -- name: event
 -- The events of all tenants, one partition a tenant (list partitioning; event_tenants and its buckets lie between).
@@ -17,14 +17,14 @@ CREATE TABLE IF NOT EXISTS public.Event (
 ) PARTITION BY LIST (TenantId);
 
 -- name: tenants
--- Everything that is not named elsewhere, which is every tenant, goes to one of the buckets below this partition.
+-- Every tenant goes to one of the buckets below this partition.
 -- Without them each provisioning makes every session rebuild its list of all partitions: 70 ms at 10,000 tenants.
--- Locks: the parent, exclusively, while it is made; there are no tenants yet.
+-- Locks: the parent, exclusively, while it is created; no tenant exists yet.
 CREATE TABLE IF NOT EXISTS public.event_tenants PARTITION OF public.event DEFAULT PARTITION BY HASH (TenantId);
 
 -- name: buckets
--- The 64 buckets in which the tenants' partitions are kept, so that adding one touches a 64th of them.
--- Locks: the parents, exclusively, while they are made; there are no tenants yet.
+-- The 64 buckets that hold the tenants' partitions, so that adding one touches a 64th of them.
+-- Locks: the parents, exclusively, while they are created; no tenant exists yet.
 DO $$
 BEGIN
     FOR bucket IN 0..63 LOOP
@@ -87,7 +87,7 @@ END
 $$;
 
 -- name: subscription
--- Durable subscriptions: how far each has got, and which instance works on it until when.
+-- Durable subscriptions: the checkpoint of each, its active instance, and until when that one holds the lease.
 -- Locks: the new table.
 CREATE TABLE IF NOT EXISTS public.event_subscription (
     Name TEXT NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE IF NOT EXISTS public.event_subscription (
 );
 
 -- name: settings
--- What was chosen when the store was made: one row.
+-- What was chosen when the store was created: one row.
 -- Locks: the new table.
 CREATE TABLE IF NOT EXISTS public.event_store (
     OnlyRow BOOLEAN NOT NULL DEFAULT TRUE,

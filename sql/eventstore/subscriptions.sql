@@ -1,21 +1,21 @@
 -- Durable subscriptions: a row each, with the lease of the instance that is active.
 
 -- name: ensure
--- Makes a subscription known, at a position; one that is known stays where it is.
+-- Creates a subscription at a position; an existing one keeps its position.
 -- Index: the primary key. Locks: the new row.
 INSERT INTO public.event_subscription (Name, Position) VALUES (%(name)s, %(position)s::BIGINT)
 ON CONFLICT (Name) DO NOTHING;
 
 -- name: claim
--- Makes an instance the active one of a subscription if there is none, or if it let its lease run out.
--- Index: the primary key. Locks: the row, if it is to be had.
+-- Makes an instance the active one of a subscription, unless another one holds a valid lease.
+-- Index: the primary key. Locks: the row, if updated.
 UPDATE public.event_subscription
 SET Holder = %(holder)s::UUID, HeldUntil = clock_timestamp() + make_interval(secs => %(lease)s), UpdatedAt = now()
 WHERE Name = %(name)s AND (Holder IS NULL OR HeldUntil < clock_timestamp())
 RETURNING Position;
 
 -- name: renew
--- Prolongs the active instance's lease; no row when it is no longer the active one.
+-- Renews the active instance's lease; no row when it is no longer the active one.
 -- Index: the primary key. Locks: the row.
 UPDATE public.event_subscription
 SET HeldUntil = clock_timestamp() + make_interval(secs => %(lease)s)
@@ -23,13 +23,13 @@ WHERE Name = %(name)s AND Holder = %(holder)s::UUID
 RETURNING Name;
 
 -- name: position
--- How far the active instance has got, as committed; no row when it is no longer the active one.
+-- The committed checkpoint of the active instance; no row when it is no longer the active one.
 -- Index: the primary key. Locks: nothing.
 SELECT Position FROM public.event_subscription WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 
 -- name: acknowledge
--- Stores how far the active instance has got, in whose transaction ever it is sent; no row when it is no longer the
--- active one: then nothing that depends on it may commit. synchronous_commit, where given, is that of the transaction.
+-- Stores the checkpoint of the active instance, in the transaction of the sender; no row when it is no longer the
+-- active one: then nothing that depends on it may commit. synchronous_commit, unless NULL, is set for the transaction.
 -- Index: the primary key. Locks: the row.
 UPDATE public.event_subscription
 SET
@@ -49,14 +49,14 @@ UPDATE public.event_subscription SET Holder = NULL, HeldUntil = NULL
 WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 
 -- name: reset
--- Sets a subscription to a position and takes it away from its active instance, whose batch in hand then cannot be
--- acknowledged any more. Index: the primary key. Locks: the row.
+-- Sets a subscription to a position and ends the lease of its active instance, which then can no longer acknowledge
+-- its current batch. Index: the primary key. Locks: the row.
 INSERT INTO public.event_subscription (Name, Position) VALUES (%(name)s, %(position)s::BIGINT)
 ON CONFLICT (Name) DO UPDATE
 SET Position = EXCLUDED.Position, Holder = NULL, HeldUntil = NULL, UpdatedAt = now();
 
 -- name: delete
--- Forgets a subscription. Index: the primary key. Locks: the row.
+-- Deletes a subscription. Index: the primary key. Locks: the row.
 DELETE FROM public.event_subscription WHERE Name = %(name)s;
 
 -- name: list

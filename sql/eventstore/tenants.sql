@@ -1,4 +1,4 @@
--- Tenants: a partition each, made and dropped without blocking readers or writers.
+-- Tenants: a partition each, created and dropped without blocking readers or writers.
 
 -- name: lock
 -- Lets one session at a time change a tenant's partition, until its transaction ends.
@@ -11,14 +11,14 @@ FROM GENERATE_SERIES(0, 63) AS bucket
 WHERE SATISFIES_HASH_PARTITION('public.event_tenants'::REGCLASS, 64, bucket, %(tenant)s::UUID);
 
 -- name: create
--- A tenant's partition, as yet a table of its own: CREATE TABLE ... PARTITION OF would lock readers out.
+-- A tenant's partition, at first a table of its own: CREATE TABLE ... PARTITION OF would lock readers out.
 -- Locks: the new table.
 CREATE TABLE public.event_00000000000000000000000000000000 (
     LIKE public.event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION
 );
 
 -- name: attach
--- Makes the table a partition; its indexes are made by this. Locks: the bucket against other changes of its
+-- Makes the table a partition; this creates its indexes. Locks: the bucket against other changes of its
 -- partitions, and neither against readers nor writers.
 ALTER TABLE public.event_tenants_00 ATTACH PARTITION public.event_00000000000000000000000000000000
 FOR VALUES IN ('00000000-0000-0000-0000-000000000000');
@@ -36,7 +36,7 @@ WHERE
 ORDER BY partition.relname;
 
 -- name: state
--- A tenant's partition, if there is one: the bucket it hangs in (NULL when it is detached), whether detaching it was
+-- A tenant's partition, if it exists: the bucket that it is attached to (NULL when it is detached), whether detaching it was
 -- interrupted. Indexes: those of the catalogue. Locks: nothing.
 SELECT
     parent.relname AS bucket,
@@ -60,8 +60,8 @@ ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000
 ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 FINALIZE;
 
 -- name: forget
--- Takes up to 5,000 events of a detached partition out of the feed, beginning after a position; returns the last of
--- them, NULL when there is none. Indexes: the primary keys of both. Locks: the rows deleted.
+-- Deletes up to 5,000 events of a detached partition from the feed, beginning after a position; returns the last of
+-- them, NULL when none is left. Indexes: the primary keys of both. Locks: the rows deleted.
 WITH batch AS (
     SELECT SequenceNum
     FROM public.event_00000000000000000000000000000000
@@ -69,16 +69,16 @@ WITH batch AS (
     ORDER BY SequenceNum LIMIT 5000
 ),
 
-gone AS (
+deleted AS (
     DELETE FROM public.event_feed WHERE SequenceNum IN (SELECT SequenceNum FROM batch)
 )
 
 SELECT MAX(SequenceNum) FROM batch;
 
 -- name: drop
--- Drops a detached partition for good. Locks: that table, which nobody uses any more.
+-- Drops a detached partition irreversibly. Locks: that table, which no session uses any more.
 DROP TABLE public.event_00000000000000000000000000000000;
 
 -- name: unlock_session
--- Gives the lock of lock_session up.
+-- Releases the lock of lock_session.
 SELECT pg_advisory_unlock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));

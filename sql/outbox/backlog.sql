@@ -26,6 +26,13 @@ FROM
     ) AS due,
     (SELECT COUNT(*) AS rows FROM openoutbox_events WHERE status = 'DEAD') AS dead;
 
+-- name: delivered_recently
+-- Whether a row became DELIVERED in the last seconds, for the check of ON_DELIVERED=delete.
+-- Index: idx_openoutbox_prune_delivered, one probe. Locks: none. Parameters: seconds. Result: one boolean.
+SELECT COALESCE(MAX(delivered_at) > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8), FALSE)
+FROM openoutbox_events
+WHERE status = 'DELIVERED';
+
 -- name: oldest_due_age
 -- The lag: the age in seconds of the oldest row that is due, 0 when none is.
 -- Index: one probe of idx_openoutbox_processing_queue, however many rows are scheduled or backed off; with

@@ -55,7 +55,8 @@ claimed AS (
         WHERE place = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
     ))
     RETURNING --? !peek
-        event_id, event_type, partition_key, payload, headers, attempts, created_at, available_at, locked_at --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, available_at, locked_at --? !peek
 )
 
 SELECT
@@ -68,6 +69,7 @@ SELECT
     headers::text,
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
+    SPLIT_PART(last_error, ':', 1) AS last_code,
     locked_at
 FROM claimed
 ORDER BY available_at, created_at;
@@ -355,7 +357,8 @@ claimed AS (
         ))
         AND status = 'PENDING'
     RETURNING --? !peek
-        event_id, event_type, partition_key, payload, headers, attempts, created_at, insertion_order, locked_at --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, insertion_order, locked_at --? !peek
 )
 
 SELECT
@@ -373,6 +376,7 @@ SELECT
     CASE
         WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0
     END AS age,
+    SPLIT_PART(last_error, ':', 1) AS last_code,
     locked_at
 FROM (SELECT COUNT(*) AS rows FROM looked) AS seen --? oldest
 -- FROM ( --? by_key

@@ -1,19 +1,22 @@
 -- Verdicts, fenced by the lease: one statement for each kind.
 -- A row that another session has locked is skipped, so that no verdict waits for it; lease:held says which rows that were.
 -- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
+-- A DELETE takes FOR UPDATE, and waits for such a check: so its rows are chosen by that lock.
 
 -- name: delivered
--- DELIVERING -> DELIVERED: the broker has acknowledged these events.
+-- DELIVERING -> DELIVERED: the broker has acknowledged these events. Tag delete: the rows are deleted instead, for
+-- ON_DELIVERED=delete.
 -- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
 -- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
 -- Locks: the rows it writes, skipping those that another session has locked.
 -- Parameters: ids, relay_id, fence. Result: the row count.
-UPDATE openoutbox_events SET
-    status = 'DELIVERED',
-    delivered_at = NOW(),
-    locked_by = NULL,
-    locked_at = NULL,
-    updated_at = NOW()
+UPDATE openoutbox_events SET --? !delete
+    status = 'DELIVERED', --? !delete
+    delivered_at = NOW(), --? !delete
+    locked_by = NULL, --? !delete
+    locked_at = NULL, --? !delete
+    updated_at = NOW() --? !delete
+-- DELETE FROM openoutbox_events --? delete
 WHERE ctid = ANY(ARRAY(
     SELECT ctid
     FROM openoutbox_events
@@ -22,7 +25,8 @@ WHERE ctid = ANY(ARRAY(
         AND status = 'DELIVERING'
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
-    FOR NO KEY UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED --? !delete
+    -- FOR UPDATE SKIP LOCKED --? delete
 ));
 
 -- name: retried

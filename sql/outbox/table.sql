@@ -2,14 +2,15 @@
 
 -- name: describe
 -- What a name is, for the check at the start. Parameters: table (quoted as in SQL). Catalog only; locks nothing.
--- Result: kind (pg_class.relkind), whether this role may SELECT, its columns, and those that this role
--- may UPDATE. No row when there is no such relation.
+-- Result: kind (pg_class.relkind), whether this role may SELECT, its columns, those that this role may UPDATE, and
+-- whether this role may DELETE. No row when there is no such relation.
 SELECT
     relation.relkind::text,
     HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'),
     ARRAY_AGG(attribute.attname::text ORDER BY attribute.attnum),
     ARRAY_AGG(attribute.attname::text ORDER BY attribute.attnum)
-    FILTER (WHERE HAS_COLUMN_PRIVILEGE(relation.oid, attribute.attnum, 'UPDATE'))
+    FILTER (WHERE HAS_COLUMN_PRIVILEGE(relation.oid, attribute.attnum, 'UPDATE')),
+    HAS_TABLE_PRIVILEGE(relation.oid, 'DELETE')
 FROM pg_catalog.pg_class AS relation
 INNER JOIN pg_catalog.pg_attribute AS attribute
     ON relation.oid = attribute.attrelid AND attribute.attnum > 0 AND NOT attribute.attisdropped

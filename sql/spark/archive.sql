@@ -1,8 +1,8 @@
--- Archiving: one run at a time, and the rows that it deletes.
+-- The archive job: one run at a time, and its deletion of rows.
 
 -- name: lock_archive
 -- One archiving of an outbox at a time, until the transaction ends; it may last as long as the job does.
--- Result: whether the lock was taken, and two settings that are not read. Locks: one advisory lock, made of "arch" in
+-- Result: whether the lock was acquired, and two settings that the job does not read. Locks: one advisory lock, made of "arch" in
 -- ASCII and the table's oid. Parameters: outbox, its quoted name.
 SELECT
     PG_TRY_ADVISORY_XACT_LOCK((1634886504::bigint << 32) | TO_REGCLASS(%(outbox)s::text)::oid::bigint),
@@ -12,19 +12,19 @@ SELECT
     END;
 
 -- name: remove_archived
--- Deletes those of these rows that are unchanged since they were archived: same time of change, same contents.
+-- Deletes the rows among these that are unchanged since they were archived: same time of change, same contents.
 -- Waits for a row that another transaction has locked, then reads it as it is afterwards. Skipping it could lose it:
 -- the other transaction may be about to delete it.
 -- Index: the primary key, then a TID scan. Locks: the rows, in the order of their ids.
--- Parameters, arrays of one length: ids, changes (updated_at), digests. Result: how many are gone.
+-- Parameters, arrays of one length: ids, changes (updated_at), digests. Result: the number of deleted rows.
 WITH archived AS (
-    SELECT given.event_id, given.updated_at, given.digest
-    FROM UNNEST(%(ids)s::uuid [], %(changes)s::timestamptz [], %(digests)s::bytea []) AS given (
+    SELECT source.event_id, source.updated_at, source.digest
+    FROM UNNEST(%(ids)s::uuid [], %(changes)s::timestamptz [], %(digests)s::bytea []) AS source (
         event_id, updated_at, digest
     )
 ),
 
-held AS (
+locked AS (
     SELECT
         ctid AS tid,
         event_id,
@@ -40,18 +40,18 @@ held AS (
     FOR UPDATE
 ),
 
-gone AS (
+deleted AS (
     DELETE FROM openoutbox_events
     WHERE ctid = ANY(ARRAY(
-        SELECT held.tid
-        FROM held
-        INNER JOIN archived ON held.event_id = archived.event_id
-        WHERE held.updated_at = archived.updated_at AND held.digest = archived.digest
+        SELECT locked.tid
+        FROM locked
+        INNER JOIN archived ON locked.event_id = archived.event_id
+        WHERE locked.updated_at = archived.updated_at AND locked.digest = archived.digest
     ))
     RETURNING event_id
 )
 
-SELECT COUNT(*) FROM gone;
+SELECT COUNT(*) FROM deleted;
 
 -- name: archived_left
 -- Which of these rows are still in the outbox. Sent after remove_archived, in a statement of its own: rows that a

@@ -7,7 +7,7 @@ COPY openoutbox_events (event_id, event_type, partition_key, payload, headers, a
 FROM STDIN WITH (FORMAT "binary");
 
 -- name: create_repeat
--- Holds rows that may exist already: a repeated task, or two rows with one event_id. Dropped with the transaction.
+-- A table for rows that may exist already: a repeated task, or two rows with one event_id. Dropped with the transaction.
 -- Needs the right to create temporary tables, which every role has unless it was revoked.
 CREATE TEMPORARY TABLE IF NOT EXISTS openoutbox_spark_repeat (
     event_id UUID NOT NULL,
@@ -24,17 +24,17 @@ COPY pg_temp.openoutbox_spark_repeat (event_id, event_type, partition_key, paylo
 FROM STDIN WITH (FORMAT "binary");
 
 -- name: insert_repeat
--- Inserts the held rows that do not exist yet. Naming no column in ON CONFLICT, it needs no right to read.
+-- Inserts the rows of that table that do not exist yet. Naming no column in ON CONFLICT, it needs no right to read.
 -- Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids.
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
 SELECT
-    again.event_id,
-    again.event_type,
-    again.partition_key,
-    again.payload,
-    again.headers,
-    again.available_at
-FROM pg_temp.openoutbox_spark_repeat AS again
+    repeated.event_id,
+    repeated.event_type,
+    repeated.partition_key,
+    repeated.payload,
+    repeated.headers,
+    repeated.available_at
+FROM pg_temp.openoutbox_spark_repeat AS repeated
 ON CONFLICT DO NOTHING;
 
 -- name: empty_repeat

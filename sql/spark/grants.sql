@@ -1,19 +1,19 @@
--- What a role needs for a purpose, and nothing more: to write, to archive, to replay.
+-- The rights of a role for its purpose, and no others: to write, to archive, to replay.
 
 -- name: write_outbox
--- What a Spark role needs on the outbox: to add rows. It can neither read nor change any.
+-- The right of a writing role on the outbox: to insert rows. It can neither read nor change any.
 GRANT INSERT ON openoutbox_events TO spark_role;
 
 -- name: write_schema
--- Staging tables are made and dropped by the role itself, in this schema only.
+-- The role creates and drops staging tables, in this schema only.
 GRANT USAGE, CREATE ON SCHEMA openoutbox_spark TO spark_role;
 
 -- name: write_runs
--- The ledger: runs are added and finished, and old ones deleted.
+-- The ledger: the role inserts and finishes runs, and deletes old ones.
 GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_spark.runs TO spark_role;
 
 -- name: archive_outbox
--- What the archive's role needs on the outbox: to read rows, and to delete those that are archived.
+-- The rights of an archiving role on the outbox: to read rows, and to delete archived ones.
 GRANT SELECT, DELETE ON openoutbox_events TO spark_role;
 
 -- name: archive_lock
@@ -21,17 +21,17 @@ GRANT SELECT, DELETE ON openoutbox_events TO spark_role;
 GRANT UPDATE (updated_at) ON openoutbox_events TO spark_role;
 
 -- name: replay_outbox
--- What the replay's role needs on the outbox: to read events, to insert their copies, and to delete what these replace.
+-- The rights of a replaying role on the outbox: to read events, to insert their copies, and to delete replaced rows.
 GRANT SELECT, INSERT, DELETE ON openoutbox_events TO spark_role;
 
 -- name: replay_schema
--- The schema in which replays are recorded.
+-- The schema of the replays' records.
 GRANT USAGE ON SCHEMA openoutbox_spark TO spark_role;
 
 -- name: replay_replays
--- Replays are recorded, and forgotten after 90 days.
+-- The role records replays, and deletes the records after 90 days.
 GRANT SELECT, INSERT, DELETE ON openoutbox_spark.replays TO spark_role;
 
 -- name: replay_replayed
--- So are the events that each has inserted.
+-- Likewise the events that each has inserted.
 GRANT SELECT, INSERT, DELETE ON openoutbox_spark.replayed TO spark_role;

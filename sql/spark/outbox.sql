@@ -1,27 +1,27 @@
--- The outbox table as a driver finds it.
+-- The outbox table in the catalog.
 
 -- name: describe_outbox
--- The outbox as Spark needs it: its kind (relkind, NULL when there is no such table), whether this role may insert, and
--- which of the contract's columns it lacks. Parameters: outbox, its quoted name. Catalog only, locks nothing.
+-- The outbox for a write: its kind (relkind, NULL for a missing table), whether this role may insert, and which of the
+-- contract's columns it lacks. Parameters: outbox, its quoted name. Catalog only, locks nothing.
 SELECT
     relation.relkind::text,
     COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'INSERT'), FALSE),
     ARRAY(
-        SELECT wanted.name
+        SELECT required.name
         FROM UNNEST(
             ARRAY['event_id', 'event_type', 'partition_key', 'payload', 'headers', 'available_at']
-        ) AS wanted (name)
+        ) AS required (name)
         WHERE NOT EXISTS (
             SELECT 1
             FROM pg_catalog.pg_attribute AS attribute
-            WHERE attribute.attrelid = relation.oid AND attribute.attname = wanted.name AND NOT attribute.attisdropped
+            WHERE attribute.attrelid = relation.oid AND attribute.attname = required.name AND NOT attribute.attisdropped
         )
     )
 FROM (SELECT 1 AS one) AS always
 LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(outbox)s::text);
 
 -- name: identify_outbox
--- Which outbox it is, what this role may do with it, and the database's time. No row where there is no such table.
+-- The identity of an outbox, the rights of this role on it, and the database's time. No row for a missing table.
 -- Parameters: outbox, its quoted name. Catalog only, locks nothing.
 SELECT
     CURRENT_DATABASE()::text || '/' || namespace.nspname::text || '.' || relation.relname::text,

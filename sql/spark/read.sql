@@ -1,18 +1,17 @@
--- What the three formats read; each statement is sent as the rows of copy_out, in parts.
+-- The reading statements of the three formats; each is sent inside copy_out.
 
 -- name: describe_relation
--- A table as a reader needs it: its kind (relkind, NULL when there is no such table), which of the wanted columns it
--- lacks, whether this role may read it, and its size in pages. Parameters: relation, its quoted name; columns.
+-- A table for a reader: its kind (relkind, NULL for a missing table), which of the columns it lacks, whether this role may read it, and its size in pages. Parameters: relation, its quoted name; columns.
 -- Catalog only, locks nothing.
 SELECT
     relation.relkind::text,
     ARRAY(
-        SELECT wanted.name
-        FROM UNNEST(%(columns)s::text []) AS wanted (name)
+        SELECT required.name
+        FROM UNNEST(%(columns)s::text []) AS required (name)
         WHERE NOT EXISTS (
             SELECT 1
             FROM pg_catalog.pg_attribute AS attribute
-            WHERE attribute.attrelid = relation.oid AND attribute.attname = wanted.name AND NOT attribute.attisdropped
+            WHERE attribute.attrelid = relation.oid AND attribute.attname = required.name AND NOT attribute.attisdropped
         )
     ),
     COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'), FALSE),
@@ -105,5 +104,5 @@ WHERE
 ;
 
 -- name: copy_out
--- Any of the reading statements as a binary stream. Locks: what that statement does.
+-- One of the reading statements as a binary stream. Locks: those of that statement.
 COPY (SELECT chosen_rows) TO STDOUT WITH (FORMAT "binary");

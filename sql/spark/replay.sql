@@ -31,10 +31,10 @@ WHERE replay_id = %(replay_id)s::uuid AND event_id = ANY(%(ids)s::uuid []);
 INSERT INTO openoutbox_spark.replayed (replay_id, event_id)
 SELECT
     %(replay_id)s::uuid,
-    given.event_id
-FROM UNNEST(%(ids)s::uuid [], %(times)s::timestamptz []) AS given (event_id, delivered_at)
-WHERE given.delivered_at IS NULL OR given.delivered_at <= NOW() - MAKE_INTERVAL(secs => %(window)s)
-ORDER BY given.event_id
+    event.event_id
+FROM UNNEST(%(ids)s::uuid [], %(times)s::timestamptz []) AS event (event_id, delivered_at)
+WHERE event.delivered_at IS NULL OR event.delivered_at <= NOW() - MAKE_INTERVAL(secs => %(window)s)
+ORDER BY event.event_id
 ON CONFLICT DO NOTHING
 RETURNING event_id::text;
 

@@ -1,9 +1,9 @@
--- Runs of Spark's writer, and the ledger of them.
+-- The ledger: runs of Spark's writer.
 
 -- name: open_run
 -- Records a run, or that it is alive; its state decides whether a task may go on.
--- Index: the ledger's primary key. Locks: the run's row until the transaction ends, so that of tasks that come at the
--- same time one makes the staging table and the others find it.
+-- Index: the ledger's primary key. Locks: the run's row until the transaction ends, so that one of several
+-- concurrent tasks creates the staging table and the others use it.
 INSERT INTO openoutbox_spark.runs AS run (run_id, outbox, job, mode, query_id, epoch, driver)
 VALUES (%(run_id)s, %(outbox)s, %(job)s, %(mode)s, %(query_id)s, %(epoch)s, %(driver)s)
 ON CONFLICT (run_id) DO UPDATE SET seen_at = NOW()
@@ -28,7 +28,7 @@ SET
 WHERE run_id = %(run_id)s AND state = 'writing';
 
 -- name: summarise_run
--- What a save() has written. Index: the ledger's primary key. Locks nothing.
+-- The result of a save(). Index: the ledger's primary key. Locks nothing.
 SELECT state, COALESCE(written_rows, 0), COALESCE(inserted_rows, 0) FROM openoutbox_spark.runs
 WHERE run_id = %(run_id)s;
 
@@ -41,7 +41,7 @@ SELECT EXISTS (
 );
 
 -- name: summarise_stream
--- What a stream has written in the last ``seconds``. Index: runs_epoch. Locks nothing.
+-- The result of a stream in the last ``seconds``. Index: runs_epoch. Locks nothing.
 SELECT
     COALESCE(SUM(written_rows), 0)::bigint,
     COALESCE(SUM(inserted_rows), 0)::bigint
@@ -53,7 +53,7 @@ WHERE
     AND finished_at >= NOW() - MAKE_INTERVAL(secs => %(seconds)s);
 
 -- name: forget_epochs
--- Deletes what a stream wrote more than a thousand micro-batches ago: Spark goes back to the last one only.
+-- Deletes the records of a stream's commits more than a thousand micro-batches ago: Spark goes back to the last one only.
 -- Index: runs_epoch. Locks: the deleted rows.
 DELETE FROM openoutbox_spark.runs
 WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch < %(epoch)s - 1000 AND state = 'committed';

@@ -1,4 +1,4 @@
--- How the transaction of a task begins: its settings, and its place among a job's connections.
+-- The start of a task's transaction: its settings, and its slot among a job's connections.
 
 -- name: task_settings
 -- For this transaction: the server notices within a minute when the executor's machine is gone, and ends it, so that the

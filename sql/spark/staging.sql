@@ -20,11 +20,11 @@ COPY openoutbox_spark.stage_00 (attempt, event_id, event_type, partition_key, pa
 FROM STDIN WITH (FORMAT "binary");
 
 -- name: count_staging
--- How many rows the attempts that count have staged; compared with what they said they wrote. Reads the whole table.
+-- How many rows the attempts that count have staged; compared with the counts of their tasks. Reads the whole table.
 SELECT COUNT(*) FROM openoutbox_spark.stage_00 WHERE attempt = ANY(%(attempts)s::bigint []);
 
 -- name: insert_staging
--- Inserts all that the successful attempts staged, in one statement: here a run becomes visible.
+-- Inserts all rows of the successful attempts, in one statement: this makes a run visible.
 -- Fails as a whole when one event_id exists already; not checking each takes a fifth less time. Tagged "known": those
 -- rows stay as they are; naming no column in ON CONFLICT, it needs no right to read.
 -- Index: the outbox's primary key. Locks: the new rows; it waits for transactions in flight that insert the same ids.

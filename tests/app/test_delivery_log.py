@@ -30,6 +30,7 @@ LOGGED = {
 class State:
     written = 7
     dropped = 3
+    quarantined = 2
 
 
 class Well:
@@ -73,6 +74,7 @@ def test_what_was_dropped_is_counted() -> None:
     text = generate_latest(registry).decode()
     assert 'openoutbox_log_dropped_total{relay_id="r1"} 3.0' in text
     assert 'openoutbox_log_written_total{relay_id="r1"} 7.0' in text
+    assert 'openoutbox_log_quarantined_total{relay_id="r1"} 2.0' in text
 
 
 @pytest.mark.parametrize(("token", "status"), [("token-of-some-length", 200), ("wrong", 401), ("", 401)])

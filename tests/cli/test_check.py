@@ -38,7 +38,7 @@ def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeT
     assert check(tmp_path, given, "--strict") == {}
     lines = call_cli(tmp_path, "check", **given).stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines)
-    assert {"table", "indexes", "database", "clock", "rights", "lease", "broker", "topics"} == {
+    assert {"table", "indexes", "database", "clock", "rights", "delivered", "lease", "broker", "topics"} == {
         line.split()[1].rstrip(":") for line in lines
     }
 
@@ -71,6 +71,20 @@ def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Pa
     assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
     assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
     assert "order" not in check(tmp_path, given)
+
+
+def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox: Outbox, tmp_path: Path) -> None:
+    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
+    [(level, message, advice)] = check(tmp_path, given, status=1)["rights"]
+    assert (level, message) == ("error", "test_relay may not delete rows, and ON_DELIVERED=delete needs it")
+    outbox.database.run(advice.removeprefix("run: "))
+    assert check(tmp_path, given).keys() <= {"broker"}
+    assert "ON_DELIVERED=delete: the row of a" in call_cli(tmp_path, "check", **given).stdout
+    outbox.fill("t", 1)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+    [(level, message, _)] = check(tmp_path, given)["delivered"]
+    assert (level, "another relay keeps them" in message) == ("warning", True)
+    assert "ON_DELIVERED=keep" in call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url).stdout
 
 
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:

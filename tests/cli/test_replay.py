@@ -127,3 +127,12 @@ def test_an_unreachable_nats_is_said_and_the_window_may_be_given(outbox: Outbox,
     assert failed.stderr.startswith("error: NATS: ")
     given = answer(tmp_path, "replay", "--status", "delivered", "--nats-duplicate-window", "2m", **broker)
     assert given["delivered"] == 1
+
+
+def test_with_on_delivered_delete_it_says_where_delivered_events_are(outbox: Outbox, tmp_path: Path) -> None:
+    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
+    done = call_cli(tmp_path, "replay", "--status", "delivered", "--yes", **given)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "replayed 0 dead events and 0 delivered events")
+    assert "delivery log" in done.stderr
+    assert "archive" in done.stderr
+    assert call_cli(tmp_path, "replay", "--status", "dead", "--yes", **given).stderr == ""

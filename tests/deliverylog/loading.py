@@ -88,7 +88,7 @@ def load_postgres(url: str, rows: int) -> None:
 
 
 async def load_clickhouse(store: ClickHouseDeliveryLog, rows: int, prefix: str, days: int | None = None) -> None:
-    """Fill the tables of a migrated store; in fewer days, if told, for each day costs a part."""
+    """Fill the tables of a migrated store; ``days`` bounds the number of days, each of which is a part."""
     step = (SPAN_MS if days is None else days * 86_400_000) // rows
     first = int(FIRST.timestamp()) * 1000
     chunk = 1_000_000

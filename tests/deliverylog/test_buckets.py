@@ -35,5 +35,5 @@ def test_every_granularity(unit: str) -> None:
 def test_there_is_no_other(unit: str) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     for value in (0, -1, MOST.get(unit, 0) + 1):
-        with pytest.raises(InvalidQuery, match="there is no granularity"):
+        with pytest.raises(InvalidQuery, match="unknown granularity"):
             slots(start, start + timedelta(days=1), Granularity(value, unit))

@@ -117,7 +117,7 @@ def test_partitions_and_retention(run: Run, log_database: Database) -> None:
     assert read(log_database.url) == []
     assert run("retention", "--days", "30").stdout == "keeping 30 days\n"
     run("partitions", "drop", fails=True)
-    run("partitions", "mend", fails=True)
+    run("partitions", "repair", fails=True)
 
 
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,18 @@ async def test_the_queue_is_bounded_in_bytes_too() -> None:
     assert recorder.dropped == 10
 
 
+async def test_quarantined_attempts_are_not_written_and_show_as_degraded() -> None:
+    store = MemoryDeliveryLog()
+    async with recording(opener(store), QUICK) as recorder:
+        recorder.record([settled(1), settled(2, Transient("bad\x00code", "refused"), Retry(1.0, "refused"))])
+        await eventually(lambda: recorder.quarantined == 1)
+        await eventually(lambda: recorder.written == 1)
+        assert recorder.trouble == "quarantined 1 of 2 log entries: code holds a NUL or is not valid UTF-8"
+        recorder.record([settled(3)])
+        await eventually(lambda: recorder.written == 2)
+        assert (recorder.quarantined, recorder.trouble) == (1, "")
+
+
 async def test_a_full_recorder_refuses_until_there_is_room_again() -> None:
     store = StubbornStore(hanging=True)
     options = recorder_options(

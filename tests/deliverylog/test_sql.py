@@ -49,8 +49,8 @@ def test_lines_are_chosen_by_their_words() -> None:
     assert "DESC" not in turned.split("SELECT", 1)[1]
 
 
-def test_the_retention_is_set_for_the_table_and_both_lists() -> None:
+def test_the_retention_is_set_for_every_table() -> None:
     statements = ClickHouseStatements("p_").ttl(7)
     assert all("toIntervalDay(7)" in text for text in statements)
     tables = [re.findall(r'ALTER TABLE "(\w+)"', text) for text in statements]
-    assert tables == [["p_event_log"], ["p_event_log_attempts"], ["p_event_log_events"]]
+    assert tables == [["p_event_log"], ["p_event_log_attempts"], ["p_event_log_events"], ["p_event_log_quarantine"]]

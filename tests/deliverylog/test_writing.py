@@ -158,7 +158,9 @@ async def test_poisoned_entries_are_set_aside_and_the_rest_is_written(
     assert attempt_ids(await all_items(store, ListAttempts(order="asc"))) == [one.attempt.id for one in good]
     assert len(await all_items(store, ListEvents())) == len(good)
     assert store.quarantined == len(BAD)
-    assert len([line for line in caplog.messages if "quarantined" in line]) == len(BAD)
+    [line] = [line for line in caplog.messages if "quarantined" in line]
+    assert line.startswith(f"quarantined {len(BAD)} of {len(batch)} log entries: ")
+    assert "(attempt '" in line
 
 
 def test_what_can_only_be_a_mistake_is_refused_at_once() -> None:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from relay.spark.jobs.archive.arguments import read_archive_arguments
-from relay.spark.jobs.ingest.arguments import read_arguments
-from relay.spark.jobs.reconcile.arguments import read_reconcile_arguments
-from relay.spark.jobs.replay.arguments import read_replay_arguments
-from relay.spark.jobs.report.arguments import read_report_arguments
+from relay.spark.jobs.archive.arguments import ArchiveArguments
+from relay.spark.jobs.arguments import CommandLine
+from relay.spark.jobs.ingest.arguments import IngestArguments
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
+from relay.spark.jobs.replay.arguments import ReplayArguments
+from relay.spark.jobs.report.arguments import ReportArguments
 from tests.support.paths import ROOT
 
 SPARK = ROOT / "deploy" / "spark"
 URL = "postgresql://there"
-READ: dict[str, Callable[..., Any]] = {
-    "ingest": read_arguments,
-    "archive": read_archive_arguments,
-    "replay": read_replay_arguments,
-    "reconcile": read_reconcile_arguments,
-    "report": read_report_arguments,
+JOBS: dict[str, type[Any]] = {
+    job.name: job for job in (IngestArguments, ArchiveArguments, ReplayArguments, ReconcileArguments, ReportArguments)
 }
 SUBMITTED = {
     "ingest": ["/data", "--event-type", "t"],
@@ -33,11 +29,11 @@ SUBMITTED = {
     "reconcile": ["--kafka", "broker:9092", "--output", "/out"],
     "report": ["--since", "2026-03-10", "--output", "/out"],
 }
-FALLBACK = {"reconcile": {"url": URL}, "report": {"log_url": URL}}
+FALLBACK = {"ingest": {"url": URL}, "reconcile": {"url": URL}, "report": {"log_url": URL}}
 
 
 @pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
-@pytest.mark.parametrize("job", READ)
+@pytest.mark.parametrize("job", JOBS)
 def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, tmp_path: Path) -> None:
     stand_in = tmp_path / "spark-submit"
     stand_in.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\n')
@@ -52,14 +48,14 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
     assert f"openoutbox-{job}" in lines
     secret = str(tmp_path / "url")
     given = [secret if word in ("url", "/secrets/url") else word for word in lines[place + 1 :]]
-    read = READ[job](f"{job}.py", given, **FALLBACK.get(job, {}))
+    read = CommandLine(JOBS[job], f"{job}.py", given).read(FALLBACK.get(job, {}))
     if job == "ingest":
         assert read.inputs == ("/data",)
-    if job in FALLBACK:
+    if job in ("reconcile", "report"):
         assert read.output == "/out"
 
 
-@pytest.mark.parametrize("job", READ)
+@pytest.mark.parametrize("job", JOBS)
 def test_the_programs_for_spark_submit_are_there(job: str) -> None:
     assert f"relay.spark.jobs.{job}.job" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
 
@@ -74,8 +70,4 @@ def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path:
     secret = tmp_path / "url"
     secret.write_text(URL)
     given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
-    match name:
-        case "ingest":
-            assert read_arguments("ingest.py", given).url == URL
-        case "archive":
-            assert read_archive_arguments("archive.py", given).options.url == URL
+    assert CommandLine(JOBS[name], f"{name}.py", given).read({}).url == URL

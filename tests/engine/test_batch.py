@@ -9,7 +9,8 @@ import pytest
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Resolution, TimedOut, Transient
 from relay.core.verdict import RELEASE, Bury, Retry
-from relay.engine.batch import Batch, Lease, Portion
+from relay.engine.batch import Batch
+from relay.engine.portion import Lease, Portion
 
 CLAIMED = datetime(2030, 1, 1, tzinfo=UTC)
 SECONDS = 30.0

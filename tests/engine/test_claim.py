@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from relay.core.event import Claim, Status
+from relay.core.backoff import RetryPolicy
+from relay.core.errors import StorageBusy
+from relay.core.event import Claim, EventId, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.outbox.options import KeyOrder
@@ -246,3 +248,48 @@ def test_in_order_followers_stay_unoffered_while_the_gate_is_closed(engine: Make
     one.run(3.0)
     assert one.counts() == {"DELIVERED": 1, "PENDING": 3}
     assert {row.attempts for row in one.table.rows.values()} == {0}
+
+
+def test_an_event_on_its_last_attempt_for_another_reason_holds_up_no_other(engine: MakeEngine) -> None:
+    one = engine(retry=RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0))
+    one.broker.answer_with(lambda event: None if event.event_type == "slow" else ACKNOWLEDGED)
+    one.insert(1, "slow", attempts=2)
+    one.run(1.0)
+    worst = 0.0
+    for _ in range(50):
+        one.insert(1)
+        before = one.delivered()
+        worst = max(worst, one.until(lambda: one.delivered() > before, 10.0))  # noqa: B023 - called at once
+    assert worst < 0.6
+
+
+def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engine: MakeEngine) -> None:
+    one = engine(batch_size=100)
+    claim = one.storage.claim
+    limits: list[int] = []
+
+    async def claim_few(limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
+        limits.append(limit)
+        if limit > 10:
+            await asyncio.sleep(0.01)
+            raise StorageBusy("canceling statement due to statement timeout", "57014")
+        return await claim(limit, max_bytes, excluded)
+
+    one.storage.claim = claim_few  # type: ignore[method-assign]
+    one.insert(200)
+    one.until(lambda: one.counts() == {"DELIVERED": 200}, 30.0)
+    assert limits[:5] == [100, 50, 25, 12, 6]
+    one.storage.claim = claim  # type: ignore[method-assign]
+    one.insert(300)
+    one.until(lambda: one.counts() == {"DELIVERED": 500}, 3.0)
+
+
+def test_claims_that_are_always_rolled_back_are_reported(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    one.fail("claim", *[Fault.BUSY] * 1000)
+    one.run(20.0)
+    assert one.relay.health.state is RelayState.ERROR
+    assert "lost a race" in one.relay.health.storage_error
+    one.storage.faults.clear()
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 5.0)

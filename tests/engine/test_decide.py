@@ -12,9 +12,10 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient, Unreachable
 from relay.core.ports import SettledAttempt
-from relay.engine.batch import Batch, Lease
+from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.portion import Lease
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
@@ -116,8 +117,7 @@ async def test_an_unreachable_broker_releases_wakes_the_gate_and_is_no_attempt()
 
 async def test_the_echo_of_abandoning_does_not_close_the_gate() -> None:
     bench = Bench(event("a"))
-    with bench.decider.abandoning():
-        bench.resolve(Unreachable("abandoned"))
+    bench.decider.resolve(bench.batch, [(bench.batch.offered[EventId("a")], Unreachable("abandoned"))], echo=True)
     assert bench.batch.verdicts.released == ["a"]
     assert not bench.inflight.attention.is_set()
     assert not bench.decider.unreachable_reason

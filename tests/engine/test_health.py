@@ -7,7 +7,14 @@ import logging
 
 import pytest
 
-from relay.core.errors import RowRefused, StorageError, StorageUnavailable
+from relay.core.errors import (
+    RowRefused,
+    SchemaError,
+    StorageBusy,
+    StorageError,
+    StorageRefuses,
+    StorageUnavailable,
+)
 from relay.core.status import Exposition
 from relay.core.telemetry import RelayState
 from relay.engine.health import RelayHealth
@@ -78,7 +85,7 @@ def test_a_failure_is_logged_once_and_again_after_ten_seconds(
 
 
 @pytest.mark.parametrize(
-    "error", [StorageUnavailable("disk full", "53100"), RowRefused("no", "23514"), StorageError("no", "42501")]
+    "error", [StorageRefuses("disk full", "53100"), RowRefused("no", "23514"), SchemaError("no", "42501")]
 )
 def test_a_ping_does_not_call_a_database_well_that_refuses_claims(
     health: RelayHealth, clock: Clock, error: StorageError
@@ -86,11 +93,34 @@ def test_a_ping_does_not_call_a_database_well_that_refuses_claims(
     health.storage_failed("claim", error)
     health.storage_worked("ping")
     assert health.storage_error
-    clock.now = 10.1
+    clock.now = 60.1
     health.storage_worked("ping")
     assert not health.storage_error
     health.storage_failed("claim", error)
     health.storage_worked("claim")
+    assert not health.storage_error
+
+
+@pytest.mark.parametrize("op", ["claim", "settle", "renew"])
+def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
+    health: RelayHealth, caplog: pytest.LogCaptureFixture, op: str
+) -> None:
+    error = StorageBusy(f"{op}: canceling statement due to statement timeout (SQLSTATE 57014)", "57014")
+    for _ in range(2):
+        health.storage_failed(op, error)
+    assert not health.storage_error
+    health.storage_worked(op)
+    for _ in range(3):
+        assert not health.storage_error
+        health.storage_failed(op, error)
+        health.storage_worked("ping")
+    assert health.state is RelayState.ERROR
+    assert health.storage_error == f"3 statements in a row failed: {error}"
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+        f"the database cannot be used: {health.storage_error}"
+    ]
+    assert health.may_reap  # it answers, so nothing is owed
+    health.storage_worked(op)
     assert not health.storage_error
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED
-from relay.engine.batch import Batch, Lease, Portion
+from relay.engine.batch import Batch
 from relay.engine.inflight import InFlight
+from relay.engine.portion import Lease, Portion
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.virtual_time import VirtualTimeLoop
 

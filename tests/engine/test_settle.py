@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
+from relay.core.errors import StorageBusy
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
+from relay.core.ports import Settled, Settlement
 from relay.core.telemetry import RelayState
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_storage import MemoryRow
@@ -200,3 +205,54 @@ def test_a_stop_does_not_wait_for_refused_rows(engine: MakeEngine) -> None:
     one.do(one.relay.stop)
     assert one.until(one.task.done, 8.0) < 1.0
     assert one.counts() == {"DELIVERED": 10, "DELIVERING": 1}
+
+
+def test_settles_that_are_rolled_back_become_smaller_until_one_gets_through(engine: MakeEngine) -> None:
+    one = engine()
+    settle = one.storage.settle
+    rows: list[int] = []
+
+    async def settle_few(settlements: Sequence[Settlement]) -> list[Settled]:
+        rows.append(sum(map(len, settlements)))
+        if rows[-1] > 10:
+            await asyncio.sleep(0.01)
+            raise StorageBusy("canceling statement due to statement timeout", "57014")
+        return await settle(settlements)
+
+    one.storage.settle = settle_few  # type: ignore[method-assign]
+    one.insert(100)
+    one.until(lambda: one.counts() == {"DELIVERED": 100}, 30.0)
+    assert max(rows) >= 50
+    assert one.relay.inflight.events == 0
+    assert len(one.broker.messages) == 100
+
+
+def test_settles_that_are_always_rolled_back_are_reported(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    one.fail("settle", *[Fault.BUSY] * 1000)
+    one.insert(20)
+    one.run(20.0)
+    assert one.relay.health.state is RelayState.ERROR
+    assert "lost a race" in one.relay.health.storage_error
+    one.storage.faults.clear()
+    one.until(lambda: one.counts() == {"DELIVERED": 20}, 10.0)
+    assert len(one.broker.messages) == 20
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 5.0)
+
+
+def test_a_row_that_is_always_busy_holds_up_no_other(engine: MakeEngine) -> None:
+    one = engine()
+    [locked, *others] = one.insert(50)
+    settle = one.storage.settle
+
+    async def settle_but_one(settlements: Sequence[Settlement]) -> list[Settled]:
+        if any(locked in settlement.event_ids() for settlement in settlements):
+            await asyncio.sleep(0.05)
+            raise StorageBusy("canceling statement due to lock timeout", "55P03")
+        return await settle(settlements)
+
+    one.storage.settle = settle_but_one  # type: ignore[method-assign]
+    one.until(lambda: one.delivered() == len(others), 10.0)
+    one.storage.settle = settle  # type: ignore[method-assign]
+    one.until(lambda: one.delivered() == 50, 5.0)

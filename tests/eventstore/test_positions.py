@@ -6,6 +6,8 @@ import asyncio
 import random
 import uuid
 
+import psycopg
+
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
@@ -127,6 +129,46 @@ async def test_settled_a_rolled_back_append_holds_no_reader_up(database: Databas
             return [event.type for event in await store.read_all()] == ["kept"]
 
         assert await wait_until_async(only_committed)
+
+
+async def test_a_writer_that_registers_between_the_two_looks_holds_nothing_back(database: Database) -> None:
+    """Its registration is above the newest position that the reader has seen: the difference is negative."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, uuid.uuid4(), [NewEvent("A"), NewEvent("B")], NO_STREAM)
+        ahead = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), %s)"
+        with psycopg.connect(database.url, autocommit=True) as writer:
+            writer.execute(ahead, (3,))
+            assert database.run("SELECT * FROM event_horizon()") == [(2, 2)]
+            assert len(await store.read_all()) == 2
+            writer.execute(ahead, (1,))
+            assert database.run("SELECT * FROM event_horizon()") == [(1, 2)]
+
+
+async def test_the_horizon_stays_between_what_was_committed_and_the_newest(
+    store: EventStore, database: Database
+) -> None:
+    done = asyncio.Event()
+
+    async def write(number: int) -> None:
+        stream = uuid.uuid4()
+        for version in range(40):
+            await store.append(TENANT, stream, [NewEvent("A", number)], version)
+
+    async def look() -> list[tuple[int, int]]:
+        horizons = []
+        while not done.is_set():
+            [row] = await asyncio.to_thread(database.run, "SELECT * FROM event_horizon()")
+            horizons.append(row)
+        return horizons
+
+    reader = asyncio.create_task(look())
+    await asyncio.gather(*(write(number) for number in range(8)))
+    done.set()
+    horizons = await reader
+    assert all(0 <= horizon <= newest for horizon, newest in horizons)
+    assert database.run("SELECT * FROM event_horizon()") == [(320, 320)]
 
 
 async def test_gapless_writers_queue_for_positions(gapless_store: EventStore, database: Database) -> None:

@@ -7,28 +7,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.outbox.options import KeyOrder
-from tests.outbox.harness import MemoryHarness, PostgresHarness, StorageHarness
+from tests.outbox.harness import TABLES, MemoryHarness, PostgresHarness, StorageHarness
 from tests.support.fixtures.outbox import Outbox, through
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        "memory in order",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("postgres in order", marks=pytest.mark.postgres),
-        pytest.param("postgres behind PgBouncer", marks=pytest.mark.postgres),
-    ]
-)
+@pytest.fixture(params=TABLES)
 async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:
     harness: StorageHarness
-    key_order = KeyOrder.SKIP if request.param.endswith("in order") else None
+    key_order = KeyOrder.SKIP if "in order" in request.param else None
+    deletes = "deleting" in request.param
     if request.param.startswith("memory"):
-        harness = MemoryHarness(key_order)
+        harness = MemoryHarness(key_order, delete_delivered=deletes)
     else:
         outbox: Outbox = request.getfixturevalue("outbox")
         if "PgBouncer" in request.param:
             outbox = through(outbox, request.getfixturevalue("pgbouncer"))
-        harness = PostgresHarness(outbox, key_order)
+        harness = PostgresHarness(outbox, key_order, delete_delivered=deletes)
     yield harness
     await harness.close()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
@@ -23,7 +24,26 @@ from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.fixtures.outbox import Outbox
 from tests.support.options import storage_options
 
+TABLES = [
+    "memory",
+    "memory in order",
+    pytest.param("postgres", marks=pytest.mark.postgres),
+    pytest.param("postgres in order", marks=pytest.mark.postgres),
+    pytest.param("postgres behind PgBouncer", marks=pytest.mark.postgres),
+]
+"""What the conformance suites are run on: parameters of the fixture ``table``."""
+DELETING = ["memory deleting", pytest.param("postgres deleting", marks=pytest.mark.postgres)]
+IN_ORDER = [
+    "memory in order",
+    "memory in order deleting",
+    pytest.param("postgres in order", marks=pytest.mark.postgres),
+    pytest.param("postgres in order deleting", marks=pytest.mark.postgres),
+]
+"""For the cases of order per key, in both modes."""
+both_modes = pytest.mark.parametrize("table", [*TABLES, *DELETING], indirect=True)
+"""For the cases that settle: with ON_DELIVERED=keep and with ON_DELIVERED=delete."""
 LEASE = 60.0
+DELETED = "DELETED"
 RETRY = RetryPolicy(max_attempts=3, base_delay=10.0, max_delay=30.0, jitter=0.5)
 
 
@@ -32,6 +52,8 @@ class StorageHarness(Protocol):
 
     key_order: KeyOrder | None
     """How its relays claim; a test may change it."""
+    delete_delivered: bool
+    """Whether its relays delete what is delivered."""
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
         """One more relay on the table; closed with the harness."""
@@ -53,6 +75,9 @@ class StorageHarness(Protocol):
     def row(self, event_id: EventId) -> dict[str, Any]:
         """Every column of an event."""
 
+    def status(self, event_id: EventId) -> str:
+        """The status of an event; ``DELETED`` when it has no row."""
+
     def advance(self, seconds: float) -> None:
         """Let that much time pass."""
 
@@ -66,12 +91,14 @@ class StorageHarness(Protocol):
 class MemoryHarness:
     """The outbox in memory; its clock is the test's."""
 
-    def __init__(self, key_order: KeyOrder | None = None) -> None:
+    def __init__(self, key_order: KeyOrder | None = None, *, delete_delivered: bool = False) -> None:
         self.key_order = key_order
+        self.delete_delivered = delete_delivered
         self._table = MemoryTable()
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
-        return MemoryOutbox(self._table, relay_id, LEASE, retry, self.key_order)
+        deletes = self.delete_delivered
+        return MemoryOutbox(self._table, relay_id, LEASE, retry, self.key_order, delete_delivered=deletes)
 
     async def close(self) -> None:
         return
@@ -89,6 +116,9 @@ class MemoryHarness:
 
     def row(self, event_id: EventId) -> dict[str, Any]:
         return dataclasses.asdict(self._table.rows[event_id])
+
+    def status(self, event_id: EventId) -> str:
+        return self._table.rows[event_id].status if event_id in self._table.rows else DELETED
 
     def advance(self, seconds: float) -> None:
         self._table.advance(seconds)
@@ -119,9 +149,12 @@ FROM make_interval(secs => %s) AS d
 class PostgresHarness:
     """A real table. Time passes by moving every row into the past, so no test waits."""
 
-    def __init__(self, outbox: Outbox, key_order: KeyOrder | None = None) -> None:
+    def __init__(self, outbox: Outbox, key_order: KeyOrder | None = None, *, delete_delivered: bool = False) -> None:
         self.key_order = key_order
+        self.delete_delivered = delete_delivered
         self._outbox = outbox
+        if delete_delivered:
+            outbox.database.run("GRANT DELETE ON openoutbox_events TO openoutbox_relay")
         if key_order is not None:
             add_extension(outbox.url, TableName(), "key-order")
         self._relays: list[PostgresOutbox] = []
@@ -129,7 +162,12 @@ class PostgresHarness:
 
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
         options = storage_options(
-            self._outbox.relay_url, relay_id, lease_timeout=LEASE, retry=retry, key_order=self.key_order
+            self._outbox.relay_url,
+            relay_id,
+            lease_timeout=LEASE,
+            retry=retry,
+            key_order=self.key_order,
+            delete_delivered=self.delete_delivered,
         )
         self._relays.append(PostgresOutbox(options))
         return self._relays[-1]
@@ -138,6 +176,10 @@ class PostgresHarness:
         for relay in self._relays:
             await relay.close()
         self._connection.close()
+
+    def empty(self) -> None:
+        """Delete every row."""
+        self._connection.execute("TRUNCATE openoutbox_events")
 
     def insert(
         self,
@@ -157,6 +199,11 @@ class PostgresHarness:
             row = cursor.execute("SELECT * FROM openoutbox_events WHERE event_id = %s", [event_id]).fetchone()
         assert row is not None
         return row
+
+    def status(self, event_id: EventId) -> str:
+        query = "SELECT status FROM openoutbox_events WHERE event_id = %s"
+        row = self._connection.execute(query, [event_id]).fetchone()
+        return row[0] if row is not None else DELETED
 
     def advance(self, seconds: float) -> None:
         self._connection.execute(_ADVANCE, [seconds])

@@ -10,7 +10,7 @@ import pytest
 from relay.core.backoff import RetryPolicy
 from relay.core.event import Claim, EventId, Fence
 from relay.core.ports import Backlog, OutboxStorage, Reaped, Renewal, Settled, Settlement
-from tests.outbox.harness import LEASE, RETRY, StorageHarness
+from tests.outbox.harness import DELETED, DELETING, LEASE, RETRY, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40
 
@@ -116,6 +116,19 @@ async def test_an_acknowledged_event_is_delivered_and_keeps_its_attempts(table: 
     assert row["delivered_at"] == row["updated_at"] > before["updated_at"]
 
 
+@pytest.mark.parametrize("table", DELETING, indirect=True)
+async def test_an_acknowledged_event_is_deleted(table: StorageHarness) -> None:
+    relay = table.relay()
+    await relay.open()
+    event_id, fence = await claim_one(table, relay, attempts=2)
+    other = table.insert()
+    assert await relay.settle([Settlement(fence, delivered=[event_id])]) == [Settled(delivered=1)]
+    assert table.status(event_id) == DELETED
+    assert await relay.settle([Settlement(fence, delivered=[event_id])]) == [Settled()]
+    assert ids(await relay.claim(10, ANY_BYTES)) == [other]
+
+
+@both_modes
 async def test_a_retried_event_waits_for_its_delay_with_its_error(table: StorageHarness) -> None:
     relay = table.relay()
     event_id, fence = await claim_one(table, relay)
@@ -126,6 +139,7 @@ async def test_a_retried_event_waits_for_its_delay_with_its_error(table: Storage
     assert row["available_at"] - row["updated_at"] == timedelta(seconds=30)
 
 
+@both_modes
 async def test_a_buried_event_is_dead_and_an_attempt_more(table: StorageHarness) -> None:
     relay = table.relay()
     event_id, fence = await claim_one(table, relay, attempts=1)
@@ -135,6 +149,7 @@ async def test_a_buried_event_is_dead_and_an_attempt_more(table: StorageHarness)
     assert (row["locked_by"], row["locked_at"], row["delivered_at"]) == (None, None, None)
 
 
+@both_modes
 async def test_a_released_event_is_available_at_once_in_its_old_place(table: StorageHarness) -> None:
     relay = table.relay()
     event_id, fence = await claim_one(table, relay, attempts=1)
@@ -148,6 +163,7 @@ async def test_a_released_event_is_available_at_once_in_its_old_place(table: Sto
     assert ids(await relay.claim(10, ANY_BYTES)) == [event_id, younger]
 
 
+@both_modes
 async def test_verdicts_of_every_kind_and_of_several_claims_go_in_one_call(table: StorageHarness) -> None:
     relay = table.relay()
     first = [table.insert() for _ in range(4)]
@@ -162,8 +178,9 @@ async def test_verdicts_of_every_kind_and_of_several_claims_go_in_one_call(table
         ]
     )
     assert done == [Settled(1, 1, 1, 1), Settled(2), Settled()]
-    statuses = [table.row(event_id)["status"] for event_id in first + second]
-    assert statuses == ["DELIVERED", "PENDING", "DEAD", "PENDING", "DELIVERED", "DELIVERED"]
+    delivered = DELETED if table.delete_delivered else "DELIVERED"
+    statuses = [table.status(event_id) for event_id in first + second]
+    assert statuses == [delivered, "PENDING", "DEAD", "PENDING", delivered, delivered]
     assert await relay.settle([]) == []
     assert await relay.settle([Settlement(fence_of(two))]) == [Settled()]
 
@@ -179,6 +196,7 @@ async def test_odd_error_texts_are_stored(table: StorageHarness, text: str) -> N
     assert table.row(event_id)["last_error"] == stored
 
 
+@both_modes
 @pytest.mark.parametrize("kind", ["delivered", "retried", "buried", "released"])
 @pytest.mark.parametrize("who", ["stale fence", "other relay", "reaped and claimed again by the same id"])
 async def test_only_the_holder_of_the_lease_settles(table: StorageHarness, kind: str, who: str) -> None:
@@ -203,6 +221,7 @@ async def test_only_the_holder_of_the_lease_settles(table: StorageHarness, kind:
     assert table.row(event_id) == before
 
 
+@both_modes
 async def test_a_renewal_moves_the_fence_of_what_is_held(table: StorageHarness) -> None:
     relay = table.relay()
     kept, gone = table.insert(), table.insert()
@@ -221,6 +240,7 @@ async def test_a_renewal_moves_the_fence_of_what_is_held(table: StorageHarness) 
     assert await relay.settle([Settlement(table.aged(renewal.fence, 2), delivered=[kept])]) == [Settled(delivered=1)]
 
 
+@both_modes
 async def test_a_renewal_of_nothing_keeps_the_fence(table: StorageHarness) -> None:
     relay = table.relay()
     event_id, fence = await claim_one(table, relay)

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage, Reaped, Renewal, Settled, Settlement
-from tests.outbox.harness import LEASE, StorageHarness
+from tests.outbox.harness import LEASE, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40
 
@@ -35,6 +35,7 @@ def verdict(kind: str, fence: Fence, ids: list[EventId]) -> Settlement:
             return Settlement(fence, released=ids)
 
 
+@both_modes
 @pytest.mark.parametrize("kind", ["delivered", "retried", "buried", "released"])
 async def test_a_settle_skips_a_locked_row_and_reports_it(table: StorageHarness, kind: str) -> None:
     relay = table.relay()
@@ -48,6 +49,7 @@ async def test_a_settle_skips_a_locked_row_and_reports_it(table: StorageHarness,
     assert await relay.settle([verdict(kind, fence, inserted)]) == [Settled(**(written | {kind: 1}))]
 
 
+@both_modes
 async def test_a_locked_row_of_one_claim_is_reported_for_that_claim_alone(table: StorageHarness) -> None:
     relay = table.relay()
     (first, second), fence = await claim(table, relay, 2)
@@ -59,6 +61,7 @@ async def test_a_locked_row_of_one_claim_is_reported_for_that_claim_alone(table:
     assert settled == [Settled(delivered=1, locked=frozenset([second])), Settled(delivered=1)]
 
 
+@both_modes
 async def test_a_locked_row_whose_lease_was_lost_is_not_reported(table: StorageHarness) -> None:
     relay = table.relay()
     (first, second), fence = await claim(table, relay, 2)

@@ -86,11 +86,12 @@ def explain(
     whole_table_is_pending: bool = False,
     **parameters: Any,
 ) -> list[dict[str, Any]]:
-    """The nodes of the plan of one statement, for example ``outbox/claim:claim``.
+    """The nodes of the plan of one statement, for example ``outbox/claim:claim``; a tag may follow after ``+``.
 
     Only a count of PENDING may read the table itself, when nothing but PENDING is believed to be in it.
     """
-    sql = "EXPLAIN (FORMAT JSON) " + statement(path, TableName())
+    name, _, tag = path.partition("+")
+    sql = "EXPLAIN (FORMAT JSON) " + statement(name, TableName(), tags=[tag])
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
     found = list(nodes(row[0][0]["Plan"]))
@@ -131,6 +132,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
     "path",
     [
         *(f"outbox/settle:{kind}" for kind in KINDS),
+        "outbox/settle:delivered+delete",
         "outbox/lease:renew",
         "outbox/claim:payload_sizes",
         "outbox/claim:payloads",
@@ -160,6 +162,11 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
     walks_in_order(found)
     assert indexes(found) == {"idx_openoutbox_stuck_leases"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
+
+
+def test_whether_rows_became_delivered_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    found = explain(connection, "outbox/backlog:delivered_recently", seconds=60.0)
+    assert indexes(found) == {"idx_openoutbox_prune_delivered"}
 
 
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

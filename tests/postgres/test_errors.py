@@ -6,7 +6,14 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from relay.core.errors import RowRefused, SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import (
+    RowRefused,
+    SchemaError,
+    StorageBusy,
+    StorageError,
+    StorageRefuses,
+    StorageUnavailable,
+)
 from relay.postgres.errors import CLASSES, STATES, classify, is_full, translating, wants_new_connections
 
 TABLE = [
@@ -40,8 +47,8 @@ TABLE = [
     ("42804", SchemaError, False),
     ("42883", SchemaError, False),
     ("42P01", SchemaError, False),
-    ("53100", StorageUnavailable, False),
-    ("53200", StorageUnavailable, False),
+    ("53100", StorageRefuses, False),
+    ("53200", StorageRefuses, False),
     ("53300", StorageUnavailable, False),
     ("54000", RowRefused, False),
     ("54001", RowRefused, False),
@@ -53,7 +60,7 @@ TABLE = [
     ("57P03", StorageUnavailable, True),
     ("57P04", StorageUnavailable, True),
     ("57P05", StorageUnavailable, True),
-    ("58030", StorageUnavailable, False),
+    ("58030", StorageRefuses, False),
     ("P0001", RowRefused, False),
     ("P0002", StorageError, False),
     ("XX000", StorageUnavailable, False),

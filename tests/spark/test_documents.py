@@ -7,7 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark import key_id
-from relay.spark.jobs.archive.arguments import read_archive_arguments
-from relay.spark.jobs.reconcile.arguments import read_reconcile_arguments
-from relay.spark.jobs.replay.arguments import read_replay_arguments
-from relay.spark.jobs.report.arguments import read_report_arguments
+from relay.spark.jobs.archive.arguments import ArchiveArguments
+from relay.spark.jobs.arguments import Arguments, CommandLine
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
+from relay.spark.jobs.replay.arguments import ReplayArguments
+from relay.spark.jobs.report.arguments import ReportArguments
 from tests.spark.read.test_events import TENANTS, append, make
 from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox, Row
@@ -30,7 +31,7 @@ from tests.support.paths import ROOT
 from tests.support.servers.spark import HOME, SparkCluster, environment, submit_arguments
 
 BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/spark.md")}
-JOBS: dict[str, Callable[..., Any]] = {"reconcile": read_reconcile_arguments, "report": read_report_arguments}
+JOBS: dict[str, type[Any]] = {"reconcile": ReconcileArguments, "report": ReportArguments}
 FALLBACK = {"reconcile": {"url": "postgresql://there"}, "report": {"log_url": "postgresql://there"}}
 
 
@@ -116,17 +117,16 @@ spark-submit() {{ {shlex.quote(str(HOME / "bin" / "spark-submit"))} {on_cluster}
     assert len(outbox.rows("event_id")) == 100
 
 
-@pytest.mark.parametrize(("name", "read"), [("archive", read_archive_arguments), ("replay", read_replay_arguments)])
-def test_the_commands_of_a_jobs_page_have_arguments_that_exist(
-    tmp_path: Path, name: str, read: Callable[..., object]
-) -> None:
+@pytest.mark.parametrize("job", [ArchiveArguments, ReplayArguments])
+def test_the_commands_of_a_jobs_page_have_arguments_that_exist(tmp_path: Path, job: type[Arguments]) -> None:
+    name = job.name
     (tmp_path / "url").write_text("postgresql://there")
     (block,) = [each for each in blocks(f"docs/spark-{name}.md") if each.language == "sh"]
     commands = block.text.replace("\\\n", " ").replace("/secrets/outbox-url", str(tmp_path / "url")).splitlines()
     for command in commands:
         program, _, arguments = command.partition(f"{name}.py " if "spark-submit" in command else f"spark {name} ")
         assert program in ("spark-submit deploy/spark/", "relay-cli ")
-        read(name, shlex.split(arguments), url="postgresql://there")
+        CommandLine(job, name, shlex.split(arguments)).read({"url": "postgresql://there"})
     assert len(commands) == 3
 
 
@@ -148,11 +148,11 @@ def test_every_command_can_be_read(job: str, tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "properties").write_text("security.protocol=SASL_SSL")
     instead = {"/secrets/outbox-url": "secret", "/secrets/log-url": "secret", "kafka.properties": "properties"}
     with pytest.raises(SystemExit):
-        JOBS[job](job, ["--help"])
+        CommandLine(JOBS[job], job, ["--help"])
     shown = commands(capsys.readouterr().out.partition("examples:")[2], job)
     documented = [each for block in blocks(f"docs/spark-{job}.md") for each in commands(block.text, job)]
     assert len(shown) >= 2
     assert len(documented) >= 2
     for given in [*shown, *documented]:
         words: Sequence[str] = [str(tmp_path / instead[word]) if word in instead else word for word in given]
-        assert JOBS[job](job, words, **FALLBACK[job]).output
+        assert CommandLine(JOBS[job], job, words).read(FALLBACK[job]).output

@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 from types import MappingProxyType
 
-from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
-Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
+Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[ConnectionCut] | type[Unreachable]
 
 TABLE: MappingProxyType[str, Kind] = MappingProxyType(
     {
@@ -23,9 +23,10 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
         "_TIMED_OUT_QUEUE": TimedOut,
         "REQUEST_TIMED_OUT": TimedOut,  # the in-sync replicas did not acknowledge in time
         "NETWORK_EXCEPTION": TimedOut,  # cut off before the reply: it may be there or not
+        # Cut off with each of the client's resends.
+        "_TRANSPORT": ConnectionCut,
         # No connection, or a refused login.
         "_ALL_BROKERS_DOWN": Unreachable,
-        "_TRANSPORT": Unreachable,
         "_RESOLVE": Unreachable,
         "_AUTHENTICATION": Unreachable,
         "_SSL": Unreachable,
@@ -66,7 +67,9 @@ _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 def classify(code: str, text: str) -> Outcome:
     """The outcome of a message that failed with this code."""
     kind = TABLE.get(code, Transient)
-    return Unreachable(f"{code}: {text}") if kind is Unreachable else kind(code, text)  # type: ignore[call-arg]
+    if kind is Unreachable or kind is ConnectionCut:
+        return kind(f"{code}: {text}")
+    return kind(code, text)  # type: ignore[call-arg]
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ import logging
 import re
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -88,6 +89,13 @@ class KafkaPublisher:
         """Abandon what is left."""
         closing = asyncio.create_task(self.abandon("the publisher was closed"))
         await asyncio.wait({closing}, timeout=_CLOSE_WITHIN)
+
+    def twin(self) -> KafkaPublisher:
+        """A publisher with a client, and so connections, of its own.
+
+        It resends once, so that a cut is noticed in less than a second instead of four (five resends).
+        """
+        return KafkaPublisher(replace(self._options, max_attempts=1))
 
     async def _retire(self, outcome: Outcome) -> None:
         sessions = [session for session in (self._main, self._alone) if session is not None]

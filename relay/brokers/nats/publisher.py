@@ -32,7 +32,7 @@ class NatsPublisher:
         await asyncio.to_thread(connect_arguments, self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event; without a connection all of them are unreachable at once."""
+        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
         await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
@@ -52,6 +52,10 @@ class NatsPublisher:
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
+
+    def twin(self) -> NatsPublisher:
+        """A publisher with connections of its own."""
+        return NatsPublisher(self._options)
 
     async def _connect(self) -> NatsSession:
         try:  # read for every session: mounted secrets and certificates are replaced while the relay runs

@@ -37,6 +37,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
+    ConnectionCut,
     Outcome,
     OutcomeSink,
     Permanent,
@@ -69,7 +70,7 @@ class NatsSession:
     """A connection in use; ``connect`` makes one."""
 
     def __init__(self, options: NatsOptions) -> None:
-        self.ended_as: Unreachable | None = None
+        self.ended_as: Unreachable | ConnectionCut | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._options = options
         self._client = _Client()
@@ -104,23 +105,29 @@ class NatsSession:
         await session.end(reason)
         raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Publish every event, in order; waits while too many are unanswered."""
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Publish every event, in order; waits while too many are unanswered.
+
+        Returns those that it did not come to before the connection was cut.
+        """
         for at, event in enumerate(events):
             if at % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             while len(self._pending) >= self._options.max_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
+            if isinstance(self.ended_as, ConnectionCut):
+                return events[at:]
             if self.ended_as is not None:
                 sink([(lost, self.ended_as) for lost in events[at:]])
-                return
+                return ()
             headers = message_headers(event)
             refused = invalid_subject(event.event_type) or self._too_large(event, headers)
             if refused is None:
                 await self._send(event, headers, sink)
             else:
                 sink([(event, refused)])
+        return ()
 
     async def ask(self, timeout: float) -> None:
         """A round trip to the server. Raises BrokerUnreachable."""
@@ -133,7 +140,7 @@ class NatsSession:
 
     async def end(self, reason: str) -> None:
         """Cut the connection; on return everything is resolved, what was unanswered as ``Unreachable(reason)``."""
-        self._end(reason)
+        self._end(Unreachable(reason))
         with suppress(Exception):  # the connection is aborted already: an error of the orderly close says nothing new
             await asyncio.wait_for(self._client.close(), _CLOSE_WITHIN)
 
@@ -164,7 +171,10 @@ class NatsSession:
         try:
             await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)
         except (NatsError, OSError) as error:
-            self._answer(serial, classify_exception(error))
+            outcome = classify_exception(error)
+            if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
+                outcome = ConnectionCut(outcome.reason)
+            self._answer(serial, outcome)
             self._end_if_closed()
 
     def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
@@ -224,15 +234,15 @@ class NatsSession:
     def _end_if_closed(self) -> None:
         """End when the client is closed: some versions of the library do not call back for a lost connection."""
         if self._client.is_closed:
-            self._end("the connection was lost")
+            self._end(ConnectionCut("the connection was lost"))
 
     async def _on_lost(self) -> None:
-        self._end(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}")
+        self._end(ConnectionCut(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}"))
 
-    def _end(self, reason: str) -> None:
+    def _end(self, outcome: Unreachable | ConnectionCut) -> None:
         if self.ended_as is not None:
             return
-        self.ended_as = outcome = Unreachable(reason)
+        self.ended_as = outcome
         self._client.cut()
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from redis import exceptions
 
-from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
 
@@ -54,6 +54,12 @@ def classify(error: Exception) -> Outcome:
         return kind(code, text)  # type: ignore[call-arg]
     first, _, rest = text.partition(" ")
     return Transient(first, rest) if first.isupper() else Transient(type(error).__name__, text)
+
+
+def classify_loss(error: Exception) -> Outcome:
+    """The outcome of what is unanswered on a session that ended with this error: a lost connection is a cut."""
+    outcome = classify(error)
+    return ConnectionCut(outcome.reason) if isinstance(outcome, Unreachable) else outcome
 
 
 def unreachable(error: Exception) -> str | None:

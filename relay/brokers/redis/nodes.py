@@ -121,7 +121,8 @@ class RedisNodes:
             lost = self._abandoned or Unreachable(str(error))
             resolve(((event, sink), lost) for event, sink, _ in offers)
         else:
-            await session.follow(offers, asking=asking)
+            unsent = await session.follow(offers, asking=asking)
+            resolve(((event, sink), Unreachable("the connection was cut")) for event, sink, _ in unsent)
 
     def _resolve_redirected(self, outcome: Outcome) -> None:
         redirected, self._redirected = self._redirected, []

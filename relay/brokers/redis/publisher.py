@@ -40,7 +40,7 @@ class RedisPublisher:
         self._named_servers()
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event; without a connection all of them are unreachable at once."""
+        """Write every event, what is left after a cut over a new connection; without one all are unreachable."""
         if events:
             await self._nodes.publish(events, sink)
 
@@ -66,6 +66,10 @@ class RedisPublisher:
     async def close(self) -> None:
         """Abandon what is left."""
         await self.abandon("the publisher was closed")
+
+    def twin(self) -> RedisPublisher:
+        """A publisher with connections of its own."""
+        return RedisPublisher(self._options)
 
     async def _ping(self, address: RedisAddress | None) -> None:
         """Log in on a connection of its own and ask. Raises BrokerUnreachable, TimeoutError when cancelled by one."""

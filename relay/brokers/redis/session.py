@@ -20,12 +20,12 @@ from redis.exceptions import AskError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.redis.errors import REPLIES, classify
+from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import disconnect, text
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent, Unreachable
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
@@ -63,22 +63,31 @@ class RedisSession:
         self._watcher: asyncio.TimerHandle | None = None
         """Set while replies are due. One timer for all: a timeout per reply would cost more than the reply."""
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Write every event, in order; waits while too many are unanswered or the connection is full."""
-        await self.follow([(event, sink, 0) for event in events])
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Write every event, in order; waits while too many are unanswered or the connection is full.
 
-    async def follow(self, offers: Sequence[Offer], *, asking: bool = False) -> None:
-        """Write events that another node may have redirected here; ``asking`` for a slot that is on its way here."""
+        Returns those that it did not come to before the connection was cut.
+        """
+        return [event for event, _, _ in await self.follow([(event, sink, 0) for event in events])]
+
+    async def follow(self, offers: Sequence[Offer], *, asking: bool = False) -> Sequence[Offer]:
+        """Write events that another node may have redirected here; ``asking`` for a slot that is on its way here.
+
+        Returns those that it did not come to before the connection was cut.
+        """
         at = 0
         while at < len(offers):
             while len(self._pending) >= self._options.max_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
+            if isinstance(self.ended_as, ConnectionCut):
+                return offers[at:]
             if self.ended_as is not None:
                 ended_as = self.ended_as
                 resolve(((event, sink), ended_as) for event, sink, _ in offers[at:])
-                return
+                return ()
             at = await self._write_slice(offers, at, asking)
+        return ()
 
     def end(self, outcome: Outcome) -> None:
         """Cut the connection and resolve everything, what was unanswered as ``outcome``."""
@@ -144,7 +153,7 @@ class RedisSession:
         try:
             await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
-            self.end(classify(error))
+            self.end(classify_loss(error))
 
     async def _read(self) -> None:
         """Read replies until the session ends; the body of the reading task."""
@@ -156,7 +165,7 @@ class RedisSession:
                     self._work.clear()
                     await self._work.wait()
         except (RedisError, OSError) as error:
-            self.end(classify(error))
+            self.end(classify_loss(error))
         finally:
             await disconnect(self._connection)
 

@@ -1,8 +1,8 @@
 """The log's read-only HTTP API: an ASGI application for all paths below ``/api/v1/log``. Needs the extra ``api``.
 
 Every request needs the bearer token, the OpenAPI document at ``openapi.json`` too. The composition root imports this
-only when a token is configured. Errors are ``{"error": kind, "message": text}``: 400 for a query that cannot be
-answered, 401, 404, 503 when the log's database cannot be used.
+only when a token is configured. Errors are ``{"error": kind, "message": text}``: 400 for an invalid query, 401,
+404, and 503 when the log's database is unavailable.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Filters = Annotated[list[str] | None, Query(alias="filter", description="name=va
 Width = Annotated[str | None, Query(description="For example 5m, 1h, 1d, 1w or 1M.")]
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ApiProblem, "description": "The query cannot be answered."},
+    400: {"model": ApiProblem, "description": "The query is invalid."},
     401: {"model": ApiProblem, "description": "The bearer token is missing or wrong."},
-    503: {"model": ApiProblem, "description": "The log's database cannot be used now."},
+    503: {"model": ApiProblem, "description": "The log's database is unavailable."},
 }
 _ABSENT: dict[int | str, dict[str, Any]] = {404: {"model": ApiProblem, "description": "There is no such row."}}
 
 
 def build_api(store: Callable[[], Awaitable[DeliveryLog]], token: str) -> FastAPI:
-    """The application. ``store`` is asked at each request, so the log may come later than the API.
+    """The application. ``store`` is called for each request, so the log may become available after the API.
 
-    Raises ValueError for an empty token: it would let everybody in.
+    Raises ValueError for an empty token, which would admit every request.
     """
     if not token:
         raise ValueError("the API needs a token")
@@ -130,7 +130,7 @@ def metrics_query(
     filters: Filters = None,
     granularity: Width = None,
 ) -> MetricsQuery:
-    """A question for metrics."""
+    """A query for metrics."""
     return MetricsQuery(
         start=text.parse_time(start),
         end=text.parse_time(end),
@@ -156,7 +156,7 @@ def _add_listings(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> 
 def _add_rows(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> None:
     @app.get(f"{PREFIX}/events/{{event_id:path}}", response_model=ApiEvent, responses=_ABSENT)
     async def retrieve_event(event_id: Id, tenant_id: One = None, destination_id: One = None) -> dict[str, Any]:
-        """One event; with a destination only if an attempt to it was made."""
+        """One event; with a destination only if the log has an attempt to it."""
         event = await (await store()).retrieve_event(event_id, tenant_id=tenant_id, destination_id=destination_id)
         if event is None:
             raise HTTPException(404, "there is no such event")
@@ -184,7 +184,7 @@ def _add_metrics(app: FastAPI, store: Callable[[], Awaitable[DeliveryLog]]) -> N
 
 
 def _without_422(app: FastAPI) -> None:
-    """A malformed parameter is answered with 400 here; the document must not promise FastAPI's own 422."""
+    """A malformed parameter is answered with 400 here; so the OpenAPI document must not name FastAPI's own 422."""
     document = app.openapi()
     for path in document["paths"].values():
         path["get"]["responses"].pop("422", None)

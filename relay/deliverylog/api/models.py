@@ -1,4 +1,4 @@
-"""What the log's HTTP API answers, for its OpenAPI document. Imported with the API only."""
+"""The responses of the log's HTTP API, for its OpenAPI document. Imported with the API only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ApiAttemptPage(BaseModel):
 
 
 class ApiMetrics(BaseModel):
-    """Rows of dimensions and measures, with ``time`` where a granularity was asked for."""
+    """Rows of dimensions and measures, with ``time`` when the query names a granularity."""
 
     rows: list[dict[str, Any]]
     query_time_ms: int
@@ -66,7 +66,7 @@ class ApiMetrics(BaseModel):
 
 
 class ApiProblem(BaseModel):
-    """Why a request was not answered."""
+    """Why a request failed."""
 
     error: str
     message: str

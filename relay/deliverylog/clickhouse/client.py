@@ -21,6 +21,7 @@ _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 
 
 class _Rows(Protocol):
+    column_names: Sequence[str]
     result_rows: Sequence[Sequence[Any]]
 
 
@@ -45,7 +46,7 @@ class _Driver(Protocol):
 
 
 class ClickHouseClient:
-    """Runs statements in threads of its own and speaks the log's errors."""
+    """Runs statements in threads of its own; raises the log's errors."""
 
     def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, *, embedded: bool) -> None:
         self._driver = driver
@@ -54,7 +55,7 @@ class ClickHouseClient:
 
     @classmethod
     async def open(cls, url: str, connections: int) -> ClickHouseClient:
-        """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when nothing answers."""
+        """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
         try:
             import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         except ImportError as error:
@@ -76,7 +77,7 @@ class ClickHouseClient:
         return cls(driver, threads, embedded=embedded)
 
     async def close(self) -> None:
-        """Let the threads end and close the client."""
+        """Close the client and end the threads."""
         try:
             await self._run(self._driver.close)
         finally:
@@ -84,10 +85,16 @@ class ClickHouseClient:
 
     async def rows(self, text: str, parameters: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
         """The rows of a query; the column ``data`` as bytes."""
+        return (await self.table(text, parameters))[1]
+
+    async def table(
+        self, text: str, parameters: dict[str, Any] | None = None
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The names of a query's columns, and its rows; the column ``data`` as bytes."""
         result = await self._run(
             lambda: self._driver.query(text, parameters=parameters or {}, column_formats={"data": "bytes"})
         )
-        return result.result_rows
+        return result.column_names, result.result_rows
 
     async def command(self, text: str) -> None:
         """Run a statement that returns nothing."""

@@ -2,7 +2,7 @@
 
 A page is one range of a list (narrow rows in the order of the page), whose deliveries are then fetched by their key.
 No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, and a delivery whose status changed
-since it was listed is recognised by its newest copy and passed over.
+since it was listed is recognised by its newest copy and skipped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected, as_text
-from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
-from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.store import DeliveryLog
 
-_TABLES = ("event_log", "event_log_attempts", "event_log_events")
+_QUARANTINE = "event_log_quarantine"
+_TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
 _MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
 
@@ -41,7 +42,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     @classmethod
     async def open(cls, url: str, options: DeliveryLogOptions) -> ClickHouseDeliveryLog:
         """Connect. Raises ConfigError or DeliveryLogUnavailable."""
-        ClickHouseStatements(options.prefix)  # a wrong prefix is found before anything is connected
+        ClickHouseStatements(options.prefix)  # raises for an invalid prefix before anything connects
         return cls(await ClickHouseClient.open(url, options.connections), options)
 
     async def close(self) -> None:
@@ -49,18 +50,18 @@ class ClickHouseDeliveryLog(DeliveryLog):
         await self._client.close()
 
     async def ping(self) -> None:
-        """Raise unless ClickHouse answers and the table is there."""
+        """Raise DeliveryLogError unless ClickHouse answers and the table exists."""
         await self._client.rows(self._sql.text("fetch:ping"))
 
     async def migrate(self) -> None:
-        """Create what is missing; the retention that the options name is put in force."""
+        """Create the missing tables, and apply the retention of the options."""
         for statement in self._sql.migrations():
             await self._client.command(statement)
         if self._options.retention_days:
             await self.apply_retention(self._options.retention_days)
 
     async def retention(self) -> int | None:
-        """The days that the server keeps deliveries, read back from it; None: for ever."""
+        """The days that the server keeps deliveries, read from its tables; None: without a limit."""
         return (await self._ttls())["event_log"]
 
     async def apply_retention(self, days: int | None) -> None:
@@ -72,7 +73,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
                     await self._client.command(statement)
             return
         for table, ttl in now.items():
-            if ttl is not None:  # removing what is not there is an error
+            if ttl is not None:  # ClickHouse refuses to remove a TTL that does not exist
                 await self._client.command(self._sql.no_ttl(table))
 
     async def _ttls(self) -> dict[str, int | None]:
@@ -87,9 +88,12 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        reasons = [one.reason.encode("utf-8", "replace").decode() for one in rejected]
-        entries = [as_text(one.entry) for one in rejected]
-        await self._client.insert(self._sql.table("event_log_quarantine"), ("reason", "entry"), (reasons, entries))
+        reasons = {as_text(one.entry): one.reason.encode("utf-8", "replace").decode() for one in rejected}
+        known = await self._client.rows(self._sql.text("fetch:quarantined"), {"entries": list(reasons)})
+        fresh = {entry: reason for entry, reason in reasons.items() if (entry,) not in set(map(tuple, known))}
+        if fresh:
+            columns = list(fresh.values()), list(fresh)
+            await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         parts, narrowed = branches(scan, _MOST_BRANCHES)
@@ -127,9 +131,9 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return _distinct(merged, place)[: scan.fetch]
 
     async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[Key]:
-        """The same of one branch: read once more, and further, where copies that are not merged yet took the room.
+        """The same of one branch; reads again, and further, when copies that are not merged yet used up the limit.
 
-        One place more is read than is asked for, so that all copies of the last one have been seen.
+        One place more is read than returned, so that the last one is returned with all its copies.
         """
         most = scan.fetch + 1
         while True:
@@ -146,7 +150,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return {rows.delivery_of(row): rows.record(row) for row in fetched}
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
-        """The newest of the id that has an attempt to the destination, if one is asked for."""
+        """The newest of the id that has an attempt to ``destination_id``, unless that is None."""
         scan = _by_id("evt", tenant_id)
         keys = await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place)
         for key in keys:
@@ -172,9 +176,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return int(answer[0][0])
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        tallies = await self._client.rows(*self._sql.count(kind, count))
-        width = 1 if kind == EVENTS else len(Counts._fields)
-        return [_tally(row, width, count) for row in tallies]
+        columns, tallies = await self._client.table(*self._sql.count(kind, count))
+        return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 
 def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:
@@ -192,17 +195,10 @@ def _order(at: Position) -> tuple[Any, ...]:
 
 
 def _passes(scan: Scan, record: AttemptRecord) -> bool:
-    """Whether the newest copy still has the status asked for; nothing else of an attempt ever changes."""
+    """Whether the newest copy still passes the filter by status; nothing else of an attempt ever changes."""
     return "status" not in scan.filters or record.attempt.status in scan.filters["status"]
 
 
 def _by_id(resource: str, tenant_id: str | None) -> Scan:
     filters = {} if tenant_id is None else {"tenant_id": (tenant_id,)}
     return Scan(resource, filters, {}, "desc", "time", 100, None, backward=False)
-
-
-def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
-    cut = len(row) - width
-    slot = int(row[0]) if count.slots else None
-    dimensions = tuple(row[1 if count.slots else 0 : cut])
-    return MeasureTally(slot, dimensions, Counts(*row[cut:]))

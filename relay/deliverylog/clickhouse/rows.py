@@ -1,5 +1,5 @@
 """Between rows of the log and ClickHouse: the columns of a batch, and objects from fetched rows. Times are integers
-of milliseconds on the way: nothing can turn them into another zone or precision.
+of milliseconds in between: a driver cannot change their zone or precision.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COLUMNS = (*(_NAMES.get(field, field) for field in LogRow._fields), "delivery_ev
 
 
 class Key(NamedTuple):
-    """Where a list entry's delivery is found in event_log, and its place in the list."""
+    """The key of a list entry's delivery in event_log, and its place in the list."""
 
     time_ms: int
     id: str

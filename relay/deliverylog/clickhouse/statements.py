@@ -19,7 +19,7 @@ _NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log
 _DAYS = "30"  # in the files
 _TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
 
-# The filter whose list is read; the others throw away rows of it. The first that is given.
+# The filter whose list is read; the others discard rows of it. The first that the query has.
 _EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
 _ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "status", "destination_type")
 _ORDER_DRIVERS: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ Statement = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One range of one list: read alone it is in order, several of them are merged by whoever reads."""
+    """One range of one list: read alone it is in order, several of them are merged by the reader."""
 
     list: str
     owners: tuple[str, ...]
@@ -72,6 +72,7 @@ class ClickHouseStatements:
         return [
             statement(f"{_FOLDER}/retention:set", names=names),
             *(statement(f"{_FOLDER}/retention:set_lists", names=own) for own in lists),
+            statement(f"{_FOLDER}/retention:set_quarantine", names=names),
         ]
 
     def no_ttl(self, table: str) -> str:
@@ -79,7 +80,7 @@ class ClickHouseStatements:
         return statement(f"{_FOLDER}/retention:remove", names={"event_log": self.table(table)})
 
     def list_keys(self, scan: Scan, branch: Branch, most: int) -> Statement:
-        """The statement that reads at most so many keys, copies included, from one branch of a listing."""
+        """The statement that reads up to ``most`` keys, copies included, from one branch of a listing."""
         by_event = scan.sort_by == "event_time"
         tags = {"desc" if scan.descending else "asc", "by_event" if by_event else "by_time", *scan.window}
         parameters: dict[str, Any] = {"list": branch.list, "fetch": most}

@@ -1,7 +1,8 @@
 """The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, a batch in two statements.
 
-A batch is one transaction. When the database refuses a batch for what is in it, halves of it are tried until the
-one bad entry is found and set aside. A month without a partition gets one on demand, within the retention.
+A batch is one transaction. When the database refuses a batch because of its content, it is halved until the
+one bad entry stands alone, and that entry is quarantined. A missing month's partition is created on demand, within
+the retention.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import psycopg
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
 from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.measures import Count, Counts, MeasureTally
+from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import Scan
@@ -24,7 +25,7 @@ from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
-from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import time_near, to_ms
 from relay.postgres.connect import Connection, connect_async, make_pool
 from relay.postgres.errors import classify
@@ -33,10 +34,10 @@ from relay.postgres.url import ConnectionParameters, connection_parameters
 Item = TypeVar("Item")
 
 _SOURCE = "DELIVERY_LOG_URL"
-_NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL gives another
+_NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL names another
 _LONGEST_WAIT = 10.0  # seconds for a connection, until the database counts as unavailable
 _MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
-_TRIES = 5  # of a batch that lost a race or met a month that was dropped
+_TRIES = 5  # of a batch that lost a race, or whose month was dropped meanwhile
 _LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
 _NO_PARTITION = "23514"
 _NO_ANSWER = "the delivery log's database does not answer"
@@ -74,19 +75,19 @@ class PostgresDeliveryLog(DeliveryLog):
         await self._pool.close(timeout=1)
 
     async def ping(self) -> None:
-        """Raise unless the database answers and the tables are there."""
+        """Raise DeliveryLogError unless the database answers and the tables exist."""
         async with self._connection() as connection:
             await connection.execute(self._sql.text("find:ping"))
 
     async def migrate(self) -> None:
-        """Create what is missing, and the partitions of the months to come."""
+        """Create the missing tables, and the partitions of the coming months."""
         async with self._connection() as connection, connection.transaction():
             for statement in self._sql.migrations():
                 await connection.execute(statement)
         await self.prepare_ahead()
 
     async def prepare_ahead(self) -> None:
-        """Make this month's and the next months' partitions."""
+        """Create the partitions of this month and the next ones."""
         async with self._connection() as connection:
             have = await self.partitions.months(connection)
             missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
@@ -94,7 +95,7 @@ class PostgresDeliveryLog(DeliveryLog):
             self._months = have.union(missing)
 
     async def missing_months(self) -> list[datetime]:
-        """Which of this month and the months to be ready ahead have no partition."""
+        """Those of this month and the next ones that have no partition."""
         async with self._connection() as connection:
             have = await self.partitions.months(connection)
         return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
@@ -105,10 +106,11 @@ class PostgresDeliveryLog(DeliveryLog):
             await self.drop_months(retention_start(datetime.now(UTC), days))
 
     async def drop_months(self, oldest: datetime) -> list[str]:
-        """Drop every month that ended at or before ``oldest``; returns the tables that are gone."""
+        """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
         with _translated():
             async with await connect_async(self._parameters) as connection:
                 dropped = await self.partitions.drop_before(connection, oldest)
+                await connection.execute(self._sql.text("insert:forget_quarantine"), {"oldest": oldest})
         self._months.clear()
         return dropped
 
@@ -123,7 +125,7 @@ class PostgresDeliveryLog(DeliveryLog):
             return rejected + (await self._insert(connection, placed) if placed else [])
 
     async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
-        """Those of the months that have no partition and are not to have one, or may not be given one."""
+        """Create missing partitions; return the months beyond the retention or without the right to create them."""
         if months <= self._months:
             return set()
         self._months = await self.partitions.months(connection)
@@ -146,7 +148,7 @@ class PostgresDeliveryLog(DeliveryLog):
             except psycopg.Error as error:
                 state = error.sqlstate or ""
                 if state == _NO_PARTITION and attempt < _TRIES:
-                    self._months.clear()  # a month was dropped since we looked
+                    self._months.clear()  # a month was dropped since the partitions were read
                     homeless = await self._without_partition(connection, set().union(*map(_months, batch)))
                     if homeless:
                         return await self._halves(connection, batch, error)
@@ -191,7 +193,7 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _listed(
         self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
     ) -> list[Item]:
-        """Read the months where the page begins first, and all only where these do not fill it."""
+        """Read the months where the page begins first, and all months only when these do not fill it."""
         if not self._months:
             async with self._connection() as connection:
                 self._months = await self.partitions.months(connection)
@@ -230,7 +232,7 @@ class PostgresDeliveryLog(DeliveryLog):
         row_id: str,
         build: Callable[[Sequence[Any]], Item],
     ) -> Item | None:
-        """Look around the time a time-ordered id holds first, then everywhere, the newest partition first."""
+        """Search around the time of a time-ordered id first, then everywhere, the newest partition first."""
         window = time_near(row_id)
         if window is not None:
             near = {**parameters, "from": window[0], "to": window[1]}
@@ -245,8 +247,10 @@ class PostgresDeliveryLog(DeliveryLog):
         return combinations
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        width = 1 if kind == EVENTS else len(Counts._fields)
-        return await self._fetch(*self._sql.count(kind, count), lambda row: _tally(row, width, count))
+        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
+            await cursor.execute(*self._sql.count(kind, count))
+            columns = [column.name for column in cursor.description or ()]
+            return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
 
     async def _fetch(
         self, statement: LiteralString, parameters: Mapping[str, Any], build: Callable[[Sequence[Any]], Item]
@@ -264,7 +268,7 @@ class PostgresDeliveryLog(DeliveryLog):
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Let the driver's errors leave as the log's own."""
+    """Raise the driver's errors as the log's own."""
     try:
         yield
     except psycopg.Error as error:
@@ -275,7 +279,9 @@ def translated(error: psycopg.Error) -> DeliveryLogError:
     """The log's error for a driver's."""
     reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
     if error.sqlstate is None and isinstance(reason, StorageUnavailable):
-        return DeliveryLogUnavailable(_NO_ANSWER)  # its message may name hosts, which the log's API shows to anybody
+        return DeliveryLogUnavailable(
+            _NO_ANSWER
+        )  # the driver's message may name hosts, which the HTTP API must not show
     return _KINDS.get(type(reason), DeliveryLogError)(str(reason))
 
 
@@ -285,9 +291,3 @@ def _months(row: LogRow) -> set[datetime]:
 
 def _rejected(row: LogRow, reason: str) -> Rejected:
     return Rejected(entry_of(row), reason)
-
-
-def _tally(row: Sequence[Any], width: int, count: Count) -> MeasureTally:
-    cut = len(row) - width
-    slot = to_ms(row[0].astimezone(UTC)) if count.slots else None
-    return MeasureTally(slot, tuple(row[1 if count.slots else 0 : cut]), Counts(*row[cut:]))

@@ -1,4 +1,4 @@
-"""Monthly partitions of the PostgreSQL log: made ahead and on demand, checked, and dropped by retention.
+"""Monthly partitions of the PostgreSQL log: created ahead and on demand, checked, and dropped by retention.
 
 Whole months are dropped, first detached CONCURRENTLY, so writers never wait. An interrupted run is completed by the
 next one. Everything here is safe to run from several processes.
@@ -40,7 +40,7 @@ class Partition:
     month: datetime
     attached: bool
     pending: bool
-    """A detach was begun and not ended."""
+    """Its detach was interrupted."""
 
 
 class Partitions:
@@ -50,7 +50,7 @@ class Partitions:
         self._sql = statements
 
     async def all(self, connection: Connection) -> list[Partition]:
-        """Every monthly table there is."""
+        """Every monthly table."""
         rows = await (await connection.execute(self._sql.text("partitions:months"))).fetchall()
         return [_partition(str(name), parent is not None, bool(pending)) for name, parent, pending in rows]
 
@@ -62,7 +62,7 @@ class Partitions:
         return {month for month, tables in tables_of.items() if tables == len(PARENTS)}
 
     async def ensure(self, connection: Connection, months: Iterable[datetime]) -> None:
-        """Make the partitions of months. Raises psycopg's InsufficientPrivilege without the right to."""
+        """Create the partitions of months. Raises psycopg's InsufficientPrivilege without the right to."""
         wanted = sorted(set(months))
         if wanted:
             await connection.execute(self._sql.text("partitions:ensure_months"), {"months": wanted})
@@ -92,13 +92,13 @@ class Partitions:
 
 
 def missing_ahead(have: set[datetime], now: datetime, months_ahead: int) -> list[datetime]:
-    """Which of this month and the ``months_ahead`` after it are not there."""
+    """Those of this month and the ``months_ahead`` after it that are missing."""
     wanted = [month_after(month_of(now), count) for count in range(months_ahead + 1)]
     return [month for month in wanted if month not in have]
 
 
 def retention_start(now: datetime, days: int) -> datetime:
-    """The instant before which ``days`` days of retention forget."""
+    """The instant before which a retention of ``days`` days drops entries."""
     return now - timedelta(days=days)
 
 

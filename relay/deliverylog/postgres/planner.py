@@ -1,9 +1,9 @@
-"""What the planner would get wrong about a page, and how it is helped.
+"""Keep PostgreSQL's planner fast and right for a page.
 
-A page is looked for in the few months in which it most likely lies whole, so that not all of them are planned over.
-Planning costs as much for each partition as for the next one, and for two years of months several times what running
-the statement does. The driver asks for a page among these months first, and among all only where it is not full: what
-is found never depends on the guess.
+A page is read from the few months that most likely hold all of it, so that the planner considers only their
+partitions. Planning time grows with the number of partitions; for two years of months it is several times the
+execution time. The driver reads these months first, and all months when they do not fill the page: the result never
+depends on the guess.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from relay.deliverylog.times import from_ms
 
 
 def near(scan: Scan, months: Collection[datetime], now: datetime) -> Scan | None:
-    """The same page, read no further than through the month after that where reading begins.
+    """The same page, bounded to the month in which reading begins and the one after it.
 
-    ``months`` are those with partitions; some of them may lie ahead of ``now`` and be empty. None where it would spare
-    nothing, and where a page is not full as a rule (of one event) or may hold any month (by the events' times).
+    ``months`` are those with partitions; some of them may lie ahead of ``now`` and be empty. Returns None
+    when the bound would exclude no month, when pages are rarely full (of one event), and when a page may hold any month
+    (by the events' times).
     """
     if not months or scan.sort_by != "time" or "event_id" in scan.filters:
         return None
@@ -37,10 +38,10 @@ def near(scan: Scan, months: Collection[datetime], now: datetime) -> Scan | None
 
 
 def looks_large(scan: Scan) -> bool:
-    """Whether the planner may take the page for a statement that is worth compiling.
+    """Whether the planner may compile the statement (JIT) because it overestimates the page.
 
-    It does so where ranges are merged, because a range's limit is hidden from it. Forbidding it takes another statement
-    in a transaction, about as long as a fast page, so it is forbidden only then.
+    It does so for merged ranges, because a range's limit is hidden from it. Switching JIT off takes another statement
+    in the transaction, about as long as a fast page, so it is switched off only then.
     """
     merged = any(len(values) > 1 for values in scan.filters.values())
     return merged or (scan.resource == EVENTS and "destination_id" in scan.filters)

@@ -19,7 +19,7 @@ _PARTITION = "events_2000_01"
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
-# The filter that drives a listing: its values are index ranges of their own, merged. The first that is given.
+# The filter that drives a listing: its values are index ranges of their own, merged. The first that the query has.
 _EVENT_DRIVERS = ("event_id", "topic")
 _ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "destination_type", "status")
 _ORDER_DRIVERS = ("event_id",)

@@ -23,20 +23,25 @@ SAMPLE: Final = 10_000
 
 _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
+_RECENTLY: Final = 60.0  # seconds; a relay that keeps delivered rows shows in this time, where events flow
 
 
-def check_storage(url: str, table: TableName, in_order: bool = False) -> tuple[list[Finding], list[str] | None]:
+def check_storage(
+    url: str, table: TableName, *, in_order: bool = False, delete_delivered: bool = False
+) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
-    ``in_order`` says that ORDERING is ``key``, which needs more of the table.
+    ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that ON_DELIVERED is ``delete``: each needs more.
     """
     findings = list(_schema(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings, None
     try:
         with operating(url, table, _DOING) as connection:
-            findings += [_writable(connection), _clock(connection), *_rights(connection, table)]
+            findings += [_writable(connection), _clock(connection)]
+            findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += _order(connection, table) if in_order else ()
+            findings += _on_delivered(connection, table, delete_delivered=delete_delivered)
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [
@@ -71,7 +76,7 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
     """The column and the indexes of ORDERING=key."""
     advice = f"run: {creation(table)} --with key-order"
     sql = statement("outbox/table:describe")
-    [(_, _, columns, _)] = fetch(connection, sql, {"table": table.quoted})
+    [(_, _, columns, *_)] = fetch(connection, sql, {"table": table.quoted})
     if ORDER_COLUMN not in columns:
         yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
         return
@@ -88,6 +93,22 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
             )
     if all(valid.get(name) for name in names):
         yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
+
+
+def _on_delivered(connection: Connection, table: TableName, *, delete_delivered: bool) -> Iterator[Finding]:
+    """The mode, and whether another relay on the table works in the other one."""
+    if not delete_delivered:
+        message = "ON_DELIVERED=keep: delivered events stay in the table until relay-cli prune deletes them"
+        yield Finding(Level.OK, "delivered", message)
+        return
+    message = "ON_DELIVERED=delete: the row of a delivered event is deleted"
+    [(recent,)] = rows(connection, "outbox/backlog:delivered_recently", table, {"seconds": _RECENTLY})
+    if recent:
+        advice = "set ON_DELIVERED=delete for every relay on this table; after a change of the mode, check again later"
+        message = f"{message}, but rows became DELIVERED in the last {_RECENTLY:g} s: another relay keeps them"
+        yield Finding(Level.WARNING, "delivered", message, advice)
+    else:
+        yield Finding(Level.OK, "delivered", message)
 
 
 def _bare(step: Step) -> str:
@@ -116,9 +137,9 @@ def _clock(connection: Connection) -> Finding:
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 
 
-def _rights(connection: Connection, table: TableName) -> Iterator[Finding]:
+def _rights(connection: Connection, table: TableName, *, delete_delivered: bool) -> Iterator[Finding]:
     sql = statement("outbox/table:describe")
-    [(_, may_select, _, writable)] = fetch(connection, sql, {"table": table.quoted})
+    [(_, may_select, _, writable, may_delete)] = fetch(connection, sql, {"table": table.quoted})
     user = connection.info.user
     denied = [name for name in WRITTEN if name not in (writable or ())]
     if not may_select:
@@ -128,5 +149,9 @@ def _rights(connection: Connection, table: TableName) -> Iterator[Finding]:
     if denied:
         grant = f'run: GRANT UPDATE ({", ".join(WRITTEN)}) ON {table.quoted} TO "{user}"'
         yield Finding(Level.ERROR, "rights", f"{user} may not write {', '.join(denied)}", grant)
-    if may_select and not denied:
+    lacks_delete = delete_delivered and not may_delete
+    if lacks_delete:
+        grant = f'run: GRANT DELETE ON {table.quoted} TO "{user}"'
+        yield Finding(Level.ERROR, "rights", f"{user} may not delete rows, and ON_DELIVERED=delete needs it", grant)
+    if may_select and not denied and not lacks_delete:
         yield Finding(Level.OK, "rights", f"{user} may read the table and write what a relay writes")

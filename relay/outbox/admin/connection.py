@@ -72,6 +72,6 @@ def _check_table(connection: Connection, table: TableName) -> None:
     description = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
     if not description:
         raise SchemaError(f"there is no table {table} for this user; create it with: {creation(table)}")
-    kind, _, columns, _ = description[0]
+    kind, _, columns, *_ = description[0]
     refuse_kind(kind, table)
     refuse_missing(columns, table)

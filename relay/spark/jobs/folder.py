@@ -1,7 +1,7 @@
-"""A folder on whatever file system Hadoop knows (local, HDFS, S3, …), for the few small files that a job keeps there.
+"""A folder on a file system of Hadoop's (local, HDFS, S3, …), for the few small files of a job.
 
-On the driver only. A file that is written here is whole or not there: it is written under another name and renamed.
-Raises ArchiveError, naming the path and the file system's own words.
+On the driver only. Writing a file is atomic: it is written under another name and renamed. Raises ArchiveError with the
+path and the file system's message.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from relay.core.errors import OutboxError
 
 
 class ArchiveError(OutboxError):
-    """The archive's folder cannot be used, or what is in it is not as it should be; nothing was deleted for it."""
+    """The archive's folder cannot be used, or its content is wrong; no row was deleted from the outbox for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Paths are given relative to ``path``, with ``/`` between."""
+    """A folder; methods take paths relative to ``path``, with ``/`` between."""
 
     spark: SparkSession
     path: str
 
     def names(self, where: str) -> list[str]:
-        """What a folder in it holds, sorted; nothing where there is no such folder."""
-        with self._telling(where) as (files, path):
+        """The names in a folder below it, sorted; empty for a missing folder."""
+        with self._open(where) as (files, path):
             if not files.exists(path):
                 return []
             return sorted(str(status.getPath().getName()) for status in files.listStatus(path))
 
     def read(self, where: str) -> str | None:
-        """A file's text; None where there is none."""
-        with self._telling(where) as (files, path):
+        """A file's text; None for a missing file."""
+        with self._open(where) as (files, path):
             if not files.exists(path):
                 return None
             stream = files.open(path)
@@ -48,21 +48,21 @@ class Folder:
                 stream.close()
 
     def write(self, where: str, text: str) -> None:
-        """Write a file, whole or not at all; one that is there is replaced."""
+        """Write a file, whole or not at all; replaces an earlier one."""
         parent, _, name = where.rpartition("/")
         part = f"{parent}/.{name}.{uuid4().hex}"
-        with self._telling(where) as (files, path):
+        with self._open(where) as (files, path):
             stream = files.create(self._at(part), True)
             stream.write(bytearray(text.encode()))
             stream.close()
             if files.exists(path):
                 files.delete(path, False)
             if not files.rename(self._at(part), path):
-                raise ArchiveError(f"{self.path}/{where}: could not be put in place")
+                raise ArchiveError(f"{self.path}/{where}: could not be renamed from its temporary name")
 
     def delete(self, where: str) -> None:
-        """Delete a file or a folder with all that is in it; harmless where there is none."""
-        with self._telling(where) as (files, path):
+        """Delete a file, or a folder with its content; does nothing for a missing one."""
+        with self._open(where) as (files, path):
             if files.exists(path) and not files.delete(path, True):
                 raise ArchiveError(f"{self.path}/{where}: could not be deleted")
 
@@ -74,12 +74,12 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{where}" if where else self.path)
 
     @contextmanager
-    def _telling(self, where: str) -> Iterator[tuple[JavaObject, JavaObject]]:
-        """The file system and the path; what Java throws leaves as an ArchiveError."""
+    def _open(self, where: str) -> Iterator[tuple[JavaObject, JavaObject]]:
+        """The file system and the path. Raises ArchiveError for an exception of Java's."""
         try:
             path = self._at(where)
             settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
             yield path.getFileSystem(settings), path
         except Py4JJavaError as error:
-            words = str(error.java_exception.toString()).partition("\n")[0]
-            raise ArchiveError(f"{self.path}/{where}: {words}") from None
+            message = str(error.java_exception.toString()).partition("\n")[0]
+            raise ArchiveError(f"{self.path}/{where}: {message}") from None

@@ -1,4 +1,4 @@
-"""Latency, histograms and bars over time, as the pages and results of several jobs have them.
+"""Latency, histograms and bars over time, for the pages and results of several jobs.
 
 Percentiles are Spark's ``percentile_approx`` with an accuracy of 1/10,000 of the rank. Hours are UTC whatever the
 session's time zone is.
@@ -18,13 +18,13 @@ BARS_A_DECADE: Final = 5
 
 _ACCURACY: Final = 10_000
 MOST_BARS: Final = 120
-"""Of a plot over time."""
+"""Bars of a plot over time, at most."""
 
 _WIDTHS: Final = (60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _HOUR: Final = 3600
 
 PLOTTED: Final = "{0} >= TIMESTAMP '1970-01-02' AND {0} < TIMESTAMP '3000-01-01'"
-"""Which times are plotted; PostgreSQL knows infinity too."""
+"""The times that are plotted; PostgreSQL's infinities are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +43,30 @@ def seconds_between(earlier: str, later: str) -> Column:
 
 def latencies(seconds: Column) -> list[Column]:
     """Aggregates: the percentiles of ``LATENCIES`` and the maximum."""
-    found = f.percentile_approx(seconds, list(QUANTILES), _ACCURACY)
-    columns = [f.get(found, place).alias(name) for place, name in enumerate(LATENCIES[:-1])]
+    percentiles = f.percentile_approx(seconds, list(QUANTILES), _ACCURACY)
+    columns = [f.get(percentiles, place).alias(name) for place, name in enumerate(LATENCIES[:-1])]
     return [*columns, f.max(seconds).alias(LATENCIES[-1])]
 
 
 def hour(time: str) -> Column:
-    """The hour in which a time lies, as a timestamp."""
+    """The hour of a time, as a timestamp."""
     return f.timestamp_seconds(start_of(time, _HOUR))
 
 
 def start_of(time: str, width: int) -> Column:
-    """Seconds since 1970 at which the ``width`` seconds begin that a time lies in."""
+    """The start of a time's bar of ``width`` seconds, in seconds since 1970."""
     return (f.floor(f.unix_micros(time) / (width * 1_000_000)) * width).cast("long")
 
 
 def bucket_width(first: int, last: int) -> int:
-    """Seconds of a bar, so that a plot has at most 120."""
+    """The seconds of a bar with which a plot has at most 120 bars."""
     span = max(last - first, 1)
     fitting = [width for width in _WIDTHS if span / width <= MOST_BARS]
     return fitting[0] if fitting else -(-span // (MOST_BARS * 86_400)) * 86_400
 
 
 def histogram(frame: DataFrame, seconds: Column) -> list[tuple[float, float, int]]:
-    """How many lie between two durations; at most a few dozen rows, whatever the data."""
+    """Bars: lower and upper bound in seconds, and how many durations lie between them; a few dozen at most."""
     low, high = 1e-4, 1e9
     bounded = f.least(f.greatest(seconds, f.lit(low)), f.lit(high))
     rows = (

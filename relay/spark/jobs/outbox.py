@@ -1,4 +1,4 @@
-"""Which outbox a job works on, and what its role may do there; asked before anything is read or written."""
+"""The outbox of a job, and the rights of its role, checked before anything is read or written."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from relay.spark.statements import SparkStatements
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What the catalog says."""
+    """An outbox according to the catalog."""
 
     name: str
-    """Database, schema and table: the same however the table is named by an option."""
+    """Database, schema and table: the same however an option names the table."""
     may_read: bool
     may_insert: bool
     may_delete: bool
     may_lock: bool
     """Whether ``FOR UPDATE`` is allowed."""
     now: datetime
-    """The database's time."""
+    """The time of the database's clock."""
 
     def require(self, doing: str, allowed: bool) -> None:
-        """Raises SchemaError where it is not."""
+        """Raises SchemaError for a right that this role lacks."""
         if not allowed:
             raise SchemaError(f"this role may not {doing} {self.name}; docs/spark.md has the grants for each job")
 
 
 def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:
-    """Raises SchemaError where there is no such table."""
+    """The outbox. Raises SchemaError for a missing table."""
     with translating("looking at the outbox"):
         row = connection.execute(
             statements.query("outbox:identify_outbox"), {"outbox": statements.outbox.quoted}

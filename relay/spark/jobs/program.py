@@ -1,7 +1,7 @@
-"""What the jobs have in common as programs: exit codes, errors in one line, progress, and where a secret comes from.
+"""The jobs as programs: arguments, exit codes, errors in one line, and progress.
 
 Results go to standard output, progress and errors to standard error. Exit codes: 0 done, 1 failed, 2 wrong arguments,
-130 interrupted; a job that has more to tell says so itself.
+130 interrupted; a job may have more.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
@@ -19,27 +18,37 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relay.core.errors import ConfigError, OutboxError
+from relay.spark.jobs.arguments import CommandLine, Job
 
-_REPORT_EVERY: Final = 10.0  # seconds
-_OURS: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
+_PROGRESS_INTERVAL: Final = 10.0  # seconds
+_OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 
 
-def guarded(work: Callable[[], int]) -> int:
-    """Call ``work`` and return its exit code, or that of its error, which is written in one line."""
+def run_job(
+    job: type[Job],
+    work: Callable[[Job], int],
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+) -> int:
+    """Read the arguments of a job and do its work. Returns the exit code; an error is printed in one line.
+
+    ``environment`` has texts for options that are left out.
+    """
     try:
-        return work()
+        return work(CommandLine(job, program, arguments).read(environment))
     except OutboxError as error:
-        return _told(str(error), 2 if isinstance(error, ConfigError) else 1)
+        return _print_error(str(error), 2 if isinstance(error, ConfigError) else 1)
     except PySparkException as error:
-        return _told(*_cause(error))
-    except Py4JJavaError as error:  # what PySpark has no class of its own for, such as a broker that does not answer
-        return _told(str(error.java_exception.toString()).partition("\n")[0], 1)
+        return _print_error(*_cause(error))
+    except Py4JJavaError as error:  # errors without a class in PySpark, such as a broker that does not answer
+        return _print_error(str(error.java_exception.toString()).partition("\n")[0], 1)
     except KeyboardInterrupt:
-        return _told("interrupted", 130)
+        return _print_error("interrupted", 130)
 
 
-def started(name: str, settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
-    """The session, made with these settings where there is none yet; conditions may go down to PostgreSQL."""
+def open_session(name: str, settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
+    """The process's session, or a new one with these settings; Spark pushes filters down to PostgreSQL."""
     builder = SparkSession.Builder().appName(f"openoutbox-{name}")
     for setting, value in settings:
         builder = builder.config(setting, value)
@@ -48,13 +57,19 @@ def started(name: str, settings: Iterable[tuple[str, str]] = ()) -> SparkSession
     return session
 
 
+def session_settings(packages: str | None, jars: str | None) -> list[tuple[str, str]]:
+    """The settings of a new session that stand for ``--packages`` and ``--jars``."""
+    settings = (("spark.jars.packages", packages), ("spark.jars", jars))
+    return [(name, value) for name, value in settings if value]
+
+
 @contextmanager
-def reporting(job: str, state: Callable[[], str]) -> Iterator[None]:
-    """A line of progress every ten seconds while the block runs."""
-    over = threading.Event()
+def report_progress(job: str, state: Callable[[], str]) -> Iterator[None]:
+    """Print a line of progress every ten seconds while the block runs."""
+    finished = threading.Event()
 
     def report() -> None:
-        while not over.wait(_REPORT_EVERY):
+        while not finished.wait(_PROGRESS_INTERVAL):
             line = state()
             if line:
                 sys.stderr.write(f"{job}: {line}\n")
@@ -64,12 +79,12 @@ def reporting(job: str, state: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join()
 
 
-def tasks(session: SparkSession) -> str:
-    """How far the stages at work are."""
+def task_progress(session: SparkSession) -> str:
+    """How many tasks of each active stage are done."""
     tracker = session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return ", ".join(
@@ -77,30 +92,20 @@ def tasks(session: SparkSession) -> str:
     )
 
 
-def tell(line: str) -> None:
-    """A line of the result."""
+def print_result(line: str) -> None:
+    """Print a line of the result."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def secret(option: str, file: str | None, given: str | None) -> str | None:
-    """What ``file`` holds, if it is named, else what was given. Raises ConfigError for a file that cannot be read."""
-    if file is None:
-        return str(given) if given else None
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"{option}: {file}: {error.strerror}") from None
-
-
-def _told(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     sys.stderr.write(f"error: {message}\n")
     return code
 
 
 def _cause(error: PySparkException) -> tuple[str, int]:
-    """Our own error inside Spark's, where there is one: its text, without the tracebacks, and the exit code."""
-    ours = _OURS.search(str(error))
-    if ours is None:
+    """The message and exit code of this package's error inside Spark's; of Spark's own where there is none inside."""
+    match = _OUTBOX_ERROR.search(str(error))
+    if match is None:
         return str(error).partition("\n")[0], 1
-    return ours[2], 2 if ours[1] == ConfigError.__name__ else 1
+    return match[2], 2 if match[1] == ConfigError.__name__ else 1

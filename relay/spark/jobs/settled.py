@@ -1,20 +1,15 @@
-"""Rows of the table that have come to their end, DELIVERED or DEAD, as the jobs read them: by Spark's own reader."""
+"""Settled rows of the table, DELIVERED or DEAD, by the data source ``openoutbox``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.postgres.sql import TableName
-
-DELIVERED: Final = "DELIVERED"
-DEAD: Final = "DEAD"
-STATUSES: Final = (DELIVERED, DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +30,8 @@ def settled_rows(
 ) -> DataFrame:
     """Columns of the rows that were delivered, or died, at ``since`` or after it and before ``until``.
 
-    Each status is a reading of its own, so that the database is asked for what its indexes know; and each is a load of
-    its own, since Spark keeps with a load what was pushed into it last, for all of its scans.
+    Each status is read by a scan of its own, with a condition that the database has an index for. Each scan needs a
+    ``load()`` of its own: Spark keeps the conditions that it pushed last, for all scans of one ``load()``.
     """
     first, *others = (_settled(spark, outbox, names, status, since, until) for status in statuses)
     for other in others:
@@ -69,7 +64,7 @@ def _settled(
         .option("pushdown", "true")
     )
     rows = reader.option("columns", ",".join(names)).load().select(*names)
-    time = f.col("delivered_at" if status == DELIVERED else "updated_at")
+    time = f.col("delivered_at" if status == "DELIVERED" else "updated_at")
     return rows.where((f.col("status") == status) & _between(time, since, until))
 
 

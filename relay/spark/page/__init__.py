@@ -1,1 +1,1 @@
-"""The page that a job makes for people: one HTML file with its plots inside, which needs no network."""
+"""The page of a job for people: one HTML file with its plots inside, which needs no network."""

@@ -1,7 +1,7 @@
-"""What a page has to show, and the page made of it.
+"""The content of a page, and its HTML.
 
-Every text is escaped by the template: event types, keys and errors are other people's input. Only the plots, which no
-such text is in (``relay.spark.page.plots``), are markup already.
+The template escapes every text: event types, keys and errors are untrusted input. Only the plots are markup; they
+contain no such text (``relay.spark.page.plots``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-MOST_CELL: Final = 120  # characters
+LONGEST_CELL: Final = 120  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number to see first. ``tone`` is ``good``, ``bad`` or ``plain``."""
+    """A number at the top. ``tone`` is ``good``, ``bad`` or ``plain``."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot; ``text`` says what can be seen in it, for those who cannot."""
+    """One plot; ``text`` describes it, for screen readers too."""
 
     title: str
     svg: str
@@ -36,7 +36,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Cells as text. ``numeric`` are the places of columns that are set to the right."""
+    """Cells as text. ``numeric`` has the positions of right-aligned columns."""
 
     title: str
     columns: Sequence[str]
@@ -56,9 +56,9 @@ class Document:
     plots: Sequence[Plot]
     tables: Sequence[PageTable]
     facts: Sequence[tuple[str, str]]
-    """How it came about: sources, times, what was left out."""
+    """How the result was computed: sources, times, filters."""
     good: bool | None = None
-    """Whether the verdict is good news; None where it is none."""
+    """Whether the verdict is good; None for neither."""
     notes: Sequence[str] = field(default=())
 
 
@@ -73,4 +73,4 @@ def render(document: Document) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MOST_CELL else text[: MOST_CELL - 1] + "…"
+    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"

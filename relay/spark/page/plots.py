@@ -1,6 +1,6 @@
-"""Plots as SVG text that stands inside a page. No word in them comes from data: names of types or keys are for tables.
+"""Plots as SVG inside a page. They contain no text from data: names of types and keys are for tables.
 
-Axes and text take the colour of the page around them, so that they can be read on dark ones too.
+Axes and text have the page's colour, so that they are readable on dark pages too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-_INK: Final = "#010203"  # stands for the page's own colour
+_INK: Final = "#010203"  # replaced by the page's own colour
 _GRID: Final = "#8888884d"
 _COLOURS: Final = ("#2f7ec2", "#e0772f", "#b5405c", "#2c9a6c")
 _SIZE: Final = (7.2, 2.9)
 _STYLE: Final[Any] = {
-    "svg.fonttype": "none",  # text stays text: small, and found by a search in the page
+    "svg.fonttype": "none",  # text stays text: small, and searchable in the page
     "svg.hashsalt": "openoutbox",
     "font.family": "sans-serif",
     "font.size": 10,
@@ -40,7 +40,7 @@ _STYLE: Final[Any] = {
     "grid.color": _GRID,
     "legend.frameon": False,
 }
-_TIDIED: Final = (
+_REPLACEMENTS: Final = (
     (r"<metadata>.*?</metadata>", ""),
     (r"<style[^>]*>.*?</style>", ""),
     (r'<g id="[^"]*"', "<g"),  # several plots of one page would share these
@@ -51,14 +51,14 @@ _DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One row of values, one for each point of the axis; None where there is none."""
+    """Values, one for each point of the axis; None for no value."""
 
     name: str
     values: Sequence[float | None]
 
 
 def stacked(starts: Sequence[int], width: int, series: Sequence[Series]) -> str:
-    """Counts over time, on top of each other; ``starts`` are seconds since 1970, each bar ``width`` seconds wide."""
+    """Stacked counts over time; ``starts`` are seconds since 1970, each bar ``width`` seconds wide."""
 
     def draw(axes: Axes) -> None:
         below = [0.0] * len(starts)
@@ -68,9 +68,9 @@ def stacked(starts: Sequence[int], width: int, series: Sequence[Series]) -> str:
                      color=colour, label=each.name)  # fmt: skip
             below = [low + height for low, height in zip(below, heights, strict=True)]
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
-        _over_time(axes)
+        _time_axis(axes)
 
-    return _drawn(draw, len(series) > 1)
+    return _svg(draw, len(series) > 1)
 
 
 def lines(starts: Sequence[int], series: Sequence[Series]) -> str:
@@ -83,13 +83,13 @@ def lines(starts: Sequence[int], series: Sequence[Series]) -> str:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
         axes.yaxis.set_minor_locator(NullLocator())
-        _over_time(axes)
+        _time_axis(axes)
 
-    return _drawn(draw, legend=True)
+    return _svg(draw, legend=True)
 
 
 def distribution(edges: Sequence[tuple[float, float]], counts: Sequence[int]) -> str:
-    """How many had a duration between these two, in seconds; logarithmic, as the bars are wide."""
+    """The number of durations, in seconds, between the edges of each bar; logarithmic, as the bars are."""
 
     def draw(axes: Axes) -> None:
         lefts = [low for low, _ in edges]
@@ -99,11 +99,11 @@ def distribution(edges: Sequence[tuple[float, float]], counts: Sequence[int]) ->
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
 
-    return _drawn(draw, legend=False)
+    return _svg(draw, legend=False)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: ``1.5 ms``, ``12 s``, ``3 h``."""
+    """Seconds with a fitting unit: ``1.5 ms``, ``12 s``, ``3 h``."""
     for limit, size, unit in (
         (1e-3, 1e-6, "µs"),
         (1, 1e-3, "ms"),
@@ -125,14 +125,14 @@ def _places(starts: Sequence[int]) -> list[float]:
     return [start / _DAY for start in starts]
 
 
-def _over_time(axes: Axes) -> None:
-    # With the default of five ticks at least it has no interval for 84 hours to five days, nor for 210 to 300 minutes.
+def _time_axis(axes: Axes) -> None:
+    # With its default, at least five ticks, it has no interval for 84 hours to five days, nor for 210 to 300 minutes.
     locator: Any = AutoDateLocator(tz=UTC, minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
 
 
-def _drawn(draw: Callable[[Axes], None], legend: bool) -> str:
+def _svg(draw: Callable[[Axes], None], legend: bool) -> str:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=_SIZE, layout="constrained")
         figure.patch.set_alpha(0)
@@ -142,15 +142,15 @@ def _drawn(draw: Callable[[Axes], None], legend: bool) -> str:
         axes.set_ylim(bottom=0) if axes.get_yscale() == "linear" else None
         if legend:
             figure.legend(loc="outside upper left", ncols=4)
-        written = StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return _inline(written.getvalue())
+        output = StringIO()
+        figure.savefig(output, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(output.getvalue())
 
 
 def _inline(svg: str) -> str:
-    """Without what belongs to a file of its own, as wide as its place, in the page's colours and letters."""
+    """The SVG without the parts of a separate file, as wide as its place, in the page's colours and fonts."""
     head, body = svg[svg.index("<svg") :].split(">", 1)
     head = re.sub(r' (?:width|height)="[^"]*"', "", head).replace("<svg", '<svg aria-hidden="true" focusable="false"')
-    for pattern, instead in _TIDIED:
+    for pattern, instead in _REPLACEMENTS:
         body = re.sub(pattern, instead, body, flags=re.DOTALL)
     return f"{head}>{body}".replace(_INK, "currentColor")

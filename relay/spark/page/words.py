@@ -10,17 +10,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def count(number: int | None) -> str:
-    """With commas; nothing for None."""
+    """A number with commas; empty for None."""
     return "" if number is None else f"{number:,}"
 
 
 def lasting(seconds: float | None) -> str:
-    """A duration; nothing for None."""
+    """A duration; empty for None."""
     return "" if seconds is None else duration(seconds)
 
 
 def moment(micros: int | None) -> str:
-    """Microseconds since 1970, UTC; nothing for None, and what no calendar has as its number."""
+    """Microseconds since 1970 as UTC; empty for None, and the number for a time outside Python's calendar."""
     if micros is None:
         return ""
     try:
@@ -30,7 +30,7 @@ def moment(micros: int | None) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage; 100 % only where it is all of them."""
+    """A percentage; 100 % only for all of them."""
     if not whole:
         return ""
     text = f"{100 * part / whole:.1f}"

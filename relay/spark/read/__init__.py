@@ -1,5 +1,5 @@
-"""What Spark reads: the outbox, the event store and the delivery log, by binary COPY into Arrow batches.
+"""Read the outbox, the event store and the delivery log, by binary COPY into Arrow batches.
 
-Everything here reads and nothing writes: a role with SELECT is enough, and no lock is taken that another statement than
-DDL would wait for. The readers are made on the driver and pickled; ``read`` runs on the executors.
+Readers need SELECT only, and take no lock that a statement other than DDL waits for. They are created on the driver and
+pickled; ``read`` runs on the executors.
 """

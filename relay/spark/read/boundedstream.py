@@ -1,4 +1,4 @@
-"""The event store as a stream whose micro-batches have a bound; for Spark 4.2 and newer, which asks sources for one."""
+"""The event store as a stream whose micro-batches have a bound, for Spark 4.2 and newer."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from relay.spark.read.eventstream import POSITION, EventStream, Offset
 
 
 class BoundedEventStream(EventStream, SupportsTriggerAvailableNow):
-    """A stream, as Spark asks for it since 4.2."""
+    """A stream with the interface of Spark 4.2."""
 
     def __init__(self, events: Events) -> None:
         super().__init__(events)
         self._target: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How much a micro-batch takes unless the trigger says otherwise."""
+        """The bound of a micro-batch unless the trigger has another one."""
         most = self.events.options.most_events
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # type: ignore[override]  # noqa: N802
-        """Where the micro-batch that begins at ``start`` ends; at ``start`` itself when there is nothing to read."""
+        """The end of the micro-batch that begins at ``start``; ``start`` itself without new events."""
         after = int(start[POSITION])
         end = self.horizon()
         if self._target is not None:
             end = min(end, self._target)
         if end <= after:
-            return {POSITION: after}  # also where a transaction in flight has drawn the horizon back for a moment
+            return {POSITION: after}  # also when a transaction in flight has moved the horizon back for a moment
         if isinstance(limit, ReadMaxRows):
             most = limit.max_rows
-            end = self.asked(lambda connection: self.events.nth(connection, after, end, most))
+            end = self.query(lambda connection: self.events.nth(connection, after, end, most))
         return {POSITION: end}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What comes later than now is left to the next run."""
+        """Stop at the present horizon; the next run reads later events."""
         self._target = self.horizon()

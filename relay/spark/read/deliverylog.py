@@ -1,7 +1,7 @@
-"""``format("openoutbox_deliverylog")``: the delivery log's attempts, where PostgreSQL keeps it.
+"""``format("openoutbox_deliverylog")``: the attempts of a delivery log in PostgreSQL.
 
-Spark registers it by itself from the top-level module ``pyspark_openoutbox_deliverylog``; ``spark.dataSource.register``
-does the same by hand. Options and columns are in docs/spark.md.
+Spark registers it automatically from the top-level module ``pyspark_openoutbox_deliverylog``;
+``spark.dataSource.register`` does the same by hand. Options and columns are in docs/spark.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from relay.spark.read.fields import DELIVERIES, named, schema_of
+from relay.spark.read.fields import DELIVERIES, fields_of, schema_of
 from relay.spark.read.options import delivery_options
 from relay.spark.read.reader import Source, TableReader, reader_of
 
@@ -23,14 +23,14 @@ class DeliveryLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As ``format(…)`` is given it."""
+        """The name for ``format(…)``."""
         return "openoutbox_deliverylog"
 
     def schema(self) -> StructType:
-        """What is read where the user gives no schema. Raises ConfigError, naming option or column."""
-        return schema_of(named(delivery_options(self.options).columns, DELIVERIES))
+        """The schema of a read without a user's schema. Raises ConfigError, which names option or column."""
+        return schema_of(fields_of(delivery_options(self.options).columns, DELIVERIES))
 
     def reader(self, schema: StructType) -> TableReader:
-        """Of one query. Raises ConfigError, naming option or column."""
+        """The reader of one query. Raises ConfigError, which names option or column."""
         options = delivery_options(self.options)
         return reader_of(options, Source(options.table, DELIVERIES, _KEY, "read_deliveries"), schema)

@@ -1,4 +1,4 @@
-"""A batch of the event store's events: from a position to another, or to the end as it is when the query is planned."""
+"""A batch of the event store's events: from one position to another, or to the end at the planning of the query."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from relay.spark.read.events import Events, Share, shares
 
 
 class EventReader(DataSourceReader):
-    """Planned on the driver, pickled, and run by tasks."""
+    """Plans on the driver, is pickled, and reads in tasks."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     def partitions(self) -> list[InputPartition]:
-        """On the driver: the tasks' shares. Raises ConfigError and SchemaError for a store that cannot be read."""
+        """On the driver: the tasks' shares. Raises ConfigError and SchemaError for an unreadable store."""
         options = self._events.options
         with translating("planning to read events"), self._events.connect() as connection:
             self._events.check(connection)

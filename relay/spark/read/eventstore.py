@@ -17,7 +17,7 @@ from relay.core.errors import ConfigError
 from relay.spark.read.eventreader import EventReader
 from relay.spark.read.events import Events
 from relay.spark.read.eventstream import EventStream
-from relay.spark.read.fields import EVENTS, named, schema_of
+from relay.spark.read.fields import EVENTS, fields_of, schema_of
 from relay.spark.read.options import event_options
 
 _SINCE_4_2: Final = "pyspark.sql.streaming.datasource"
@@ -28,30 +28,30 @@ class EventStoreDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As ``format(…)`` is given it."""
+        """The name for ``format(…)``."""
         return "openoutbox_eventstore"
 
     def schema(self) -> StructType:
-        """What is read where the user gives no schema. Raises ConfigError, naming option or column."""
-        return schema_of(named(event_options(self.options).columns, EVENTS))
+        """The schema of a read without a user's schema. Raises ConfigError, which names option or column."""
+        return schema_of(fields_of(event_options(self.options).columns, EVENTS))
 
     def reader(self, schema: StructType) -> EventReader:
-        """Of one query. Raises ConfigError, naming option or column."""
+        """The reader of one query. Raises ConfigError, which names option or column."""
         options = event_options(self.options)
         if options.most_events is not None:
-            raise ConfigError("option maxEventsPerTrigger: is for streams; a batch reads from start to end")
+            raise ConfigError("option maxEventsPerTrigger: is for streams only; a batch reads from start to end")
         return EventReader(Events.of(options, schema, uuid4()))
 
     def streamReader(self, schema: StructType) -> EventStream:  # noqa: N802 - Spark's name
-        """Of one stream. Raises ConfigError, naming option or column."""
+        """The reader of one stream. Raises ConfigError, which names option or column."""
         options = event_options(self.options)
         if options.end is not None:
-            raise ConfigError("option end: is for batches; a stream has none")
+            raise ConfigError("option end: is for batches only; a stream has no end")
         events = Events.of(options, schema, uuid4())
         if find_spec(_SINCE_4_2) is not None:
-            from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - not there in 4.1
+            from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - Spark 4.1 lacks its base
 
             return BoundedEventStream(events)
         if options.most_events is not None:
-            raise ConfigError("option maxEventsPerTrigger: needs Spark 4.2; 4.1 asks no source to bound a micro-batch")
+            raise ConfigError("option maxEventsPerTrigger: needs Spark 4.2; Spark 4.1 cannot bound a micro-batch")
         return EventStream(events)

@@ -1,11 +1,11 @@
 """The event store as a stream, by position over all tenants.
 
-An offset is a position: every event up to it was delivered. A micro-batch reads from the last one to the horizon, or
-over ``maxEventsPerTrigger`` events if those are fewer; Spark remembers both ends in the checkpoint before it reads, and
-reads between the same ends again after a restart. So every committed event is in exactly one micro-batch, however
-late its transaction committed, and a sink that is idempotent by micro-batch gets it exactly once.
+An offset is a position: every event up to it was delivered. A micro-batch reads from the last offset to the horizon, or
+``maxEventsPerTrigger`` events if those are fewer. Spark writes both ends to the checkpoint before it reads, and reads
+between the same ends again after a restart. So every committed event is in exactly one micro-batch, however late its
+transaction committed, and a sink that is idempotent by micro-batch gets it exactly once.
 
-This is the stream as Spark 4.1 knows it; ``relay.spark.read.boundedstream`` adds what came with 4.2.
+This stream has the interface of Spark 4.1; ``relay.spark.read.boundedstream`` adds that of 4.2.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Offset = dict[str, Any]
 
 
 class EventStream(DataSourceStreamReader):
-    """A stream, as Spark 4.1 asks for it: a micro-batch takes all there is."""
+    """A stream with the interface of Spark 4.1: a micro-batch reads up to the horizon."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self._connection: SyncConnection | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a stream begins that has no checkpoint yet."""
+        """The start of a stream without a checkpoint."""
         start = self.events.options.start
         return {POSITION: self.horizon() if start is None else start}
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name, and 4.1's signature
-        """How far may be read now."""
+        """The position up to which may be read now."""
         return {POSITION: max(self.horizon(), self.events.options.start or 0)}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -55,31 +55,31 @@ class EventStream(DataSourceStreamReader):
         return self.events.read(partition)
 
     def stop(self) -> None:
-        """When the stream ends."""
+        """Close the connection at the end of the stream."""
         self._disconnect()
 
     def horizon(self) -> int:
-        """How far may be read now. Raises StorageUnavailable when the database stays away for some time."""
-        return self.asked(self.events.horizon)
+        """The position up to which may be read now. Raises StorageUnavailable after five tries."""
+        return self.query(self.events.horizon)
 
-    def asked(self, ask: Callable[[SyncConnection], int]) -> int:
-        """The answer of one connection, which is opened again after it was lost: Spark asks many times a second."""
+    def query(self, work: Callable[[SyncConnection], int]) -> int:
+        """Call ``work`` with one open connection, reopened after it was lost: Spark calls many times a second."""
         for tries in range(1, _TRIES):
             try:
-                return self._ask(ask)
+                return self._query(work)
             except StorageUnavailable:
                 self._disconnect()
                 time.sleep(tries)
-        return self._ask(ask)
+        return self._query(work)
 
-    def _ask(self, ask: Callable[[SyncConnection], int]) -> int:
+    def _query(self, work: Callable[[SyncConnection], int]) -> int:
         try:
             if self._connection is None:
                 self._connection = self.events.connect()
                 self.events.check(self._connection)
-            return ask(self._connection)
+            return work(self._connection)
         except psycopg.Error as error:
-            raise classify(error, "looking for new events") from error
+            raise classify(error, "reading the horizon") from error
 
     def _disconnect(self) -> None:
         if self._connection is not None:

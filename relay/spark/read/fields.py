@@ -1,6 +1,6 @@
-"""The columns that can be read, what each is to Spark and to Arrow, and which of them a reader was asked for.
+"""The readable columns, their types in Spark and in Arrow, and the selection of a reader's columns.
 
-Raises ConfigError naming the column, on the driver, before a row is read.
+Raises ConfigError, which names the column, on the driver, before a row is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relay.core.errors import ConfigError
 
 
 class FieldKind(StrEnum):
-    """How PostgreSQL sends a column."""
+    """The type in which PostgreSQL sends a column."""
 
     uuid = "uuid"
     text = "text"
@@ -120,7 +120,7 @@ EVENTS: Final = (
     Field("data", FieldKind.jsonb, nullable=True),
     Field("log_date", FieldKind.time),
 )
-"""The event store's columns, in the order in which its statements give them."""
+"""The event store's columns, in the order of its statements."""
 
 
 def schema_of(fields: Sequence[Field]) -> StructType:
@@ -128,34 +128,34 @@ def schema_of(fields: Sequence[Field]) -> StructType:
     return StructType([StructField(field.name, _SPARK[field.kind], field.nullable) for field in fields])
 
 
-def named(names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The columns of these names, all where none is named. Raises ConfigError for a name that is not known."""
+def fields_of(names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The columns of these names; all columns for no name. Raises ConfigError for an unknown name."""
     known = {field.name: field for field in fields}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ConfigError(f"column {', '.join(unknown)}: there is none; there are {', '.join(known)}")
+        raise ConfigError(f"column {', '.join(unknown)}: no such column; known are {', '.join(known)}")
     return tuple(known[name] for name in names) if names else tuple(fields)
 
 
-def asked_for(schema: StructType, names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The columns of a schema that the user may have given, and by name, too.
+def requested_fields(schema: StructType, names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The columns of the query's schema, which a user may set, and of the option ``columns``.
 
-    Raises ConfigError for another name or type, and where the two differ.
+    Raises ConfigError for an unknown name, a wrong type, and when schema and option differ.
     """
-    chosen = named([name.lower() for name in schema.fieldNames()], fields)
-    if names and chosen != named(names, fields):
-        raise ConfigError("option columns: there is a schema of other columns too; give one of the two")
-    for field, given in zip(chosen, schema.fields, strict=True):
-        wanted = _SPARK[field.kind]
-        if given.dataType != wanted:
+    chosen = fields_of([name.lower() for name in schema.fieldNames()], fields)
+    if names and chosen != fields_of(names, fields):
+        raise ConfigError("option columns: the schema has other columns; set one of the two")
+    for field, column in zip(chosen, schema.fields, strict=True):
+        type_ = _SPARK[field.kind]
+        if column.dataType != type_:
             raise ConfigError(
-                f"column {given.name}: is {given.dataType.simpleString()} in the given schema; it must be "
-                f"{wanted.simpleString()}, and may be cast afterwards"
+                f"column {column.name}: is {column.dataType.simpleString()} in the user's schema; it must be "
+                f"{type_.simpleString()}, and may be cast afterwards"
             )
     return chosen
 
 
 def arrow_schema(schema: StructType, fields: Sequence[Field]) -> pa.Schema:
-    """What Spark expects of a batch, to the letter."""
+    """The schema that Spark requires of a batch."""
     pairs = zip(fields, schema.fields, strict=True)
-    return pa.schema([pa.field(given.name, _ARROW[field.kind], given.nullable) for field, given in pairs])
+    return pa.schema([pa.field(column.name, _ARROW[field.kind], column.nullable) for field, column in pairs])

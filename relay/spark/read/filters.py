@@ -1,8 +1,8 @@
-"""What of a query's conditions PostgreSQL is asked for: values for the parameters of a reading statement.
+"""The conditions of a query that PostgreSQL evaluates: values for the parameters of a reading statement.
 
-Only conditions that mean the same there as in Spark, to the last row, are taken over; all others stay with Spark. So
-text is compared for equality and beginnings only (its order is the collation's there and the bytes' here), ids only in
-the form in which they are read, times by the microsecond. Values travel as parameters and are in no text.
+Only conditions that select the same rows in PostgreSQL and in Spark are pushed; Spark evaluates all others. So text is
+compared for equality and prefix only (PostgreSQL orders it by collation, Spark by bytes), ids only in the form in which
+they are read, times by the microsecond. Values travel as parameters, never as text of the statement.
 """
 
 from __future__ import annotations
@@ -39,56 +39,56 @@ _LAST_ID: Final = UUID(int=(1 << 128) - 1)
 
 @dataclass(frozen=True, slots=True)
 class FilterTable:
-    """What a reading statement can be asked: its parameters are a column's name with ``_in``, ``_from`` and so on."""
+    """The parameters of a reading statement: a column's name with ``_in``, ``_from`` and so on."""
 
     fields: tuple[Field, ...]
     parameters: frozenset[str]
 
-    def nothing(self) -> Values:
-        """No condition at all."""
+    def no_conditions(self) -> Values:
+        """NULL for every parameter."""
         return dict.fromkeys(self.parameters)
 
 
 @dataclass(slots=True)
 class Conditions:
-    """Conditions taken over so far, all of which hold."""
+    """The pushed conditions; a row must match all of them."""
 
     table: FilterTable
     values: Values = field(default_factory=dict)
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take over what can be; those that Spark has to look after are given back."""
-        return [each for each in filters if not self._take(each)]
+        """Push the filters that PostgreSQL can evaluate; returns those that Spark must evaluate."""
+        return [each for each in filters if not self._push(each)]
 
     def parameters(self) -> Values:
-        """For the statement: every condition, NULL where there is none."""
-        return self.table.nothing() | self.values
+        """Values for all parameters of the statement; NULL for no condition."""
+        return self.table.no_conditions() | self.values
 
-    def _take(self, given: Filter) -> bool:
-        inner = given.child if isinstance(given, Not) else given
+    def _push(self, condition: Filter) -> bool:
+        inner = condition.child if isinstance(condition, Not) else condition
         attribute: tuple[str, ...] = getattr(inner, "attribute", ())
         column = next((each for each in self.table.fields if attribute == (each.name,)), None)
         if column is None:
             return False
-        took = False
-        match given:
+        pushed = False
+        match condition:
             case Not():
-                took = self._without(column, inner)
+                pushed = self._without(column, inner)
             case IsNull() | IsNotNull():
-                took = self._presence(column, isinstance(given, IsNull))
+                pushed = self._presence(column, isinstance(condition, IsNull))
             case EqualTo() | EqualNullSafe() | In():
-                took = self._among(column, given)
+                pushed = self._among(column, condition)
             case GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
-                took = self._range(column, given)
+                pushed = self._range(column, condition)
             case StringStartsWith():
-                took = self._begins(column, given)
-        return took
+                pushed = self._begins(column, condition)
+        return pushed
 
     def _without(self, column: Field, inner: Filter) -> bool:
-        unwanted = _members(inner)
-        if not unwanted or column.kind is not FieldKind.text or not all(map(_is_text, unwanted)):
+        excluded = _members(inner)
+        if not excluded or column.kind is not FieldKind.text or not all(map(_is_text, excluded)):
             return False
-        return self._add(f"{column.name}_not", unwanted, lambda old, new: [*old, *new])
+        return self._add(f"{column.name}_not", excluded, lambda old, new: [*old, *new])
 
     def _presence(self, column: Field, missing: bool) -> bool:
         if not column.nullable:
@@ -98,50 +98,50 @@ class Conditions:
             return False
         return self._add(name, missing, lambda old, _: old)
 
-    def _among(self, column: Field, given: Filter) -> bool:
-        wanted = _members(given)
+    def _among(self, column: Field, condition: Filter) -> bool:
+        values = _members(condition)
         if column.kind is FieldKind.time:
-            return self._at(column, [_moment(each) for each in wanted])
+            return self._at(column, [_moment(each) for each in values])
         if column.kind is FieldKind.uuid:
-            wanted = [_id(each) for each in wanted]
-            usable = None not in wanted
+            values = [_id(each) for each in values]
+            usable = None not in values
         else:
-            usable = column.kind is FieldKind.text and all(map(_is_text, wanted))
-        if not wanted or not usable:
+            usable = column.kind is FieldKind.text and all(map(_is_text, values))
+        if not values or not usable:
             return False
-        return self._add(f"{column.name}_in", wanted, lambda old, new: [each for each in old if each in new])
+        return self._add(f"{column.name}_in", values, lambda old, new: [each for each in old if each in new])
 
-    def _at(self, column: Field, wanted: list[datetime | None]) -> bool:
-        """A moment is a range of one tick; of several moments the range around them, and Spark looks more closely."""
-        moments = [each for each in wanted if each is not None]
-        if not moments or len(moments) < len(wanted):
+    def _at(self, column: Field, values: list[datetime | None]) -> bool:
+        """One time is a range of one microsecond; several times are the range around them, which Spark filters."""
+        moments = [each for each in values if each is not None]
+        if not moments or len(moments) < len(values):
             return False
-        took = self._bound(column, "from", min(moments)) and self._bound(column, "below", _next(max(moments)))
-        return took and len(moments) == 1
+        pushed = self._bound(column, "from", min(moments)) and self._bound(column, "below", _next(max(moments)))
+        return pushed and len(moments) == 1
 
-    def _range(self, column: Field, given: Bounded) -> bool:
+    def _range(self, column: Field, condition: Bounded) -> bool:
         value: UUID | datetime | None = None
         if column.kind is FieldKind.time:
-            value = _moment(given.value)
+            value = _moment(condition.value)
         elif column.kind is FieldKind.uuid:
-            value = _id(given.value)
+            value = _id(condition.value)
         if value is None:
             return False
-        behind = isinstance(given, GreaterThan | LessThanOrEqual)
-        side = "from" if isinstance(given, GreaterThan | GreaterThanOrEqual) else "below"
-        return self._bound(column, side, _next(value) if behind else value)
+        exclusive = isinstance(condition, GreaterThan | LessThanOrEqual)
+        side = "from" if isinstance(condition, GreaterThan | GreaterThanOrEqual) else "below"
+        return self._bound(column, side, _next(value) if exclusive else value)
 
     def _bound(self, column: Field, side: str, value: UUID | datetime | None) -> bool:
-        """``from`` is the first that is wanted, ``below`` the first that is not."""
+        """``from`` is the first value inside the range, ``below`` the first value after it."""
         if value is None:
             return False
         return self._add(f"{column.name}_{side}", value, max if side == "from" else min)
 
-    def _begins(self, column: Field, given: StringStartsWith) -> bool:
+    def _begins(self, column: Field, condition: StringStartsWith) -> bool:
         name = f"{column.name}_prefix"
-        if column.kind is not FieldKind.text or not _is_text(given.value) or name in self.values:
+        if column.kind is not FieldKind.text or not _is_text(condition.value) or name in self.values:
             return False
-        return self._add(name, given.value, max)
+        return self._add(name, condition.value, max)
 
     def _add(self, name: str, value: object, both: Callable[[Any, Any], Any]) -> bool:
         if name not in self.table.parameters:
@@ -150,26 +150,26 @@ class Conditions:
         return True
 
 
-def _members(given: Filter) -> list[Any]:
-    if isinstance(given, In):
-        return list(given.value)
-    return [given.value] if isinstance(given, EqualTo | EqualNullSafe) else []
+def _members(condition: Filter) -> list[Any]:
+    if isinstance(condition, In):
+        return list(condition.value)
+    return [condition.value] if isinstance(condition, EqualTo | EqualNullSafe) else []
 
 
 def _is_text(value: object) -> bool:
-    """Text that PostgreSQL can be asked for; it has none with a NUL character."""
+    """Whether PostgreSQL can store the value: text without a NUL character."""
     return isinstance(value, str) and "\x00" not in value
 
 
 def _id(value: object) -> UUID | None:
-    """An id in the form in which ids are read; any other text equals none of them."""
+    """An id in the form in which ids are read; None for any other value, which equals no id."""
     if not isinstance(value, str):
         return None
     try:
-        found = UUID(value)
+        uuid = UUID(value)
     except ValueError:
         return None
-    return found if str(found) == value else None
+    return uuid if str(uuid) == value else None
 
 
 def _moment(value: object) -> datetime | None:
@@ -179,7 +179,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _next(value: UUID | datetime) -> UUID | datetime | None:
-    """The value behind this one, if there is one."""
+    """The next value; None after the last."""
     if isinstance(value, UUID):
         return None if value == _LAST_ID else UUID(int=value.int + 1)
     try:

@@ -22,7 +22,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options that all readers have; docs/spark.md says what each is for."""
+    """The options of all readers; docs/spark.md describes them."""
 
     url: str = field(repr=False)
     columns: tuple[str, ...] = ()
@@ -47,11 +47,11 @@ class EventOptions(ReadOptions):
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
     start: int | None = 0
-    """The position after which the first event comes; None is the end, as it is when a stream begins."""
+    """The position before the first event; None is the end at the start of a stream."""
     end: int | None = None
-    """The position up to which a batch reads; None is the end."""
+    """The last position of a batch; None is the end."""
     most_events: int | None = None
-    """Of one micro-batch."""
+    """Events of one micro-batch, at most."""
 
 
 def outbox_options(options: Mapping[str, str]) -> TableOptions:
@@ -111,7 +111,7 @@ def _tenants(names: Sequence[str]) -> tuple[UUID, ...]:
 
 
 def _position(values: Options, name: str, default: int | None) -> int | None:
-    """A position, or one of the words for the first and the last."""
+    """A position, ``beginning`` or ``end``."""
     words = {None: default, "beginning": 0, "end": None}
     text = values.text(name)
     return words[text] if text in words else values.number(name, 0, _LARGEST, least=0)

@@ -1,8 +1,8 @@
-"""How a table is divided among tasks.
+"""The division of a table among tasks.
 
-Without a snapshot that all tasks share, the ranges are of the primary key: an event keeps its id whatever the relay
-does to it, so that one which is there all the time is in exactly one range, whenever each task looks. Pages would not
-do: an update moves a row to another page. With a shared snapshot they do, and each page is read by one task.
+Without a snapshot that all tasks share, the ranges are of the primary key: an event's id never changes, so that a row
+that exists all the time is in exactly one range, whenever each task reads. Ranges of pages would not work: an update
+moves a row to another page. With a shared snapshot they work, and each page is read by one task.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Range(InputPartition):
     page_below: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """For the statement."""
+        """Values for the statement's parameters."""
         return dict(self.__dict__)
 
 
 def by_key(
     connection: SyncConnection, sample: LiteralString, values: dict[str, Any], pages: int, most: int
 ) -> list[Range]:
-    """Up to ``most`` ranges of the key, cut between keys of a sample of the rows that are wanted."""
+    """Up to ``most`` ranges of the key, cut at keys from a sample of the selected rows."""
     share = min(1.0, _SAMPLED_PAGES / max(pages, 1))
     if most == 1:
         return [Range()]
@@ -47,17 +47,17 @@ def by_key(
 
 
 def by_page(pages: int, most: int) -> list[Range]:
-    """Up to ``most`` ranges of pages; the last one has no end, for what was added meanwhile."""
+    """Up to ``most`` ranges of pages; the last one has no end, for rows inserted meanwhile."""
     count = max(1, min(most, pages // _PAGES_WORTH_A_TASK))
     starts = [f"({pages * number // count},0)" for number in range(count)]
     return [Range(page_from=start, page_below=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def between(cuts: Sequence[Any]) -> list[Range]:
-    """The ranges before, between and behind some keys."""
+    """The ranges before, between and after some keys."""
     return [Range(range_from=start, range_below=end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
 
 
 def _cuts(keys: Sequence[Any], count: int) -> list[Any]:
-    """Keys that divide sorted ones into so many equal shares."""
+    """Keys that divide sorted keys into ``count`` equal shares."""
     return list(dict.fromkeys(keys[len(keys) * number // count] for number in range(1, count)))

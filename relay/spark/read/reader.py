@@ -1,8 +1,8 @@
-"""The reader that Spark calls for a table: planned on the driver, pickled, and run by tasks.
+"""The reader of a table: plans on the driver, is pickled, and reads in tasks.
 
-What is promised without a snapshot that the tasks share: each task sees its range as of the moment when it begins to
-read it. A row that is there from planning to the end is read exactly once, in one of the states that it had meanwhile;
-one that is inserted or deleted meanwhile is read once or not at all. A task that Spark repeats reads its range again.
+Without a snapshot that the tasks share, each task sees its range as of the start of its read. A row that exists from
+planning to the end is read exactly once, in one of its states meanwhile; a row that is inserted or deleted meanwhile is
+read once or not at all. A task that Spark repeats reads its range again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
-from relay.spark.read.fields import Field, arrow_schema, asked_for
+from relay.spark.read.fields import Field, arrow_schema, requested_fields
 from relay.spark.read.filters import Conditions, FilterTable, Values
 from relay.spark.read.options import TableOptions
 from relay.spark.read.ranges import Range, by_key, by_page
@@ -31,41 +31,45 @@ from relay.spark.read.statements import parameters_of, read_statement
 from relay.spark.slots import slot
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
-_TABLES = ("r", "p", "m")  # relkind of what has pages to take a sample of: tables, partitioned or not
+_TABLES = (
+    "r",
+    "p",
+    "m",
+)  # relkinds that can be sampled: tables, partitioned or not, materialized views
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table that can be read, and the statements that read it."""
+    """A readable table, and the statement that reads it."""
 
     relation: TableName
     fields: tuple[Field, ...]
     """All of its columns."""
     key: str
-    """The column of which the ranges are: it never changes, and an index of the table begins with it."""
+    """The column for the ranges: it never changes, and an index of the table begins with it."""
     select: str
     """The name of its statement in ``sql/spark/read.sql``."""
 
     def table(self) -> FilterTable:
-        """What its statement can be asked."""
+        """The parameters of its statement."""
         return FilterTable(self.fields, parameters_of(self.select))
 
 
 class TableReader(DataSourceReader):
-    """Reads all rows. ``FilteringReader`` lets Spark push conditions down, which Spark wants to be allowed first."""
+    """Reads all rows. ``FilteringReader`` lets Spark push conditions, which needs a setting of Spark's."""
 
     def __init__(self, options: TableOptions, source: Source, chosen: tuple[Field, ...], schema: pa.Schema) -> None:
-        """On the driver, without a look at the database."""
+        """On the driver; does not connect."""
         self._options = options
         self._source = source
         self._chosen = chosen
         self._schema = schema
         self._snapshot = options.snapshot
-        self._values = source.table().nothing()
+        self._values = source.table().no_conditions()
         self._run_id: UUID = uuid4()
 
     def partitions(self) -> list[InputPartition]:
-        """On the driver: the tasks' shares. Raises SchemaError for a table that is not there, or not granted."""
+        """On the driver: the tasks' shares. Raises SchemaError for a missing table or right."""
         doing = f"planning to read {self._source.relation}"
         with translating(doing), connect(self._options.url) as connection:
             pages = check_readable(connection, self._source, self._chosen)
@@ -78,7 +82,7 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: one share."""
         if not isinstance(partition, Range):
-            raise StorageError("the reader's shares are ranges; it is to be called by Spark")
+            raise StorageError("the reader's shares are ranges; only Spark may call the reader")
         relation = self._source.relation
         select = read_statement(self._source.select, relation, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
@@ -103,10 +107,10 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """Reads the rows that the query wants."""
+    """Reads the rows that match the query's conditions, as far as PostgreSQL can evaluate them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """On the driver: what PostgreSQL cannot be asked for is given back, and Spark looks after it."""
+        """On the driver: push conditions; returns those that Spark must evaluate."""
         conditions = Conditions(self._source.table())
         rest = conditions.push(filters)
         self._values = conditions.parameters()
@@ -114,17 +118,17 @@ class FilteringReader(TableReader):
 
 
 def reader_of(options: TableOptions, source: Source, schema: StructType) -> TableReader:
-    """The reader of one query. Raises ConfigError for columns that there are not."""
-    chosen = asked_for(schema, options.columns, source.fields)
+    """The reader of one query. Raises ConfigError for an unknown column."""
+    chosen = requested_fields(schema, options.columns, source.fields)
     kind = FilteringReader if options.pushdown else TableReader
     return kind(options, source, chosen, arrow_schema(schema, chosen))
 
 
 def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Field, ...]) -> int:
-    """The table's size in pages. Raises SchemaError naming what is missing or not granted."""
+    """The table's size in pages. Raises SchemaError, which names what is missing or not granted."""
     columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
-    asked: Values = {"relation": source.relation.quoted, "columns": columns}
-    row = connection.execute(read_statement("describe_relation"), asked).fetchone()
+    values: Values = {"relation": source.relation.quoted, "columns": columns}
+    row = connection.execute(read_statement("describe_relation"), values).fetchone()
     kind, missing, granted, pages = row or (None, [], False, 0)
     relation = source.relation
     if kind is None:

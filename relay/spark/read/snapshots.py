@@ -1,12 +1,13 @@
-"""One view of the database for all tasks of a read, and for several reads: PostgreSQL's exported snapshots.
+"""One snapshot of the database for all tasks of a read, and for several reads: PostgreSQL's exported snapshots.
 
-Somebody has to keep the exporting transaction open, and Spark tells a data source neither when a query begins nor when
-it ends. So whoever wants a snapshot holds it, on the driver, around the queries:
+The exporting transaction must stay open, and Spark does not tell a data source when a query begins or ends. So the user
+holds the snapshot, on the driver, around the queries:
 
     with exported_snapshot(url) as snapshot:
         spark.read.format("openoutbox").option("url", url).option("snapshot", snapshot).load().…
 
-Meanwhile vacuum cannot remove, in the whole database, what was deleted or updated since: minutes, not hours.
+Meanwhile vacuum cannot remove row versions that were deleted or updated since, in the whole database: hold it for
+minutes, not hours.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _GONE: Final = (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedOb
 
 @contextmanager
 def exported_snapshot(url: str) -> Iterator[str]:
-    """The name of a snapshot that can be read from for as long as the block runs. Raises StorageError and its kinds."""
+    """The name of a snapshot that is valid while the block runs. Raises StorageError and its subclasses."""
     connection = connect(url)
     try:
         share_snapshots(connection)
@@ -37,22 +38,22 @@ def exported_snapshot(url: str) -> Iterator[str]:
             with translating("exporting a snapshot"):
                 row = connection.execute(statement("spark/snapshots:export_snapshot")).fetchone()
             if row is None:
-                raise StorageError("export_snapshot: the statement gave no row")
+                raise StorageError("export_snapshot: the statement returned no row")
             yield str(row[-1])
     finally:
         close_and_wait(connection)
 
 
 def share_snapshots(connection: SyncConnection) -> None:
-    """Let the connection's transactions see one moment each."""
+    """Let each of the connection's transactions see one snapshot."""
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
 
 
 def adopt_snapshot(connection: SyncConnection, snapshot: str) -> None:
-    """See what the exporting transaction sees. Raises ConfigError when that one is over."""
+    """See the exporting transaction's snapshot. Raises ConfigError when that transaction has ended."""
     try:
         ClientCursor(connection).execute(statement("spark/snapshots:adopt_snapshot"), {"snapshot": snapshot})
     except _GONE:
         raise ConfigError(
-            f"option snapshot: there is no {snapshot!r}; its transaction is over, or was on another server"
+            f"option snapshot: there is no {snapshot!r}; its transaction has ended, or was on another server"
         ) from None

@@ -20,20 +20,20 @@ _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
 def read_statement(
     name: str, table: TableName | None = None, columns: Sequence[str] = (), *, sample: bool = False
 ) -> LiteralString:
-    """A statement of ``sql/spark/read.sql`` for a table and these of its columns; ``sample`` asks for that variant."""
+    """A statement of ``sql/spark/read.sql`` for a table and some of its columns; ``sample`` selects that variant."""
     names: dict[str, Name] = {_COLUMNS: tuple(columns)}
     if table is not None:
         names[_ATTEMPTS] = table
     return statement(f"spark/read:{name}", table, names, _tags(sample))
 
 
-def copying(select: LiteralString) -> LiteralString:
+def copy_out(select: LiteralString) -> LiteralString:
     """A statement's rows as a binary stream."""
     return statement("spark/read:copy_out").replace(_ROWS, select)
 
 
 def parameters_of(name: str, *, sample: bool = False) -> frozenset[str]:
-    """The names of the values that a statement takes."""
+    """The names of a statement's parameters."""
     return frozenset(_PARAMETER.findall(variant(f"spark/read:{name}", _tags(sample))))
 
 

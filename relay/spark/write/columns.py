@@ -1,6 +1,6 @@
-"""What the columns of a DataFrame mean to the outbox, decided on the driver from its schema, before a row is written.
+"""The meaning of a DataFrame's columns for the outbox, from its schema, on the driver, before a row is written.
 
-Raises EventError naming the column; nothing here looks at data.
+Raises EventError, which names the column; reads no data.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Positions of the columns in each Arrow batch, and how those that may differ are to be read."""
+    """Positions of the columns in each Arrow batch, and the kinds of those with several allowed types."""
 
     payload: int
     payload_kind: ColumnKind
@@ -61,17 +61,19 @@ class Columns:
 
 
 def read_columns(schema: StructType, event_type: str | None, id_columns: tuple[str, ...]) -> Columns:
-    """The columns' places. Raises EventError naming the column that is missing, of a wrong type, or not known."""
+    """The columns' positions. Raises EventError for a column that is missing, of a wrong type, or unknown."""
     places = _places(schema)
     _check_presence(places, event_type, id_columns)
     types = {name: schema.fields[place].dataType for name, place in places.items()}
     keys = tuple((name, places[name.lower()]) for name in id_columns)
     for name in id_columns:
-        _want(name, types[name.lower()], _KEY_LEAVES, "text, a whole number, a decimal, a boolean, a date or a time")
-    _want("event_type", types.get("event_type"), (StringType,), "a string")
-    _want("partition_key", types.get("partition_key"), (StringType,), "a string; cast it")
-    _want("available_at", types.get("available_at"), (TimestampType,), "a timestamp with time zone")
-    _want("event_id", types.get("event_id"), (StringType, BinaryType), "a UUID as a string, or its 16 bytes")
+        _check_type(
+            name, types[name.lower()], _KEY_LEAVES, "text, a whole number, a decimal, a boolean, a date or a time"
+        )
+    _check_type("event_type", types.get("event_type"), (StringType,), "a string")
+    _check_type("partition_key", types.get("partition_key"), (StringType,), "a string; cast it")
+    _check_type("available_at", types.get("available_at"), (TimestampType,), "a timestamp with time zone")
+    _check_type("event_id", types.get("event_id"), (StringType, BinaryType), "a UUID as a string, or its 16 bytes")
     return Columns(
         payload=places["payload"],
         payload_kind=_payload_kind(types["payload"]),
@@ -98,52 +100,52 @@ def _check_presence(places: dict[str, int], event_type: str | None, id_columns: 
     if "payload" not in places:
         raise EventError("column payload: missing; it is the event's body (binary, string, struct, map or array)")
     if event_type is None and "event_type" not in places:
-        raise EventError("column event_type: missing; add it, or give the option eventType to all rows")
+        raise EventError("column event_type: missing; add it, or set the option eventType for all rows")
     if event_type is not None and "event_type" in places:
-        raise ConfigError("option eventType: there is a column event_type too; drop one of the two")
+        raise ConfigError("option eventType: the frame has a column event_type too; drop one of the two")
     if id_columns and "event_id" in places:
-        raise ConfigError("option idColumns: there is a column event_id too; drop one of the two")
+        raise ConfigError("option idColumns: the frame has a column event_id too; drop one of the two")
     for name in id_columns:
         if name.lower() not in places:
             raise EventError(f"column {name}: missing, though option idColumns names it")
-    stranger = next((name for name in places if name not in KNOWN and name not in map(str.lower, id_columns)), None)
-    if stranger is not None:
+    unknown = next((name for name in places if name not in KNOWN and name not in map(str.lower, id_columns)), None)
+    if unknown is not None:
         raise EventError(
-            f"column {stranger}: not a column of the outbox ({', '.join(KNOWN)}); drop it, or put it into payload"
+            f"column {unknown}: not a column of the outbox ({', '.join(KNOWN)}); drop it, or put it into payload"
         )
 
 
-def _want(name: str, found: DataType | None, wanted: tuple[type[DataType], ...], said: str) -> None:
-    if found is not None and not isinstance(found, wanted):
-        raise EventError(f"column {name}: is {found.simpleString()}; it must be {said}")
+def _check_type(name: str, type_: DataType | None, allowed: tuple[type[DataType], ...], names: str) -> None:
+    if type_ is not None and not isinstance(type_, allowed):
+        raise EventError(f"column {name}: is {type_.simpleString()}; it must be {names}")
 
 
-def _payload_kind(found: DataType) -> ColumnKind:
-    if isinstance(found, BinaryType):
+def _payload_kind(type_: DataType) -> ColumnKind:
+    if isinstance(type_, BinaryType):
         return ColumnKind.binary
-    if isinstance(found, StringType):
+    if isinstance(type_, StringType):
         return ColumnKind.text
-    _want("payload", found, (StructType, MapType, ArrayType), "binary, a string, or a struct, map or array")
-    _check_json("payload", found)
+    _check_type("payload", type_, (StructType, MapType, ArrayType), "binary, a string, or a struct, map or array")
+    _check_json("payload", type_)
     return ColumnKind.json
 
 
-def _headers_kind(found: DataType | None) -> ColumnKind:
-    if found is None or isinstance(found, StringType):
+def _headers_kind(type_: DataType | None) -> ColumnKind:
+    if type_ is None or isinstance(type_, StringType):
         return ColumnKind.text
-    _want("headers", found, (StructType, MapType), "a map, a struct, or JSON text")
-    _check_json("headers", found)
+    _check_type("headers", type_, (StructType, MapType), "a map, a struct, or JSON text")
+    _check_json("headers", type_)
     return ColumnKind.json
 
 
-def _check_json(path: str, found: DataType) -> None:
-    if isinstance(found, StructType):
-        for each in found.fields:
+def _check_json(path: str, type_: DataType) -> None:
+    if isinstance(type_, StructType):
+        for each in type_.fields:
             _check_json(f"{path}.{each.name}", each.dataType)
-    elif isinstance(found, ArrayType):
-        _check_json(f"{path}[]", found.elementType)
-    elif isinstance(found, MapType):
-        _want(f"{path} (the keys)", found.keyType, (StringType, IntegralType), "a string or a whole number")
-        _check_json(f"{path}.*", found.valueType)
-    elif not isinstance(found, _JSON_LEAVES):
-        raise EventError(f"column {path}: {found.simpleString()} has no JSON form here; make it a string first")
+    elif isinstance(type_, ArrayType):
+        _check_json(f"{path}[]", type_.elementType)
+    elif isinstance(type_, MapType):
+        _check_type(f"{path} (the keys)", type_.keyType, (StringType, IntegralType), "a string or a whole number")
+        _check_json(f"{path}.*", type_.valueType)
+    elif not isinstance(type_, _JSON_LEAVES):
+        raise EventError(f"column {path}: {type_.simpleString()} has no JSON form here; make it a string first")

@@ -1,8 +1,8 @@
 """Columns to PostgreSQL's binary COPY format, whole Arrow arrays at a time.
 
 A row of that format is the number of its fields and then, for each, its length and its bytes. Joining the columns'
-bytes with arrays of lengths between them, element by element, makes one Arrow array whose data *is* the stream: no
-Python object is made for a row. Nothing here knows the outbox; ``relay.spark.write.frames`` puts its rows together.
+bytes with arrays of lengths between them, element by element, gives one Arrow array whose data *is* the stream, without
+a Python object for a row. This module does not know the outbox; ``relay.spark.write.frames`` builds its rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.integer[Any]]
 
 
 def field_count(count: int) -> pa.Scalar:
-    """What every row begins with."""
+    """The start of every row."""
     return pa.scalar(count.to_bytes(2, "big"), pa.binary())
 
 
@@ -41,7 +41,7 @@ def jsonb(column: pa.Array) -> list[pa.Array]:
 
 
 def fixed(values: npt.NDArray[np.uint8]) -> list[pa.Array]:
-    """Fields that all have as many bytes as ``values`` has columns, for example 16 of a UUID."""
+    """Fields of equal length, one for each row of ``values``, for example the 16 bytes of a UUID."""
     count, width = values.shape
     return [pa.scalar(width.to_bytes(4, "big"), pa.binary()), binary_array(np.ascontiguousarray(values), count, width)]
 
@@ -65,19 +65,19 @@ def timestamps(column: pa.Array) -> list[pa.Array]:
 
 
 def rows(parts: list[pa.Array | pa.Scalar]) -> pa.BinaryArray:
-    """The rows' bytes, one element a row, lying one behind the other in memory."""
+    """The rows' bytes, one element a row, contiguous in memory."""
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
 
 
 def stream(joined: pa.BinaryArray) -> memoryview:
-    """All elements of ``rows`` as one piece of memory, not copied."""
+    """All elements of ``rows`` as one view of their memory."""
     _, offsets, data = joined.buffers()
     places = np.frombuffer(offsets, np.int32)
     return memoryview(data)[places[joined.offset] : places[joined.offset + len(joined)]]
 
 
 def binary_array(values: npt.NDArray[Any], count: int, width: int) -> pa.Array:
-    """An array of ``count`` binary values of ``width`` bytes each, which lie one behind the other."""
+    """An array of ``count`` contiguous binary values of ``width`` bytes each."""
     array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(values)])
     return array.cast(pa.binary())
 

@@ -1,6 +1,7 @@
-"""An Arrow batch of a DataFrame to the outbox's rows, ready to be sent: checks, ids, and the bytes of COPY.
+"""Arrow batches of a DataFrame to rows of the outbox: checks, ids, and the bytes of COPY.
 
-Raises EventError, naming the column, for values that no outbox row can hold. Used on the executors, and by a dry run.
+Raises EventError, which names the column, for values that the outbox cannot store. Runs on the executors, and in a dry
+run.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from relay.spark.write.encode import (
     timestamps,
     variable,
 )
-from relay.spark.write.identity import Ids, Occurrences, given_ids, ids_of_content, ids_of_keys
+from relay.spark.write.identity import Ids, Occurrences, ids_of_content, ids_of_keys, read_ids
 from relay.spark.write.jsontext import json_column
 
-_PIECE_BYTES: Final = 32 << 20  # of Arrow data turned into rows at once; Arrow's own limit is 2 GiB
+_PIECE_BYTES: Final = 32 << 20  # of Arrow data encoded at once; Arrow's own limit is 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Some rows as they are sent."""
+    """Encoded rows."""
 
     data: memoryview
     count: int
@@ -42,7 +43,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The columns of a batch as arrays of one length, checked; ``available_at`` is None where there is none."""
+    """The checked columns of a batch, arrays of one length; ``available_at`` is None without such a column."""
 
     event_type: pa.Array
     partition_key: pa.Array
@@ -53,20 +54,20 @@ class Parts:
 
 @dataclass(slots=True)
 class Framer:
-    """Turns one partition's batches into frames; create one for each attempt at a partition."""
+    """Encodes one partition's batches; create one for each attempt at a partition."""
 
     columns: Columns
     event_type: str | None
     job: str
     space: UUID
-    """The namespace of ids that come from the data alone: of the job and this partition."""
+    """The namespace of ids that are derived from content: of the job and this partition."""
     seen: Occurrences = field(default_factory=Occurrences)
 
     def frames(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
-        """The rows of one batch, in pieces that are not too large.
+        """The rows of one batch, in pieces of bounded size.
 
-        ``default_time`` is the field for a row without ``available_at``, None for NULL; ``attempt`` is put in front of
-        each row where rows are staged.
+        ``default_time`` is the field for a row without ``available_at``, None for NULL; ``attempt`` is the first field
+        of each staged row.
         """
         if not batch.num_rows:
             return
@@ -78,8 +79,8 @@ class Framer:
     def ids(self, batch: pa.RecordBatch, parts: Parts) -> Ids:
         """The event ids of the batch."""
         if self.columns.event_id is not None:
-            given = batch.column(self.columns.event_id)
-            return given_ids(_plain(given), text=self.columns.event_id_kind is ColumnKind.text)
+            ids = batch.column(self.columns.event_id)
+            return read_ids(_plain(ids), text=self.columns.event_id_kind is ColumnKind.text)
         if self.columns.id_columns:
             names = [name for name, _ in self.columns.id_columns]
             keys = [_plain(batch.column(place)) for _, place in self.columns.id_columns]
@@ -87,7 +88,7 @@ class Framer:
         return ids_of_content(self.space, rows([*_body(parts), *_time(parts, None)]), self.seen)
 
     def parts(self, batch: pa.RecordBatch) -> Parts:
-        """The batch's columns, each as it is stored. Raises EventError for nulls and empty names."""
+        """The batch's columns as they are stored. Raises EventError for nulls and empty names."""
         return Parts(
             self._event_type(batch),
             self._optional(batch, self.columns.partition_key, None),
@@ -98,9 +99,9 @@ class Framer:
 
     def _rows(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> pa.BinaryArray:
         parts = self.parts(batch)
-        marked = [] if attempt is None else constant(attempt.to_bytes(8, "big"))
+        mark = [] if attempt is None else constant(attempt.to_bytes(8, "big"))
         body = [*_body(parts), *_time(parts, default_time)]
-        return rows([field_count(6 + len(marked)), *marked, *fixed(self.ids(batch, parts)), *body])
+        return rows([field_count(6 + len(mark)), *mark, *fixed(self.ids(batch, parts)), *body])
 
     def _event_type(self, batch: pa.RecordBatch) -> pa.Array:
         if self.columns.event_type is None:
@@ -149,12 +150,12 @@ def _time_of(default: bytes, kind: pa.DataType) -> pa.Scalar:
 
 def _bytes(column: pa.Array, kind: ColumnKind, name: str) -> pa.Array:
     if column.null_count:
-        raise EventError(f"column {name}: null in {column.null_count} rows; every event has one")
+        raise EventError(f"column {name}: null in {column.null_count} rows; every event needs one")
     return json_column(column) if kind is ColumnKind.json else _plain(column)
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without the 64-bit variants, which some of Spark's settings ask for."""
+    """The column without Arrow's 64-bit variants, which some of Spark's settings produce."""
     if pa.types.is_large_string(column.type):
         return column.cast(pa.string())
     return column.cast(pa.binary()) if pa.types.is_large_binary(column.type) else column

@@ -1,10 +1,9 @@
-"""Event ids: those that are given, and those that are derived so that a repeated task makes the same ones again.
+"""Event ids: read from a column, or derived so that a repeated task derives the same ids.
 
-- From a business key (``idColumns``): UUIDv5 of job, event type and key. Two rows with one key are one event, whatever
-  the partitions are and however often the job runs. ``key_id`` is the same for a single key, for anybody who wants to
-  know an event's id beforehand.
-- From the data alone: UUIDv5 of job, partition, the row's content, and how many equal rows came before it in its
-  partition. Equal rows stay several events, and their order in the partition plays no part.
+- From a business key (``idColumns``): UUIDv5 of job, event type and key. Two rows with one key are one event, however
+  the data is partitioned and however often the job runs. ``key_id`` derives the id of a single key in advance.
+- From the content: UUIDv5 of job, partition, the row's content, and the number of equal rows before it in its
+  partition. Equal rows stay several events; their order in the partition does not matter.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _DASHED: Final = np.array([place for place in range(36) if place not in (8, 13, 
 
 
 def job_namespace(job: str) -> UUID:
-    """The namespace in which a job's ids lie."""
+    """The namespace of a job's ids."""
     return uuid5(NAMESPACE, job)
 
 
@@ -45,7 +44,7 @@ def key_id(job: str, event_type: str, *key: object) -> UUID:
 
 
 def ids_of_keys(job: str, event_types: pa.Array, names: list[str], keys: list[pa.Array]) -> Ids:
-    """Ids from business keys. Raises EventError for a key that is null: such rows would all be one event."""
+    """Ids from business keys. Raises EventError for a null in a key: all such rows would be one event."""
     for name, key in zip(names, keys, strict=True):
         if key.null_count:
             raise EventError(f"column {name}: null in {key.null_count} rows; option idColumns needs a value in each")
@@ -53,38 +52,38 @@ def ids_of_keys(job: str, event_types: pa.Array, names: list[str], keys: list[pa
 
 
 def ids_of_content(space: UUID, content: pa.Array, seen: Occurrences) -> Ids:
-    """Ids from the rows' content; ``seen`` remembers the rows of this partition that came before."""
+    """Ids from the rows' content; ``seen`` counts the earlier rows of this partition."""
     ids = _uuid5(space, content)
     numbers = seen.number(ids[:, :8].copy().view(np.uint64).ravel())
-    (again,) = np.nonzero(numbers)
-    for place in again:
+    (repeats,) = np.nonzero(numbers)
+    for place in repeats:
         repeated = content[int(place)].as_py() + b"#%d" % numbers[place]
         ids[place] = _uuid5(space, pa.array([repeated], pa.binary()))[0]
     return ids
 
 
-def given_ids(column: pa.Array, *, text: bool) -> Ids:
-    """Ids as the rows bring them. Raises EventError for one that is null or no UUID, showing it."""
+def read_ids(column: pa.Array, *, text: bool) -> Ids:
+    """Ids of a column. Raises EventError, which shows the value, for a null and for one that is not a UUID."""
     if column.null_count:
-        raise EventError(f"column event_id: null in {column.null_count} rows; leave the column out to have ids derived")
+        raise EventError(f"column event_id: null in {column.null_count} rows; drop the column to derive ids")
     if not text:
-        return _sixteen(column.cast(pa.binary()))
+        return _binary_ids(column.cast(pa.binary()))
     column = column.cast(pa.binary())
     if not len(column) or pc.all(pc.equal(pc.binary_length(column), 36)).as_py():
-        ids = _parsed(_bytes(column, 36))
+        ids = _parse(_bytes(column, 36))
         if ids is not None:
             return ids
     return np.frombuffer(b"".join(_uuid(value).bytes for value in column.to_pylist()), np.uint8).reshape(-1, 16)
 
 
 class Occurrences:
-    """How often each value was seen, as sorted arrays that are merged as they grow: 16 bytes a value."""
+    """Counts of values, in sorted arrays that are merged as they grow: 16 bytes a value."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
 
     def number(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """How many equal values came before each of these, those among themselves included."""
+        """For each of these values, the number of earlier equal ones, in this call and in earlier calls."""
         if not len(values):
             return np.zeros(0, np.int64)
         order = np.argsort(values, kind="stable")
@@ -106,17 +105,17 @@ class Occurrences:
 
 
 def _counts(
-    wanted: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
+    distinct: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    return np.where(values[places] == wanted, counts[places], 0)
+    places = np.minimum(np.searchsorted(values, distinct), len(values) - 1)
+    return np.where(values[places] == distinct, counts[places], 0)
 
 
 def _uuid5(space: UUID, names: pa.Array) -> Ids:
-    begun = hashlib.sha1(space.bytes, usedforsecurity=False)
+    prefix = hashlib.sha1(space.bytes, usedforsecurity=False)
     digests = []
     for name in names.to_pylist():
-        digest = begun.copy()
+        digest = prefix.copy()
         digest.update(name)
         digests.append(digest.digest())
     ids = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 20)[:, :16].copy()
@@ -125,7 +124,7 @@ def _uuid5(space: UUID, names: pa.Array) -> Ids:
     return ids
 
 
-def _sixteen(column: pa.Array) -> Ids:
+def _binary_ids(column: pa.Array) -> Ids:
     wrong = pc.not_equal(pc.binary_length(column), 16)
     if pc.any(wrong).as_py():
         raise EventError(f"column event_id: {pc.sum(wrong).as_py()} values are not 16 bytes long")
@@ -136,8 +135,8 @@ def _bytes(column: pa.Array, width: int) -> Ids:
     return np.frombuffer(stream(column), np.uint8).reshape(-1, width)
 
 
-def _parsed(text: Ids) -> Ids | None:
-    """The ids of usual spelling; None when one of them is spelt otherwise."""
+def _parse(text: Ids) -> Ids | None:
+    """Ids of 32 digits and four dashes; None when one has another form."""
     if not (text[:, (8, 13, 18, 23)] == ord("-")).all():
         return None
     digits = _VALUES[text[:, _DASHED]]

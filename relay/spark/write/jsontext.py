@@ -1,6 +1,6 @@
-"""Arrow values to JSON text, a whole column at a time: no Python object is made for a value, but for binary ones.
+"""Arrow values to JSON text, whole columns at a time: only binary values become Python objects.
 
-What comes out is what Spark's own ``to_json`` writes with ``ignoreNullFields=false`` and UTC as its time zone: nulls
+The text is that of Spark's own ``to_json`` with ``ignoreNullFields=false`` and UTC as its time zone: nulls
 stay, binary is base64, times are ISO 8601 with microseconds, NaN and the infinities are strings.
 """
 
@@ -17,25 +17,25 @@ _ANY_CONTROL = "[\\x00-\\x1f]"
 
 
 def json_column(column: pa.Array) -> pa.Array:
-    """The JSON text of each value, ``null`` where there is none; an array of strings without nulls."""
+    """The JSON text of each value, ``null`` for a null; an array of strings without nulls."""
     text = _text(column)
     return pc.fill_null(pc.if_else(pc.is_valid(column), text, pa.scalar(None, pa.string())), "null")
 
 
 def json_array(columns: list[pa.Array]) -> pa.Array:
     """The JSON array of each row's values."""
-    return _joined("[", [json_column(column) for column in columns], "]")
+    return _join("[", [json_column(column) for column in columns], "]")
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """The JSON text of each value that is there; what stands where there is none does not matter."""
+    """The JSON text of each value; undefined for a null."""
     kind = column.type
     if pa.types.is_struct(kind):
         return _struct(column)
     if pa.types.is_map(kind):
-        return _collected(column, _entries(column), "{", "}")
+        return _join_members(column, _entries(column), "{", "}")
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _collected(column, json_column(column.values), "[", "]")
+        return _join_members(column, json_column(column.values), "[", "]")
     return _leaf(column, kind)
 
 
@@ -48,7 +48,7 @@ def _leaf(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return _timestamp(column, zoned=kind.tz is not None)
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.string())
-    return _quoted(_base64(column) if _is_binary(kind) else _escaped(column.cast(pa.string())))
+    return _quote(_base64(column) if _is_binary(kind) else _escape(column.cast(pa.string())))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -60,7 +60,7 @@ def _base64(column: pa.Array) -> pa.Array:
     return pa.array(encoded, pa.string())
 
 
-def _escaped(column: pa.Array) -> pa.Array:
+def _escape(column: pa.Array) -> pa.Array:
     column = pc.replace_substring(column, "\\", "\\\\")
     column = pc.replace_substring(column, '"', '\\"')
     if pc.any(pc.match_substring_regex(column, _ANY_CONTROL)).as_py():
@@ -69,7 +69,7 @@ def _escaped(column: pa.Array) -> pa.Array:
     return column
 
 
-def _quoted(column: pa.Array) -> pa.Array:
+def _quote(column: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', column, '"', "")
 
 
@@ -81,7 +81,7 @@ def _floating(column: pa.Array) -> pa.Array:
 
 
 def _timestamp(column: pa.Array, *, zoned: bool) -> pa.Array:
-    """By way of the number of microseconds: Arrow's own formatting of zoned times needs a time zone database."""
+    """From the number of microseconds: Arrow's own formatting of zoned times needs a time zone database."""
     naive = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
     text = pc.replace_substring(naive.cast(pa.string()), " ", "T")
     return pc.binary_join_element_wise('"', text, 'Z"' if zoned else '"', "")
@@ -94,21 +94,21 @@ def _struct(column: pa.Array) -> pa.Array:
         fields.append(pc.binary_join_element_wise(f"{name}:", json_column(column.field(number)), ""))
     if not fields:
         return pa.array(["{}"] * len(column), pa.string())
-    return _joined("{", fields, "}")
+    return _join("{", fields, "}")
 
 
 def _entries(column: pa.Array) -> pa.Array:
-    keys = _quoted(_escaped(column.keys.cast(pa.string())))
+    keys = _quote(_escape(column.keys.cast(pa.string())))
     return pc.binary_join_element_wise(keys, json_column(column.items), ":")
 
 
-def _collected(column: pa.Array, texts: pa.Array, opening: str, closing: str) -> pa.Array:
-    """One text for each list or map, from the texts of all their members one after the other."""
+def _join_members(column: pa.Array, texts: pa.Array, opening: str, closing: str) -> pa.Array:
+    """The text of each list or map, from the texts of all members in order."""
     offsets = column.offsets.cast(pa.int32())
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
     return pc.binary_join_element_wise(opening, joined, closing, "")
 
 
-def _joined(opening: str, parts: list[pa.Array], closing: str) -> pa.Array:
+def _join(opening: str, parts: list[pa.Array], closing: str) -> pa.Array:
     between = pc.binary_join_element_wise(*parts, ",")
     return pc.binary_join_element_wise(opening, between, closing, "")

@@ -1,8 +1,7 @@
-"""Which driver a run belongs to, and whether that driver still lives, as far as this machine can tell.
+"""The identity of a driver, and whether a driver of this machine is dead.
 
-A driver is known by machine (host name, boot, process namespace) and by its JVM's process id and start time. Only for
-a driver of one's own machine can it be said that it is dead; about others the time since their last sign of life has to
-decide.
+A driver is identified by its machine (host name, boot, process namespace) and by its JVM's process id and start time.
+Of a driver on another machine only the time since its last sign of life is known.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ _PROC = Path("/proc")
 def this_driver() -> str:
     """The driver in whose name this process works: the JVM that started it."""
     pid = _jvm()
-    return f"{_machine()}/{pid}/{_started(pid) or 0}"
+    return f"{_machine()}/{pid}/{_start_time(pid) or 0}"
 
 
 def is_dead(driver: str) -> bool:
-    """Whether it ran on this machine and runs no more."""
+    """Whether the driver ran on this machine and has ended."""
     machine, _, process = driver.partition("/")
-    pid, _, started = process.partition("/")
+    pid, _, start = process.partition("/")
     if machine != _machine() or not pid.isdecimal() or not _PROC.is_dir():
         return False
-    return _started(int(pid)) != started
+    return _start_time(int(pid)) != start
 
 
 def _machine() -> str:
@@ -39,7 +38,7 @@ def _machine() -> str:
 
 
 def _jvm() -> int:
-    """Python workers are children of the JVM, or of a daemon of PySpark that is."""
+    """The JVM's process id. Python workers are children of the JVM, or of PySpark's daemon, which is."""
     parent = os.getppid()
     try:
         command = (_PROC / str(parent) / "cmdline").read_bytes()
@@ -48,8 +47,8 @@ def _jvm() -> int:
     return int(_stat(parent)[1]) if b"pyspark" in command and b"daemon" in command else parent
 
 
-def _started(pid: int) -> str | None:
-    """When the process began, in ticks since the machine's start; None when there is none, or only its remains."""
+def _start_time(pid: int) -> str | None:
+    """The process's start, in ticks since the machine's; None for a process that has ended, a zombie included."""
     try:
         stat = _stat(pid)
     except OSError:
@@ -58,5 +57,5 @@ def _started(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on: the name before it may hold anything."""
+    """The fields of /proc/PID/stat from the state on: the name before it may contain any character."""
     return (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -25,7 +25,7 @@ class Commit(StrEnum):
     ATOMIC = "atomic"
     """All at once, when every task is done."""
     PARTITION = "partition"
-    """Each task's at its end."""
+    """Each task's rows at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +73,5 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def _schema(name: str) -> str:
     if not is_identifier(name):
-        raise ConfigError(f"option stagingSchema: {name!r} is not a schema's name of 1 to 63 bytes")
+        raise ConfigError(f"option stagingSchema: {name!r} is not a schema name of 1 to 63 bytes")
     return name

@@ -1,18 +1,18 @@
-"""Runs and their staging tables: how a run begins, becomes visible, is given up, and is cleaned away.
+"""Runs and their staging tables: open, commit, abort and clean up.
 
 A run is one ``save()`` or one try at a micro-batch. In mode ``atomic``:
 
-    tasks    open the run (the first one makes its staging table), COPY into it, each attempt under a number of its own
-    driver   commits: in one transaction it inserts just what the attempts that Spark names have staged into the outbox,
-             compares the count, and marks the run as committed; afterwards it drops the staging table
+    tasks    open the run (the first one creates its staging table), COPY into it, each attempt under its own number
+    driver   commits: one transaction inserts the rows of the attempts that Spark names into the outbox, compares the
+             count, and marks the run as committed; afterwards the driver drops the staging table
 
-Until that transaction commits nothing is visible, and once it has, everything is. What attempts staged that Spark does
-not name (repeated, speculative or killed ones) is never looked at. If the server crashed meanwhile, the count is wrong,
-since unlogged tables are emptied, and the commit is refused. If the answer to COMMIT is lost, the ledger tells.
+That transaction makes all rows visible at once. Rows of attempts that Spark does not name (repeated, speculative or
+killed ones) are not read. If the server crashed meanwhile, the count is wrong, since unlogged tables are emptied, and
+the commit fails. If the reply to COMMIT is lost, the ledger has the run's state.
 
-A driver that dies before its commit leaves a run in state ``writing`` and a staging table. ``clean``, called whenever
-another run begins, removes both if that driver is known to be dead, or has given no sign of life for a long time. It
-cannot take them from a run that lives: a task at work locks the table.
+A driver that dies before its commit leaves a run in state ``writing`` and a staging table. ``clean``, called when
+another run begins, removes both if that driver is dead, or has given no sign of life for ``stagingMaxAge``. It cannot
+remove those of an active run: a task that writes holds a lock on the table.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUna
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import connect
-from relay.spark.setup import make_ledger
+from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
 
 _log = logging.getLogger(__name__)
 
-
 _COMMIT_TRIES: Final = 5
-_PLAIN_TABLE: Final = "r"
+_PLAIN_TABLE: Final = "r"  # relkind
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Who writes: made on the driver, known to every task."""
+    """The run's row in the ledger; created on the driver, and sent to every task."""
 
     run_id: UUID
     outbox: str
@@ -56,11 +55,11 @@ class Run:
 
     @property
     def stage(self) -> str:
-        """Its staging table."""
+        """The name of its staging table."""
         return stage_name(self.run_id)
 
     def parameters(self) -> dict[str, Any]:
-        """As its row in the ledger."""
+        """The values of its row in the ledger."""
         return {
             "run_id": self.run_id,
             "outbox": self.outbox,
@@ -74,18 +73,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What the attempts that count have written."""
+    """The rows of the attempts that Spark names."""
 
     attempts: Sequence[int]
     rows: int
     inserted: int = 0
-    """How many of the rows are in the outbox already: those of tasks that write there themselves."""
+    """How many of the rows are in the outbox already, written by tasks of mode ``partition``."""
 
 
 def prepare(options: WriteOptions, statements: SparkStatements) -> None:
-    """Before a run: outbox and ledger are there and granted, and what dead runs left is cleaned away.
+    """Check outbox and ledger before a run, and clean up after dead runs.
 
-    Raises SchemaError naming what is missing. Makes the ledger where this role may.
+    Creates a missing ledger if this role may. Raises SchemaError, which names what is missing.
     """
     with translating("preparing to write"), connect(options.url) as connection:
         _check_outbox(connection, statements)
@@ -94,19 +93,19 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
 
 
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
-    """The run begins, or goes on. Raises StorageError when it was given up meanwhile."""
+    """Record the run, or that it is alive. Raises StorageError when it was aborted meanwhile."""
     with translating("opening the run"), connection.transaction():
         (state,) = _one(connection, statements, "runs:open_run", run.parameters())
         if state != "writing":
-            raise StorageError(f"run {run.run_id} is {state} already; a task of it came too late")
+            raise StorageError(f"run {run.run_id} is {state} already; one of its tasks started too late")
         if staging:
             connection.execute(statements.query("staging:create_staging", run.stage))
 
 
 def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
-    """Make a run visible; the numbers of rows that it wrote and that were new.
+    """Make a run visible; returns the numbers of rows that it wrote and of new ones.
 
-    Tries again when the connection is lost: the ledger says whether an earlier try took effect.
+    Tries again when the connection is lost: the ledger says whether an earlier try was committed.
     """
     for tries in range(1, _COMMIT_TRIES):
         try:
@@ -118,7 +117,7 @@ def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) 
 
 
 def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
-    """Give a run up and drop its staging table; False when a task still writes to it, so that this must wait."""
+    """Abort a run and drop its staging table; returns False when a task still writes to it: try again later."""
     try:
         with connection.transaction():
             connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
@@ -130,18 +129,18 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
 
 
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
-    """Remove the staging tables of runs that are over or dead; return their ids. Waits 100 ms at most for a lock."""
-    found = connection.execute(
+    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock."""
+    tables = connection.execute(
         statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
     ).fetchall()
     removed = []
-    for name, run_id, state, driver, silent in found:
+    for name, run_id, state, driver, silent in tables:
         if state == "writing" and not silent and not is_dead(driver):
             continue
-        whose = run_id or UUID(name.removeprefix("stage_"))
-        if abort_run(connection, statements, whose, wait="100ms"):
-            _log.info("removed the staging table that run %s of a dead driver left behind", whose)
-            removed.append(whose)
+        owner = run_id or UUID(name.removeprefix("stage_"))
+        if abort_run(connection, statements, owner, wait="100ms"):
+            _log.info("removed the staging table of run %s, whose driver is dead", owner)
+            removed.append(owner)
     connection.execute(statements.query("runs:retire_runs"))
     return removed
 
@@ -178,14 +177,14 @@ def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged
 
 def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with connection.cursor() as cursor:
-        found = cursor.execute(statements.query("runs:lock_run"), {"run_id": run.run_id}).fetchone()
-    state, rows, inserted = found or ("gone", None, None)
+        row = cursor.execute(statements.query("runs:lock_run"), {"run_id": run.run_id}).fetchone()
+    state, rows, inserted = row or ("deleted", None, None)
     if state == "committed":
         return rows, inserted
     if state != "writing":
         raise StorageError(
-            f"run {run.run_id} is {state}: it was taken for dead and cleaned away; nothing was written, run it again "
-            "with a longer stagingMaxAge"
+            f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
+            "nothing was written, run it again with a longer stagingMaxAge"
         )
     if run.epoch is not None and epoch_is_committed(connection, statements, run):
         _finish(connection, statements, run.run_id, "aborted", 0, 0)
@@ -198,7 +197,9 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
 
 
 def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
-    """How many of the rows were new. A run that is repeated fails on its first row, and then looks at each."""
+    """Insert the staged rows; returns the number of new ones. A repeated run fails on its first row, and then inserts
+    the missing rows.
+    """
     attempts = {"attempts": list(staged.attempts)}
     try:
         with connection.transaction():
@@ -213,13 +214,13 @@ def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, s
 def _check_count(run: Run, staged: Staged, count: int) -> None:
     if count != staged.rows:
         raise StorageError(
-            f"run {run.run_id}: {staged.rows} rows were staged and {count} are there; the database server was "
-            "restarted or failed over meanwhile. Nothing was written: run it again"
+            f"run {run.run_id}: {staged.rows} rows were staged and {count} are in the staging table; the database "
+            "server was restarted or failed over meanwhile. Nothing was written: run it again"
         )
 
 
 def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
-    """After the commit, and not decisive: what is left behind here, the next run's ``clean`` finds."""
+    """Clean up after the commit. An error is logged only: ``clean`` of the next run removes the rest."""
     try:
         abort_run(connection, statements, run.run_id)
         if run.query_id is not None:
@@ -252,7 +253,7 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
     if kind != _PLAIN_TABLE:
         raise SchemaError(f"option table: {statements.outbox} is not a plain table")
     if missing:
-        raise SchemaError(f"option table: {statements.outbox} is no outbox; it has no column {', '.join(missing)}")
+        raise SchemaError(f"option table: {statements.outbox} is not an outbox; it has no column {', '.join(missing)}")
     if not granted:
         raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
 
@@ -261,11 +262,11 @@ def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> N
     if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
         return
     try:
-        make_ledger(connection, statements)
+        create_ledger(connection, statements)
     except psycopg.errors.InsufficientPrivilege:
         raise ConfigError(
-            f"schema {statements.schema} for Spark's ledger is not there and this role may not make it; let the "
-            "outbox's owner run: relay-cli spark setup --role ROLE"
+            f"schema {statements.schema} for Spark's ledger is missing and this role may not create it; the outbox's "
+            "owner must run: relay-cli spark setup --role ROLE"
         ) from None
 
 
@@ -274,5 +275,5 @@ def _one(
 ) -> tuple[Any, ...]:
     row = connection.execute(statements.query(name, stage), values).fetchone()
     if row is None:
-        raise StorageError(f"{name}: the statement gave no row")
+        raise StorageError(f"{name}: the statement returned no row")
     return row

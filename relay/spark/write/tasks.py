@@ -1,6 +1,6 @@
-"""What one task does: its partition's rows into the staging table, or into the outbox. Runs on the executors.
+"""One task: write its partition's rows into the staging table, or into the outbox. Runs on the executors.
 
-A task that fails is rolled back and repeated by Spark; nothing here tries again, since its input can be read once.
+Spark repeats a failed task, whose transaction is rolled back. A task does not retry: its input can be read once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver. ``run`` is None where there was nothing to write."""
+    """The message of a task to the driver. ``run`` is None for an empty partition."""
 
     run: Run | None = None
     attempt: int | None = None
@@ -52,17 +52,17 @@ class Task:
     run: Run
     partition: int
     first: bool
-    """Whether no attempt at this partition came before."""
+    """Whether this is the first attempt at the partition."""
 
     def write(self, batches: Batches) -> Written:
-        """Write the partition. Raises EventError for rows that cannot be events, StorageError and its kinds."""
+        """Write the partition. Raises EventError for invalid rows, StorageError and its subclasses."""
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return Written()
-        everything = chain([first], batches)
+        all_batches = chain([first], batches)
         if self.options.commit is Commit.PARTITION:
-            return self._write_directly(everything)
-        return self._stage(everything)
+            return self._write_directly(all_batches)
+        return self._stage(all_batches)
 
     def _write_directly(self, batches: Batches) -> Written:
         with self._slot() as connection:
@@ -81,9 +81,9 @@ class Task:
 
     @contextmanager
     def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:
-        """One of the job's connections, in a transaction; ``before`` is called in one of its own."""
+        """One of the job's connections, in a transaction; ``before`` is called in a transaction of its own."""
 
-        def connected() -> SyncConnection:
+        def open_connection() -> SyncConnection:
             connection = connect(self.options.url)
             try:
                 if before is not None:
@@ -96,7 +96,7 @@ class Task:
         doing = f"writing partition {self.partition} to {self.statements.outbox}"
         with (
             translating(doing),
-            slot(self.run.run_id, self.options.max_connections, self.statements, connected) as connection,
+            slot(self.run.run_id, self.options.max_connections, self.statements, open_connection) as connection,
         ):
             yield connection
 
@@ -104,10 +104,10 @@ class Task:
         open_run(connection, self.statements, self.run, staging=True)
 
     def _begin(self, connection: SyncConnection) -> bytes:
-        """Settings of the task's transaction; its time as a field of COPY."""
+        """Configure the task's transaction; returns its time as a field of COPY."""
         row = connection.execute(self.statements.query("slots:task_settings")).fetchone()
         if row is None:
-            raise StorageError("task_settings: the statement gave no row")
+            raise StorageError("task_settings: the statement returned no row")
         return int(row[-1]).to_bytes(8, "big", signed=True)
 
     def _frames(self, batches: Batches, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
@@ -116,16 +116,16 @@ class Task:
             yield from framer.frames(batch, default_time, attempt)
 
     def framer(self) -> Framer:
-        """What turns this partition's rows into frames."""
+        """The encoder of this partition's rows."""
         job = job_of(self.options, self.run)
         return Framer(self.columns, self.options.event_type, job, partition_space(job, self.run, self.partition))
 
 
 def job_of(options: WriteOptions, run: Run) -> str:
-    """The name under which ids are derived.
+    """The name that is part of derived ids.
 
-    A business key without a job's name is unique by itself, so that the same write, run twice, makes the same ids.
-    Rows without any key are new ones in each run, unless the job has a name.
+    A business key is unique without a job's name, so that the same write, run twice, derives the same ids. Rows without
+    a key are new ones in each run, unless the job has a name.
     """
     if options.job is not None or options.id_columns:
         return options.job or ""
@@ -133,7 +133,7 @@ def job_of(options: WriteOptions, run: Run) -> str:
 
 
 def partition_space(job: str, run: Run, partition: int) -> UUID:
-    """The namespace of ids that come from a partition's data alone."""
+    """The namespace of ids that are derived from a partition's content."""
     epoch = "" if run.epoch is None else f"{run.query_id}/{run.epoch}/"
     return uuid5(job_namespace(job), f"{epoch}{partition}")
 
@@ -142,5 +142,5 @@ def current_task() -> TaskContext:
     """The task that this process works for. Raises StorageError outside one."""
     context = TaskContext.get()
     if context is None:
-        raise StorageError("no Spark task runs here; the writer is to be called by Spark")
+        raise StorageError("no Spark task runs here; only Spark may call the writer")
     return context

@@ -1,8 +1,8 @@
 """The two writers that Spark calls: of a batch, and of a stream's micro-batches.
 
-Both are made on the driver, pickled, and unpickled on executors (``write``) and in another process beside the driver
-(``commit``, ``abort``). So everything that they know is set when they are made, and what the tasks found out travels in
-their messages. A stream's writer is created for each micro-batch, and once more for its commit.
+Both are created on the driver, pickled, and unpickled on executors (``write``) and in another process beside the driver
+(``commit``, ``abort``). So their constructors set all attributes, and the tasks' messages carry the tasks' results. A
+stream's writer is created for each micro-batch, and once more for its commit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes one ``save()``."""
 
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
-        """On the driver. Raises ConfigError and SchemaError for what would fail in every task."""
+        """On the driver. Raises ConfigError and SchemaError for an error that every task would have."""
         self._options = options
         self._columns = columns
         self._statements = SparkStatements(options.table, options.staging_schema)
@@ -65,14 +65,14 @@ class BatchWriter(DataSourceArrowWriter):
         return task.write(iterator)
 
     def commit(self, messages: Messages) -> None:
-        """On the driver, when every partition has been written."""
+        """On the driver, after every partition was written."""
         staged = _staged(messages)
         rows, inserted = commit_run(self._options.url, self._statements, self._run, staged)
         _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
-        """On the driver, when a partition could not be written. What mode ``partition`` has written stays."""
-        with translating("giving the run up"), connect(self._options.url) as connection:
+        """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
+        with translating("aborting the run"), connect(self._options.url) as connection:
             abort_run(connection, self._statements, self._run.run_id)
 
 
@@ -80,13 +80,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch, exactly once by query id and epoch."""
 
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
-        """On the driver. Raises ConfigError and SchemaError for what would fail in every task."""
+        """On the driver. Raises ConfigError and SchemaError for an error that every task would have."""
         if options.commit is Commit.PARTITION:
             raise ConfigError(
-                "option commit: a stream is written with commit=atomic; only a whole micro-batch can be exactly once"
+                "option commit: a stream needs commit=atomic; only a whole micro-batch can be written exactly once"
             )
         if options.run_id is not None:
-            raise ConfigError("option runId: not for a stream; each of its micro-batches is a run of its own")
+            raise ConfigError("option runId: not for a stream; each micro-batch is a run of its own")
         self._options = options
         self._columns = columns
         self._statements = SparkStatements(options.table, options.staging_schema)
@@ -105,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return task.write(_with(batch, iterator))
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's names
-        """On the driver, when every partition has been written."""
+        """On the driver, after every partition was written."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is None:
             return
@@ -113,20 +113,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
-        """On the driver. A task may still be at work then, so the next commit of the query cleans up for all tries."""
+        """On the driver. A task may still be active, so the next commit of the query cleans up after all tries."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is not None:
-            with translating("giving the run up"), connect(self._options.url) as connection:
+            with translating("aborting the run"), connect(self._options.url) as connection:
                 abort_run(connection, self._statements, run.run_id)
 
     def _run(self, context: TaskContext) -> Run:
-        """Raises ConfigError where Spark tells the task no query id and none is given: it could not be exactly once."""
+        """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
         query_id = self._options.query_id or context.getLocalProperty(_QUERY_ID)
         epoch = context.getLocalProperty(_EPOCH)
         if not query_id or epoch is None:
             raise ConfigError(
-                "option queryId: Spark names no query in the tasks' properties; give one that stays the same from "
-                "start to start of this stream"
+                "option queryId: missing, and Spark names no query in the tasks' properties; set one that stays the "
+                "same over all starts of this stream"
             )
         job = self._options.job or query_id
         mode = self._options.commit.value
@@ -146,5 +146,5 @@ def _staged(messages: Messages) -> Staged:
 
 @cache
 def _prepare_once(options: WriteOptions, statements: SparkStatements) -> None:
-    """A stream's writer is made for every micro-batch, mostly by one process: one check is enough."""
+    """Spark creates a stream's writer for every micro-batch, mostly in one process: one check is enough."""
     prepare(options, statements)

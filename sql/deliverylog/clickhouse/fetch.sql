@@ -47,7 +47,7 @@ ORDER BY version DESC
 LIMIT 1 BY tenant_id, destination_id, delivery_time, event_id, delivery_id;
 
 -- name: has_attempt
--- Whether an attempt of this tenant's event to this destination was made; one range of the list by event.
+-- Whether an attempt of this tenant's event to this destination exists; one range of the list by event.
 SELECT count() FROM (
     SELECT 1
     FROM event_log_attempts
@@ -56,3 +56,7 @@ SELECT count() FROM (
         AND tenant_id = {tenant_id:String} AND destination_id = {destination_id:String}
     LIMIT 1
 );
+
+-- name: quarantined
+-- Which of these entries are in the quarantine already. Reads all of it, which is rare and short.
+SELECT DISTINCT entry FROM event_log_quarantine WHERE entry IN {entries:Array(String)};

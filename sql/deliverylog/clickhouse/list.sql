@@ -1,7 +1,7 @@
 -- name: attempts
 -- The keys of a page of attempts: a range of one list, read in its order, with copies that are not merged yet. LIMIT BY
 -- would take them out, but reads the list to its end. One range is said as a tuple: an owner of its own, where it is '',
--- is made empty(owner), and then the server no longer knows that the list is in order, and sorts it.
+-- becomes empty(owner), and then the server no longer knows that the list is in order, and sorts it.
 -- The condition on the tuple alone is right, but prunes nothing; the plain one on the time does.
 SELECT
     toUnixTimestamp64Milli(time) AS time_ms,

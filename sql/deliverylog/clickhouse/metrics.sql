@@ -1,5 +1,5 @@
 -- Metrics: the counts by slot and dimensions, and before them how many combinations of dimension values there are,
--- which decides whether the answer would be too large. Both have the same filters.
+-- which decides whether the answer would be too large. Both have the same filters. The columns are read by their names.
 
 -- name: count_events
 -- Counts events by slot and dimensions from the list of all, or, where destinations matter, from the list by
@@ -9,7 +9,7 @@ SELECT
     -- roundDown(toUnixTimestamp64Milli(sort_time), {begins:Array(Int64)}) AS slot, --? months
     tenant_id, --? by_tenant_id
     topic, --? by_topic
-    value, --? by_destination_id
+    value AS destination_id, --? by_destination_id
     count() AS total
 FROM event_log_events FINAL
 WHERE

@@ -3,13 +3,18 @@
 SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = {name:String};
 
 -- name: set
--- Forget deliveries older than the given days. Existing rows are dealt with before this returns.
+-- Delete deliveries older than that many days. Existing rows are deleted before this returns.
 ALTER TABLE event_log MODIFY TTL toDateTime(delivery_time) + toIntervalDay(30)
 SETTINGS mutations_sync = 1;
 
 -- name: set_lists
--- Forget the list entries of deliveries older than the given days.
+-- Delete the list entries of deliveries older than that many days.
 ALTER TABLE event_log_lists MODIFY TTL toDateTime(time) + toIntervalDay(30)
+SETTINGS mutations_sync = 1;
+
+-- name: set_quarantine
+-- Delete the entries that were quarantined more than that many days ago.
+ALTER TABLE event_log_quarantine MODIFY TTL toDateTime(quarantined_at) + toIntervalDay(30)
 SETTINGS mutations_sync = 1;
 
 -- name: remove

@@ -1,7 +1,7 @@
 -- The tables of the log, in the order in which relay-cli log migrate creates them. All of it may run again.
 
 -- name: event_log
--- One denormalised row per delivery. Two copies of one delivery are one row after a merge; until then whoever reads
+-- One denormalised row per delivery. Two copies of one delivery are one row after a merge; until then the reader
 -- takes the copy of the highest version. The granules are small because listings fetch single rows by their key.
 CREATE TABLE IF NOT EXISTS event_log (
     event_id String,
@@ -57,7 +57,7 @@ ORDER BY (list, owner, value, sort_time, sort_id, time, id, tenant_id, destinati
 SETTINGS index_granularity = 256;
 
 -- name: event_log_events
--- In which lists an event stands, and by which delivery it is found in event_log: that of its first copy, whose
+-- In which lists an event stands, and which delivery represents it in event_log: that of its first copy, whose
 -- version is the highest because versions count downward here.
 CREATE TABLE IF NOT EXISTS event_log_events (
     list LowCardinality(String),
@@ -151,7 +151,7 @@ FROM (
 );
 
 -- name: event_log_quarantine
--- Entries that could not be written, as ASCII JSON, and why: for a person to look at.
+-- Entries that could not be written, as ASCII JSON, and why, for an operator.
 CREATE TABLE IF NOT EXISTS event_log_quarantine (
     quarantined_at DateTime64(3, 'UTC') DEFAULT now64(3),
     reason String,

@@ -3,7 +3,7 @@
 SELECT 1 FROM openoutbox_log.attempts WHERE false;
 
 -- name: event
--- One event by its id, the newest partition first; with a destination only if an attempt to that was made.
+-- One event by its id, the newest partition first; with a destination only if the log has an attempt to it.
 -- Index: idx_events_id, and idx_attempts_event_time for the attempt.
 -- A window around the time that a time-ordered id holds spares the other partitions.
 SELECT

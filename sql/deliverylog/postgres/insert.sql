@@ -12,7 +12,7 @@ WITH fresh AS (
     SELECT
         id, tenant_id, destination_id, matched_destination_ids, time, topic, eligible_for_retry, data,
         metadata::jsonb
-    FROM json_to_recordset(%(rows)s::json) AS given (
+    FROM json_to_recordset(%(rows)s::json) AS batch (
         id text, tenant_id text, destination_id text, matched_destination_ids text [], time timestamptz, topic text,
         eligible_for_retry boolean, data bytea, metadata text
     )
@@ -39,7 +39,7 @@ SELECT
     id, event_id, tenant_id, destination_id, destination_type, topic, status, time, attempt_number, manual,
     code, response_data::json, event_time, eligible_for_retry, event_data, event_metadata::jsonb, event_topic,
     event_destination_id, event_matched_destination_ids
-FROM json_to_recordset(%(rows)s::json) AS given (
+FROM json_to_recordset(%(rows)s::json) AS batch (
     id text, event_id text, tenant_id text, destination_id text, destination_type text, topic text, status text,
     time timestamptz, attempt_number integer, manual boolean, code text, response_data text,
     event_time timestamptz, eligible_for_retry boolean, event_data bytea, event_metadata text, event_topic text,
@@ -53,7 +53,19 @@ WHERE
     IS DISTINCT FROM (excluded.status, excluded.code, excluded.response_data::text);
 
 -- name: quarantine
--- Keeps entries that could not be written.
+-- Stores entries that could not be written, equal ones once: a batch that is written again quarantines the same ones.
+-- Index: idx_quarantine_entry. Locks: the new rows.
 INSERT INTO openoutbox_log.quarantine (reason, entry)
-SELECT reason, entry
-FROM unnest(%(reason)s::text [], %(entry)s::text []) AS given (reason, entry);
+SELECT min(batch.reason), batch.entry
+FROM unnest(%(reason)s::text [], %(entry)s::text []) WITH ORDINALITY AS batch (reason, entry, number)
+WHERE
+    NOT EXISTS (
+        SELECT 1 FROM openoutbox_log.quarantine AS known
+        WHERE md5(known.entry) = md5(batch.entry) AND known.entry = batch.entry
+    )
+GROUP BY batch.entry
+ORDER BY min(batch.number);
+
+-- name: forget_quarantine
+-- Deletes the entries that were quarantined at or before an instant. Locks: the rows deleted.
+DELETE FROM openoutbox_log.quarantine WHERE quarantined_at <= %(oldest)s;

@@ -110,7 +110,7 @@ LIMIT %(fetch)s;
 -- name: events_by_destination
 -- A page of events that matched one of several destinations: the narrow link table is read in order, one range for
 -- each tenant and destination, and only the events of those rows are fetched, by their key. An event that matched
--- two of the destinations is found twice and kept once. LIMIT 1 holds the planner to one look by key for each row.
+-- two of the destinations is read twice and returned once. LIMIT 1 holds the planner to one look by key for each row.
 -- The window is said of both, so that it spares the planner the other months of both.
 -- Index: the key of event_destinations; without a tenant idx_event_destinations_time.
 SELECT

@@ -1,5 +1,5 @@
 -- Metrics: the counts by slot and dimensions, and before them how many combinations of dimension values there are,
--- which decides whether the answer would be too large. Both have the same filters.
+-- which decides whether the answer would be too large. Both have the same filters. The columns are read by their names.
 
 -- name: count_events
 -- Counts events by slot and dimensions; where destinations matter, an event counts once for each it matched.
@@ -10,7 +10,7 @@ SELECT
     e.tenant_id AS tenant_id, --? by_tenant_id
     e.topic AS topic, --? by_topic
     d.destination_id AS destination_id, --? by_destination_id
-    count(*) AS count
+    count(*) AS total
 FROM openoutbox_log.events AS e
 CROSS JOIN LATERAL (SELECT DISTINCT unnest(e.matched_destination_ids) AS destination_id) AS d --? by_destination_id|filter_destination_id
 WHERE
@@ -58,12 +58,12 @@ SELECT
     a.code AS code, --? by_code
     a.manual AS manual, --? by_manual
     a.attempt_number AS attempt_number, --? by_attempt_number
-    count(*) AS count,
+    count(*) AS total,
     count(*) FILTER (WHERE a.status = 'success') AS successful,
     count(*) FILTER (WHERE a.status = 'failed') AS failed,
-    count(*) FILTER (WHERE a.attempt_number = 1 AND NOT a.manual) AS first,
-    count(*) FILTER (WHERE a.attempt_number > 1) AS retry,
-    count(*) FILTER (WHERE a.manual) AS manual_retry,
+    count(*) FILTER (WHERE a.attempt_number = 1 AND NOT a.manual) AS first_attempts,
+    count(*) FILTER (WHERE a.attempt_number > 1) AS retries,
+    count(*) FILTER (WHERE a.manual) AS manual_retries,
     coalesce(sum(a.attempt_number), 0)::bigint AS number_sum
 FROM openoutbox_log.attempts AS a
 WHERE

@@ -67,13 +67,17 @@ CREATE TABLE IF NOT EXISTS openoutbox_log.attempts (
 ) PARTITION BY RANGE (time);
 
 -- name: quarantine
--- Entries that could not be written, as ASCII JSON, and why: for a person to look at. Never read by the log itself.
+-- Entries that could not be written, as ASCII JSON, and why, for an operator.
 CREATE TABLE IF NOT EXISTS openoutbox_log.quarantine (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     quarantined_at timestamptz NOT NULL DEFAULT now(),
     reason text NOT NULL,
     entry text NOT NULL
 );
+
+-- name: idx_quarantine_entry
+-- Serves: quarantining an entry once, also when its batch is written again.
+CREATE INDEX IF NOT EXISTS idx_quarantine_entry ON openoutbox_log.quarantine (md5(entry));
 
 -- name: idx_events_tenant_time
 -- Serves: a tenant's events, newest first.

@@ -13,7 +13,7 @@ from relay.brokers.kafka.errors import (
     classify,
     invalid_topic,
 )
-from relay.core.outcome import Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import ConnectionCut, Permanent, TimedOut, Transient, Unreachable
 
 CODES = {
     KafkaError(value).name(): value
@@ -53,6 +53,7 @@ def test_what_an_operator_or_time_can_mend_is_transient(name: str) -> None:
 def test_outcomes_carry_code_and_text() -> None:
     assert classify("_MSG_TIMED_OUT", "too slow") == TimedOut("_MSG_TIMED_OUT", "too slow")
     assert classify("_SSL", "bad certificate") == Unreachable("_SSL: bad certificate")
+    assert classify("_TRANSPORT", "reset") == ConnectionCut("_TRANSPORT: reset")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a\n", "ünï", "a/b", "x" * 250])

@@ -12,7 +12,7 @@ import pytest
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.options import nats_options
@@ -143,7 +143,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(guarded: NatsServer, 
     await publisher.close()
 
 
-async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServer) -> None:
+async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_nats: NatsServer) -> None:
     publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
     await publisher.open()
     await publisher.probe(5.0)
@@ -155,6 +155,6 @@ async def test_a_connection_that_is_cut_releases_what_it_held(own_nats: NatsServ
     for _ in events:  # a server that takes them only while it goes down may have no listener left, and says so
         await heard.next_msg(timeout=patience())
     await asyncio.to_thread(own_nats.stop)
-    assert {type(outcome) for outcome in await sink.outcomes(events)} == {Unreachable}
+    assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
     await publisher.close()
     await listener.close()

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import redis_options
 from tests.support.servers.tls import tls_in_front_of
@@ -125,3 +125,16 @@ async def test_tls_from_an_unknown_authority_is_unreachable_and_says_why(guarded
             await publisher.probe(3)
         assert "right" not in str(refused.value)
         await publisher.close()
+
+
+async def test_what_a_cut_connection_carried_is_cut_off_and_the_rest_goes_over_the_next(
+    guarded: ValkeyServer, admin: Redis
+) -> None:
+    await admin.config_set("client-query-buffer-limit", "1mb")
+    events = [make_event("cut", b"small") for _ in range(3)]
+    events[1] = make_event("cut", b"x" * 3_000_000)  # the server closes the connection on it
+    events += [make_event("cut", b"later") for _ in range(3)]
+    found = await outcomes(guarded.url, events, max_pending=2)  # so that the last ones are not sent yet
+    await admin.config_set("client-query-buffer-limit", "1gb")
+    assert isinstance(found[1], ConnectionCut)
+    assert found[4:] == [Acknowledged()] * 2

@@ -157,6 +157,6 @@ schema = schemathesis.openapi.from_asgi("/api/v1/log/openapi.json", build_api(th
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_api_keeps_to_its_document(case: Case[Any]) -> None:
-    # A cursor, a range that ends before it begins or a filter's name cannot be told apart by a schema; and what is
+    # A cursor, a range that ends before it begins or a filter's name cannot be expressed by a schema; and what is
     # a number in a schema is text in a query string, so that "wrong type" means nothing there.
     case.call_and_validate(headers=AUTHORIZED, excluded_checks=[positive_data_acceptance, negative_data_rejection])

@@ -80,6 +80,22 @@ async def test_retention_is_the_servers_ttl_and_read_back_from_it(clickhouse: Cl
     assert attempt_ids(await all_items(clickhouse, ListAttempts())) == ["new"]
 
 
+async def test_equal_entries_are_quarantined_once_and_the_retention_covers_them(
+    clickhouse: ClickHouseDeliveryLog,
+) -> None:
+    bad = [entry(name, BASE, attempt_number=-1) for name in ("a", "a", "b")]
+    for batch in (bad, bad[1:]):
+        await clickhouse.insert_many(batch)
+    table = clickhouse._sql.table("event_log_quarantine")
+    assert len(await clickhouse._client.rows(f"SELECT entry FROM {table}")) == 2
+    await clickhouse._client.command(
+        f"INSERT INTO {table} (quarantined_at, reason, entry) VALUES (now64(3) - toIntervalDay(8), 'old', 'old')"
+    )
+    await clickhouse.apply_retention(7)
+    reasons = await clickhouse._client.rows(f"SELECT DISTINCT reason FROM {table}")
+    assert [row[0] for row in reasons] == ["attempt_number is -1"]
+
+
 async def test_prefixes_keep_deployments_apart(clickhouse: ClickHouseDeliveryLog, chdb_folder: Path) -> None:
     other = await open_delivery_log(f"chdb:///{chdb_folder}", prefix="other_")
     with pytest.raises(DeliveryLogError, match="relay-cli log migrate"):

@@ -72,6 +72,19 @@ async def test_a_month_that_is_missing_is_made_on_demand_within_the_retention(lo
     await store.close()
 
 
+async def test_equal_entries_are_quarantined_once_and_the_retention_covers_them(log_database: Database) -> None:
+    store = await opened(log_database)
+    bad = [entry(name, BASE, attempt_number=-1) for name in ("a", "a", "b")]
+    for batch in (bad, bad[1:]):
+        await store.insert_many(batch)
+    quarantined = "SELECT entry::json -> 'attempt' ->> 'id' FROM openoutbox_log.quarantine ORDER BY number"
+    assert log_database.run(quarantined) == [("a",), ("b",)]
+    log_database.run("UPDATE openoutbox_log.quarantine SET quarantined_at = now() - interval '8 days' WHERE number = 1")
+    await store.apply_retention(7)
+    assert log_database.run(quarantined) == [("b",)]
+    await store.close()
+
+
 async def test_pages_are_whole_however_many_months_they_span(log_database: Database) -> None:
     """Where the months that are looked at first do not fill a page, the others do."""
     store = await opened(log_database)

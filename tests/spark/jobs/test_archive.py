@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.postgres.sql import TableName
+from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.files import Archive, read_archive
 from relay.spark.jobs.archive.job import run
-from relay.spark.jobs.archive.steps import ArchiveOptions, archiving
+from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import ArchiveError
 from tests.cli.running import COMMAND, environment, run_cli
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
@@ -35,8 +35,8 @@ def archive(spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.Ca
     return lambda *arguments, code=0: ask(str(folder), *arguments, code=code)
 
 
-def options(outbox: Outbox, folder: Path) -> ArchiveOptions:
-    return ArchiveOptions(outbox.url, str(folder), TableName())
+def options(outbox: Outbox, folder: Path) -> ArchiveArguments:
+    return ArchiveArguments(url=outbox.url, path=str(folder))
 
 
 def test_old_rows_move_as_they_are_and_others_stay(
@@ -73,15 +73,15 @@ def test_a_run_that_stops_after_any_step_is_made_up_for_by_the_next(
 ) -> None:
     a_past(outbox, 20)
     before = in_table(outbox)
-    with archiving(spark, options(outbox, folder)) as stopped:
+    with archive_run(spark, options(outbox, folder)) as stopped:
         for step in stopped.steps()[:steps]:
             step()
     assert set(in_both(spark, outbox, folder)) == set(before)
     done = archive()
     assert in_both(spark, outbox, folder) == before
     published = steps >= 4
-    assert (done["archived"], done["recovered"]) == ((0, [stopped.done.run]) if published else (40, []))
-    assert done["discarded"] == ([stopped.done.run] if steps in (2, 3) else [])
+    assert (done["archived"], done["recovered"]) == ((0, [stopped.progress.run]) if published else (40, []))
+    assert done["discarded"] == ([stopped.progress.run] if steps in (2, 3) else [])
     assert len(in_table(outbox)) == 20
 
 
@@ -90,7 +90,7 @@ def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_on
 ) -> None:
     a_past(outbox, 20)
     everything = ids(in_table(outbox))
-    with archiving(spark, options(outbox, folder)) as run_:
+    with archive_run(spark, options(outbox, folder)) as run_:
         recover, write, verify, publish, delete, close = run_.steps()
         for step in (recover, write, verify, publish):
             step()
@@ -103,7 +103,7 @@ def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_on
         delete()
         delete()  # as when its task is repeated
         close()
-    assert run_.done.left == 2
+    assert run_.progress.left == 2
     assert (outbox.row(replayed)["status"], outbox.row(touched)["headers"]) == ("PENDING", {})
     assert ids(in_both(spark, outbox, folder)) == everything
     outbox.database.run(
@@ -135,7 +135,7 @@ def test_files_that_are_not_what_was_written_are_never_relied_on(
 ) -> None:
     a_past(outbox, 20)
     before = in_table(outbox)
-    with archiving(spark, options(outbox, folder)) as run_:
+    with archive_run(spark, options(outbox, folder)) as run_:
         recover, write, verify, *_ = run_.steps()
         recover()
         write()
@@ -150,9 +150,9 @@ def test_files_that_are_not_what_was_written_are_never_relied_on(
 def test_one_archiving_of_an_outbox_at_a_time_and_one_outbox_for_each_archive(
     spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with archiving(spark, options(outbox, folder)):
+    with archive_run(spark, options(outbox, folder)):
         assert run("archive", [str(folder)], url=outbox.url) == 1
-    assert "is being archived already" in capsys.readouterr().err
+    assert "is being archived by another run" in capsys.readouterr().err
     Archive.at(spark, str(folder)).belongs_to("another/public.openoutbox_events")
     assert run("archive", [str(folder)], url=outbox.url) == 1
     assert "is the archive of another/public.openoutbox_events, not of " in capsys.readouterr().err

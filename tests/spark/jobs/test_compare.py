@@ -11,7 +11,7 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.spark.jobs.reconcile import summaries
-from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, strangers
+from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, without_row
 from relay.spark.jobs.reconcile.fingerprints import expected, from_kafka, from_table
 
 START = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -85,7 +85,7 @@ def sides(spark: SparkSession, sent: Sequence[Sent], arrived: Sequence[Arrived])
 def found(spark: SparkSession, sent: Sequence[Sent], arrived: Sequence[Arrived]) -> list[tuple[str, int, str]]:
     rows, messages = sides(spark, sent, arrived)
     matched = match(rows, messages, COMPARED)
-    frame = findings(matched, messages, ordered=True, unknown=strangers(matched, None))
+    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
     return sorted(
         (row["kind"], UUID(row["event_id"]).int if row["event_id"] else 0, row["detail"]) for row in frame.collect()
     )
@@ -180,7 +180,7 @@ def test_an_event_that_came_meanwhile_is_no_stranger(spark: SparkSession) -> Non
     rows, messages = sides(spark, [Sent(1)], [Arrived(1, 1), Arrived(2, 2), Arrived(3, 3)])
     matched = match(rows, messages, COMPARED)
     again = spark.createDataFrame([(event_id(1),), (event_id(2),)], "event_id string")
-    assert [row["event_id"] for row in strangers(matched, again).collect()] == [event_id(3)]
+    assert [row["event_id"] for row in without_row(matched, again).collect()] == [event_id(3)]
 
 
 def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> None:
@@ -192,7 +192,7 @@ def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> No
     columns = {"event_id": "id", "payload": "body", "headers": "headers"}
     messages = from_table(table, columns, ())
     matched = match(rows, messages, ("payload", "headers"))
-    frame = findings(matched, messages, ordered=False, unknown=strangers(matched, None))
+    frame = findings(matched, messages, ordered=False, unknown=without_row(matched, None))
     seen = sorted((row["kind"], row["event_id"], row["detail"]) for row in frame.collect())
     assert seen == [("changed", event_id(2), "headers,payload"), ("missing", event_id(3), "")]
 
@@ -201,7 +201,7 @@ def test_counts_and_latencies(spark: SparkSession) -> None:
     sent = [Sent(1), Sent(2), Sent(3, status="PENDING"), Sent(4, status="DEAD"), Sent(5, topic="b", created=7200)]
     rows, messages = sides(spark, sent, [Arrived(1, 1), Arrived(1, 2), Arrived(4, 3), Arrived(9, 4)])
     matched = match(rows, messages, COMPARED)
-    frame = findings(matched, messages, ordered=True, unknown=strangers(matched, None))
+    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
     sums = summaries.totals(matched)
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies", "latency_p50", "latency_max")
     assert [sums[name] for name in names] == [5, 3, 1, 1, 2, 1, 4, 2.0, 2.0]

@@ -1,4 +1,4 @@
-"""Parquet as the jobs write it: row groups that fit into Spark's default memory, and ``kept``."""
+"""Parquet as the jobs write it: row groups that fit into Spark's default memory, and ``materialize``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from relay.spark.jobs.parquet import ROW_GROUP_BYTES, kept, writing
+from relay.spark.jobs.parquet import ROW_GROUP_BYTES, materialize, parquet_writer
 
 _BODY = "unhex(array_join(transform(sequence(1, 320), n -> sha2(concat(id, '/', n), 256)), ''))"
 """10 KiB that no compression makes smaller."""
 
 
 def write_plainly(frame: DataFrame, path: str) -> None:
-    writing(frame).parquet(path)
+    parquet_writer(frame).parquet(path)
 
 
 def write_and_keep(frame: DataFrame, path: str) -> None:
-    kept(frame, path)
+    materialize(frame, path)
 
 
 @pytest.mark.parametrize("write", [write_plainly, write_and_keep])
@@ -36,9 +36,9 @@ def test_row_groups_are_bounded(spark: SparkSession, tmp_path: Path, write: Call
 
 def test_a_kept_frame_reads_the_same_rows_again_in_place_of_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "frame")
-    kept(spark.range(5).selectExpr("'earlier' AS name", "id AS number"), path)
+    materialize(spark.range(5).selectExpr("'earlier' AS name", "id AS number"), path)
     frame = spark.range(0, 100, 1, 2).selectExpr("id AS number", "uuid() AS name", "IF(id % 2 = 0, NULL, id) AS odd")
-    rows = sorted(kept(frame, path).collect())
+    rows = sorted(materialize(frame, path).collect())
     assert [row["number"] for row in rows] == list(range(100))
     assert len({row["name"] for row in rows}) == 100
     assert [row["odd"] for row in rows] == [number if number % 2 else None for number in range(100)]

@@ -1,4 +1,4 @@
-"""What ``reconcile`` takes, and what it says to what it cannot mean."""
+"""The arguments of ``reconcile``: their values, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.spark.jobs.reconcile.arguments import Reconcile, read_reconcile_arguments
+from relay.spark.jobs.arguments import CommandLine
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 
 URL = "postgresql://u:hush@h/d"
 BOTH = ["--url", URL, "--kafka", "b:9092"]
 
 
-def read(*given: str) -> Reconcile:
-    return read_reconcile_arguments("reconcile", ["--output", "out", *given])
+def read(*arguments: str) -> ReconcileArguments:
+    return CommandLine(ReconcileArguments, "reconcile", ["--output", "out/", *arguments]).read({})
 
 
-def test_what_is_given_arrives(tmp_path: Path) -> None:
+def test_options_become_values(tmp_path: Path) -> None:
     (tmp_path / "kafka").write_text("# login\nsecurity.protocol = SASL_SSL\nkafka.sasl.jaas.config=a=b;\n\n")
     job = read(*BOTH, "--since", "2026-03-10", "--until", "2026-03-11T00:00:00+01:00", "--event-type", "a, b",
                "--kafka-options-file", str(tmp_path / "kafka"), "--kafka-option", "minPartitions=20",
@@ -26,35 +27,35 @@ def test_what_is_given_arrives(tmp_path: Path) -> None:
     assert job.since == datetime(2026, 3, 10, tzinfo=UTC)
     assert job.until == datetime(2026, 3, 10, 23, tzinfo=UTC)
     assert job.event_types == ("a", "b")
-    assert dict(job.kafka_options) == {
+    assert job.output == "out"
+    assert dict(job.source_options) == {
         "minPartitions": "20",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.jaas.config": "a=b;",
     }
-    assert job.tolerated == {"duplicated", "out_of_order"}
+    assert job.tolerated == ("duplicated", "out_of_order")
     assert job.ignored == ("replay_id", "trace")
-    assert job.session == (("spark.jars", "x.jar"),)
+    assert job.jars == "x.jar"
     assert "hush" not in repr(job)
     assert "a=b" not in repr(job)
 
 
 def test_a_consumers_columns() -> None:
     job = read("--archive", "a", "--consumer", "p", "--consumer-columns", "event_id=id,payload=body")
-    assert job.consumer is not None
-    assert job.consumer.columns == {"event_id": "id", "payload": "body"}
-    assert job.consumer.format == "parquet"
+    assert job.has_consumer
+    assert job.columns == {"event_id": "id", "payload": "body"}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("arguments", "message"),
     [
-        (["--kafka", "b:9092"], "what was to be sent?"),
-        (["--url", URL], "where has it arrived?"),
+        (["--kafka", "b:9092"], "give the events that were sent"),
+        (["--url", URL], "where the events arrived"),
         ([*BOTH, "--consumer", "p"], "give one of the two"),
         (["--url", "mysql://x", "--kafka", "b"], "--url: not a PostgreSQL URL"),
         ([*BOTH, "--since", "yesterday"], "--since: 'yesterday' is not a time"),
         ([*BOTH, "--since", "2026-03-11", "--until", "2026-03-10"], "must be earlier"),
-        ([*BOTH, "--tolerate", "all"], "--tolerate: all: there are missing"),
+        ([*BOTH, "--tolerate", "all"], "--tolerate: all: no such kind; known: missing"),
         ([*BOTH, "--sample", "0"], "--sample: '0' is not a number from 1 to 10000"),
         ([*BOTH, "--kafka-option", "subscribe=a"], "--kafka-option: subscribe: is set by --kafka"),
         ([*BOTH, "--kafka-option", "subscribe"], "--kafka-option: 'subscribe' is not NAME=VALUE"),
@@ -62,15 +63,15 @@ def test_a_consumers_columns() -> None:
         (["--archive", "a", "--consumer", "p", "--consumer-table", "t"], "give one of the two"),
     ],
 )
-def test_what_cannot_be_meant(given: list[str], told: str) -> None:
+def test_invalid_values_are_named(arguments: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        read(*given)
-    assert told in str(raised.value)
+        read(*arguments)
+    assert message in str(raised.value)
     assert "hush" not in str(raised.value)
 
 
 def test_a_line_of_secrets_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "kafka").write_text("=hush\n")
-    with pytest.raises(ConfigError, match="--kafka-options-file: kafka: a line that is not") as raised:
+    with pytest.raises(ConfigError, match=r"--kafka-options-file: .*kafka: a line that is not") as raised:
         read(*BOTH, "--kafka-options-file", str(tmp_path / "kafka"))
     assert "hush" not in str(raised.value)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from relay.deliverylog import LogEntry, open_delivery_log
 from relay.spark.jobs.archive.files import Archive
 from relay.spark.jobs.report.job import run
-from relay.spark.jobs.report.outcomes import by_type, curve, failures, of_archive, totals
+from relay.spark.jobs.report.outcomes import by_type, curve, failures, from_archive, totals
 from tests.deliverylog.making import entry, event
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.postgres import Database
@@ -53,7 +53,7 @@ def test_the_delivery_log_by_type_and_hour(
 ) -> None:
     fill(database.url, attempts())
     with granted(database, "docs/spark-report.md", "spark_reader") as url:
-        assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], url=url) == 0
+        assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], log_url=url) == 0
     told = json.loads(capsys.readouterr().out)
     assert [told[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
     assert told["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}
@@ -85,7 +85,7 @@ def test_an_archives_events(spark: SparkSession) -> None:
         "event_type string, status string, attempts int, last_error string, created_at timestamp, "
         "delivered_at timestamp, updated_at timestamp",
     )
-    outcomes = of_archive(rows)
+    outcomes = from_archive(rows)
     found = {row["type"]: row.asDict() for row in by_type(outcomes).collect()}
     names = ("delivered", "failed", "retries", "dead", "latency_p50", "latency_max")
     assert [found["a"][name] for name in names] == [2, 2, 2, 0, 4.0, 6.0]
@@ -103,7 +103,7 @@ def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.Cap
     assert run("report", ["--archive", f"{tmp_path}/archive", "--output", f"{tmp_path}/report"]) == 0
     assert capsys.readouterr().out.startswith("0 delivered, 0 failed, 0 retries, 0 dead\n")
     assert spark.read.parquet(f"{tmp_path}/report/hours").count() == 0
-    assert "There is nothing in this time." in (tmp_path / "report/index.html").read_text()
+    assert "No outcomes in this time." in (tmp_path / "report/index.html").read_text()
 
 
 @pytest.mark.parametrize(

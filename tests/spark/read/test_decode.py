@@ -82,8 +82,8 @@ def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (row(b"a", b"b"), "has not 1 fields"),
-        (row(b"a") + b"x", "not as long"),
+        (row(b"a", b"b"), "without exactly 1 fields"),
+        (row(b"a") + b"x", "size is not that of its fields"),
         (row(b"a")[:-1], "ends too early"),
         (struct.pack("!h", 1), "ends too early"),
     ],
@@ -94,5 +94,5 @@ def test_other_bytes_are_refused(sent: bytes, said: str) -> None:
 
 
 def test_a_fixed_value_of_another_length_is_refused() -> None:
-    with pytest.raises(StorageError, match="3 bytes where there must be 16"):
+    with pytest.raises(StorageError, match="3 bytes instead of 16"):
         decode(received(row(b"abc")), [FieldKind.uuid], pa.schema([pa.field("t", pa.string())]))

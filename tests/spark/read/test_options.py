@@ -11,7 +11,7 @@ from relay.spark import OutboxDataSource
 from relay.spark.read.options import outbox_options
 from relay.spark.read.ranges import between, by_page
 from relay.spark.read.reader import FilteringReader, TableReader
-from relay.spark.read.statements import copying, read_statement
+from relay.spark.read.statements import copy_out, read_statement
 
 URL = {"url": "postgresql://reader:secret@db/shop"}
 
@@ -53,7 +53,7 @@ def test_columns_by_option_and_by_schema() -> None:
         source.reader(StructType([StructField("status", StringType())]))
     with pytest.raises(ConfigError, match="column colour"):
         OutboxDataSource({**URL, "columns": "colour"}).schema()
-    with pytest.raises(ConfigError, match="payload: is string in the given schema; it must be binary"):
+    with pytest.raises(ConfigError, match="payload: is string in the user's schema; it must be binary"):
         OutboxDataSource(dict(URL)).reader(StructType([StructField("payload", StringType())]))
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_pushed_unless_it_is_asked_for() -> None:
 
 
 def test_names_are_quoted_in_the_statement() -> None:
-    text = copying(read_statement("read_events", TableName('out"box', "Own %"), ["event_id", "payload"]))
+    text = copy_out(read_statement("read_events", TableName('out"box', "Own %"), ["event_id", "payload"]))
     assert 'FROM "Own %%"."out""box"' in text
     assert 'SELECT "event_id", "payload"' in text
     assert text.rstrip().endswith('TO STDOUT WITH (FORMAT "binary")')

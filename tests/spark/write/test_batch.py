@@ -154,7 +154,7 @@ def test_what_is_wrong_fails_on_the_driver_by_name(spark: SparkSession, outbox: 
 
 
 def test_other_modes_than_append_are_refused(spark: SparkSession, outbox: Outbox) -> None:
-    with pytest.raises(PySparkException, match="only ever added"):
+    with pytest.raises(PySparkException, match="can only be added"):
         orders(spark).write.format("openoutbox").mode("overwrite").option("url", outbox.url).save()
 
 

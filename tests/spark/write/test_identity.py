@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.errors import EventError
-from relay.spark.write.identity import Ids, Occurrences, given_ids, ids_of_content, ids_of_keys, job_namespace, key_id
+from relay.spark.write.identity import Ids, Occurrences, ids_of_content, ids_of_keys, job_namespace, key_id, read_ids
 
 
 def uuids(ids: Ids) -> list[uuid.UUID]:
@@ -66,19 +66,19 @@ def test_content_makes_one_id_a_row_whatever_the_order_and_the_batches(rows: lis
 )
 def test_ids_that_are_given_are_taken(ids: list[uuid.UUID], spelt: object) -> None:
     texts = [str(spelt(str(each) if spelt is str.upper else each)) for each in ids]  # type: ignore[operator]
-    assert uuids(given_ids(pa.array(texts, pa.string()), text=True)) == ids
-    assert uuids(given_ids(pa.array([each.bytes for each in ids], pa.binary()), text=False)) == ids
+    assert uuids(read_ids(pa.array(texts, pa.string()), text=True)) == ids
+    assert uuids(read_ids(pa.array([each.bytes for each in ids], pa.binary()), text=False)) == ids
 
 
 @pytest.mark.parametrize("text", ["me", "84341a0f-d06f-51e2-8a45-907218e414cg", "84341a0f+d06f-51e2-8a45-907218e414c1"])
 def test_what_is_no_id_is_shown(text: str) -> None:
     with pytest.raises(EventError, match="is not a UUID") as caught:
-        given_ids(pa.array([str(uuid.uuid4()), text]), text=True)
+        read_ids(pa.array([str(uuid.uuid4()), text]), text=True)
     assert repr(text) in str(caught.value)
 
 
 def test_nulls_and_wrong_lengths_are_refused() -> None:
     with pytest.raises(EventError, match="null in 1 rows"):
-        given_ids(pa.array([None, str(uuid.uuid4())]), text=True)
+        read_ids(pa.array([None, str(uuid.uuid4())]), text=True)
     with pytest.raises(EventError, match="1 values are not 16 bytes"):
-        given_ids(pa.array([b"short", uuid.uuid4().bytes]), text=False)
+        read_ids(pa.array([b"short", uuid.uuid4().bytes]), text=False)

@@ -10,7 +10,7 @@ import pytest
 from relay.core.errors import StorageError
 from relay.postgres.sql import TableName
 from relay.spark.connection import APPLICATION, connect
-from relay.spark.setup import make_ledger
+from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.runs import Run, Staged, clean, commit_run, open_run
@@ -26,7 +26,7 @@ class Staging:
         self.statements = SparkStatements(TableName(), "openoutbox_spark")
         self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
         with self.connect() as connection:
-            make_ledger(connection, self.statements)
+            create_ledger(connection, self.statements)
             open_run(connection, self.statements, self.run, staging=True)
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
@@ -77,7 +77,7 @@ def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Ou
     staging = Staging(outbox)
     staging.stage(1, 10)
     outbox.database.run(f"DELETE FROM openoutbox_spark.{staging.run.stage}")
-    with pytest.raises(StorageError, match="10 rows were staged and 0 are there"):
+    with pytest.raises(StorageError, match="10 rows were staged and 0 are in the staging table"):
         staging.commit([1], 10)
     assert outbox.rows("event_id") == []
 
@@ -87,9 +87,9 @@ def test_what_a_dead_driver_left_is_cleaned_away(outbox: Outbox) -> None:
     assert dead.clean() == [dead.run.run_id]
     assert sorted(staging_tables(outbox)) == sorted([alive.run.stage, elsewhere.run.stage])
     assert (dead.state, alive.state, elsewhere.state) == ("aborted", "writing", "writing")
-    with pytest.raises(StorageError, match="taken for dead and cleaned away"):
+    with pytest.raises(StorageError, match="another run cleaned it up"):
         dead.commit([1], 10)
-    with pytest.raises(StorageError, match="came too late"), dead.connect() as connection:
+    with pytest.raises(StorageError, match="started too late"), dead.connect() as connection:
         open_run(connection, dead.statements, dead.run, staging=True)
 
 

@@ -1,9 +1,12 @@
 """A broker in memory: takes every event, and answers as a test wants it to.
 
 By default every event is acknowledged at once. A test may script outcomes (``answer_with``), hold answers back and
-give them later one by one (``hold`` and ``answer``), take the broker down (``down``: refused at once) or let it
-hang (``hang``: nothing is answered, probes run into their deadline), and bound how many unanswered events it holds
-(``capacity``: back-pressure).
+give them later one by one (``hold`` and ``answer``), take the broker down (``down``: refused at once), let it hang
+(``hang``: nothing is answered, probes run into their deadline) or cut the connection on certain messages (``cuts``),
+and bound how many unanswered events it holds (``capacity``: back-pressure).
+
+``twin`` returns another publisher to the same broker. All share what the test has arranged and what arrived; each has
+a connection and unanswered events of its own.
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from collections.abc import Callable, Sequence
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Unreachable
 
 Script = Callable[[OutboxEvent], Outcome | None]
 """The outcome of an event, or None to hold its answer back."""
+
+Poison = Callable[[OutboxEvent], bool]
+"""Whether the broker cuts the connection on this message."""
 
 
 class MemoryPublisher:
@@ -32,22 +38,56 @@ class MemoryPublisher:
         """Every event ever offered, in order."""
         self.probes = 0
         self.abandons: list[str] = []
+        self.connection_cuts = 0
+        """How often the broker cut a connection, its twins' included."""
+        self.round_trip: float | None = None
+        """Seconds from an offer to its answer or cut, which the connection's other events share; None: at once."""
+        self.cut_takes = 0.0
+        """Seconds more until a client notices a cut: Kafka's resends first."""
         self._capacity = capacity
         self._script: Script = lambda _: ACKNOWLEDGED
+        self._poison: Poison = lambda _: False
         self._held: deque[tuple[OutboxEvent, OutcomeSink]] = deque()
+        self._wire: list[tuple[OutboxEvent, OutcomeSink]] = []
+        """Sent and not answered yet, with a round trip."""
         self._refusal: str | None = None
         self._hangs = False
         self._changed = asyncio.Event()
         """Set whenever a waiter should look again."""
+        self._first = self
+        self._twins: list[MemoryPublisher] = []
 
     @property
     def held(self) -> list[OutboxEvent]:
         """The unanswered events, oldest first."""
         return [event for event, _ in self._held]
 
+    def twin(self) -> MemoryPublisher:
+        """Another publisher to the same broker."""
+        twin = MemoryPublisher(capacity=self._capacity)
+        twin._first = self._first
+        twin.messages, twin.offered = self.messages, self.offered
+        self._first._twins.append(twin)
+        return twin
+
     def answer_with(self, script: Script) -> None:
         """Decide the outcomes of events offered from now on."""
         self._script = script
+
+    def cuts(self, on: str | Poison | None) -> None:
+        """Cut the connection on messages of this event type, or as a function says; None: no more.
+
+        Every event that is unanswered on that connection is resolved as cut off, the message included.
+        """
+        if callable(on):
+            self._poison = on
+        else:
+            self._poison = lambda event: event.event_type == on
+
+    def cut(self) -> None:
+        """Cut all connections once, as a failover does; what is unanswered on them is resolved as cut off."""
+        for one in (self, *self._twins):
+            one._lose_connection()
 
     def hold(self) -> None:
         """Answer nothing from now on, until ``answer``."""
@@ -73,10 +113,11 @@ class MemoryPublisher:
     def up(self) -> None:
         """Answer again; what was held while it hung is answered by the script."""
         self._refusal, self._hangs = None, False
-        waiting, self._held = self._held, deque()
-        for event, sink in waiting:
-            self._offer(event, sink)
-        self._changed.set()
+        for one in (self, *self._twins):
+            waiting, one._held = one._held, deque()
+            for event, sink in waiting:
+                one._offer(event, sink)
+            one._changed.set()
 
     async def open(self) -> None:
         """Nothing to make."""
@@ -91,17 +132,20 @@ class MemoryPublisher:
     async def probe(self, timeout: float) -> None:
         """Fail when down; run into the deadline when hanging."""
         self.probes += 1
-        if self._refusal is not None:
-            raise BrokerUnreachable(self._refusal)
+        broker = self._first
+        if broker._refusal is not None:
+            raise BrokerUnreachable(broker._refusal)
         try:
             async with asyncio.timeout(timeout):
-                await self._until(lambda: not self._hangs)
+                await self._until(lambda: not broker._hangs)
         except TimeoutError:
             raise BrokerUnreachable(f"no answer within {timeout:g} s") from None
 
     async def abandon(self, reason: str) -> None:
         """Drop the held events and say so."""
         self.abandons.append(reason)
+        wire, self._wire = self._wire, []
+        self._held.extend(wire)
         self.answer(Unreachable(reason))
 
     async def close(self) -> None:
@@ -109,14 +153,43 @@ class MemoryPublisher:
         await self.abandon("the publisher was closed")
 
     def _offer(self, event: OutboxEvent, sink: OutcomeSink) -> None:
-        if self._refusal is not None:
-            sink([(event, Unreachable(self._refusal))])
-            return
-        outcome = None if self._hangs else self._script(event)
+        broker = self._first
+        if broker._refusal is not None:
+            sink([(event, Unreachable(broker._refusal))])
+        elif broker._hangs:
+            self._held.append((event, sink))
+        elif broker.round_trip is not None:
+            self._wire.append((event, sink))
+            if len(self._wire) == 1:
+                asyncio.get_running_loop().call_later(broker.round_trip, self._arrive)
+        elif broker._poison(event):
+            self._held.append((event, sink))
+            self._lose_connection()
+        else:
+            self._take(event, sink)
+
+    def _arrive(self) -> None:
+        """The broker reads what was sent: it answers in order, up to a message on which it cuts the connection."""
+        wire, self._wire = self._wire, []
+        for place, (event, sink) in enumerate(wire):
+            if self._first._poison(event):
+                self._held.extend(wire[place:])
+                asyncio.get_running_loop().call_later(self._first.cut_takes, self._lose_connection)
+                return
+            self._take(event, sink)
+
+    def _take(self, event: OutboxEvent, sink: OutcomeSink) -> None:
+        outcome = self._first._script(event)
         if outcome is None:
             self._held.append((event, sink))
         else:
             self._resolve(event, outcome, sink)
+
+    def _lose_connection(self) -> None:
+        self._first.connection_cuts += 1
+        wire, self._wire = self._wire, []
+        self._held.extend(wire)
+        self.answer(ConnectionCut("connection reset by peer"))
 
     def _resolve(self, event: OutboxEvent, outcome: Outcome, sink: OutcomeSink) -> None:
         if isinstance(outcome, Acknowledged):

@@ -120,8 +120,11 @@ class MemoryOutbox:
         lease_timeout: float = 180.0,
         retry: RetryPolicy | None = None,
         key_order: KeyOrder | None = None,
+        *,
+        delete_delivered: bool = False,
     ) -> None:
         self.table = table
+        self._delete_delivered = delete_delivered
         self._key_order = key_order
         self.fail_with: Exception | None = None
         self._relay_id = relay_id
@@ -185,7 +188,13 @@ class MemoryOutbox:
         now = self._statement()
         ids = (event_id for settlement in settlements for event_id in settlement.event_ids())
         with self.table.statement([self.table.rows[event_id] for event_id in ids if event_id in self.table.rows]):
-            return [self._settle(settlement, now) for settlement in settlements]
+            settled = [self._settle(settlement, now) for settlement in settlements]
+        if self._delete_delivered:  # a row that is DELIVERED now was this call's to settle
+            for event_id in [one for settlement in settlements for one in settlement.delivered]:
+                row = self.table.rows.get(event_id)
+                if row is not None and row.status is Status.DELIVERED:
+                    del self.table.rows[event_id]
+        return settled
 
     def _settle(self, settlement: Settlement, now: datetime) -> Settled:
         def deliver(row: MemoryRow) -> None:
@@ -216,16 +225,17 @@ class MemoryOutbox:
         )
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
-        """Prolong what is still held."""
+        """Prolong what is still held. The new fence is later than the old one, even after the clock was set back."""
         now = self._statement()
         held = self._held(fence, event_ids)
         free = [row for row in held if self._is_free(row)]
+        renewed = max(now, fence + _TICK)
         with self.table.statement(free):
             for row in free:
-                row.locked_at = row.updated_at = now
-        renewed = frozenset(row.event_id for row in free)
-        unchanged = frozenset(row.event_id for row in held) - renewed
-        return Renewal(Fence(now) if renewed else fence, renewed, unchanged)
+                row.locked_at, row.updated_at = renewed, now
+        ids = frozenset(row.event_id for row in free)
+        unchanged = frozenset(row.event_id for row in held) - ids
+        return Renewal(Fence(renewed) if ids else fence, ids, unchanged)
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """Take back expired leases, oldest first."""
@@ -302,4 +312,7 @@ def _age(row: MemoryRow) -> tuple[datetime, datetime]:
 
 def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
     age = max((now - row.created_at).total_seconds(), 0.0)
-    return OutboxEvent(row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age)
+    last_code = None if row.last_error is None else row.last_error.partition(":")[0]
+    return OutboxEvent(
+        row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age, last_code
+    )

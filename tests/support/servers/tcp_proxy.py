@@ -38,7 +38,7 @@ class Tap(Protocol):
     """Sees everything that passes, piece by piece, and may change replies. ``link`` tells connections apart."""
 
     def request(self, link: int, data: bytes) -> None:
-        """A client has sent this."""
+        """A client has sent this. Raise ConnectionResetError to cut the connection instead of passing it on."""
 
     def reply(self, link: int, data: bytes) -> bytes:
         """The server has sent this; what the client is to get."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
-from relay.spark.jobs.reconcile.job import FOUND, run
+from relay.spark.jobs.reconcile.job import FINDINGS, run
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.kafka import MakeTopic
@@ -82,7 +82,7 @@ def test_exactly_what_was_done_to_the_messages_is_found(  # noqa: PLR0917
 
     empty(kafka_admin, name)
     rewrite(kafka, messages, alter)
-    assert run("reconcile", arguments) == FOUND
+    assert run("reconcile", arguments) == FINDINGS
     counted = json.loads(capsys.readouterr().out)["findings"]
     assert counted == {"missing": 34, "duplicated": 33, "changed": 33, "out_of_order": 0, "unexpected": 0}
     check_findings(spark, tmp_path / "report", removed, doubled, altered)
@@ -126,7 +126,7 @@ def test_a_stranger_is_told_and_what_is_not_looked_for_is_tolerated(
     write(kafka, [{"topic": name, "value": b"?", "headers": [("X-Event-ID", b"mine")]}])
     arguments = ["--url", outbox.url, "--kafka", kafka, "--topics", f"{name},{name}.never-made"]
     arguments += ["--output", str(tmp_path / "report")]
-    assert run("reconcile", arguments) == FOUND
+    assert run("reconcile", arguments) == FINDINGS
     assert capsys.readouterr().out.startswith("1 unexpected: 0 delivered events, 1 messages\n")
     assert run("reconcile", [*arguments, "--tolerate", "unexpected"]) == 0
     assert "no event id" in (tmp_path / "report/index.html").read_text()
@@ -143,7 +143,7 @@ def test_what_a_consumer_wrote(
     arguments = ["--consumer", f"{tmp_path}/table", "--output", f"{tmp_path}/report"]
     arguments += ["--consumer-columns", "event_id=id,payload=body,key=k"]
     with granted(outbox.database, "docs/spark-reconcile.md", "spark_reader") as url:
-        assert run("reconcile", arguments, url=url) == FOUND
+        assert run("reconcile", arguments, url=url) == FINDINGS
     said = capsys.readouterr().out
     assert said.startswith("1 missing, 1 duplicated, 1 changed: 50 delivered events, 50 messages\n")
     found = spark.read.parquet(f"{tmp_path}/report/findings").collect()

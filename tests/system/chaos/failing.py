@@ -31,6 +31,9 @@ class Failing:
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
 
+    def twin(self) -> Failing:
+        return Failing(self._publisher.twin())
+
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         chances = {event.event_id: random.random() for event in events}
         refused = [event for event in events if chances[event.event_id] < SHARE / 2]

@@ -30,6 +30,9 @@ class Poisonable:
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
 
+    def twin(self) -> Poisonable:
+        return Poisonable(self._publisher.twin())
+
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         if any("poison" in event.event_type for event in events):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -28,7 +28,8 @@ AWAY = ("53100", "57P01", "25006")
 """Disk full, shutting down, read-only: the relay says that the database cannot be used."""
 BUSY = ("40001", "40P01", "55P03", "57014")
 """Serialization, deadlock, lock, cancelled: rolled back, and simply done again."""
-TIMES = 3
+TIMES = 2
+"""Failures of each case: a third in a row would be reported, whatever its reason."""
 LEASE = 3.0
 
 _TROUBLE = """

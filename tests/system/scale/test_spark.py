@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.archive.job import run as run_archive
-from relay.spark.jobs.reconcile.job import FOUND
+from relay.spark.jobs.reconcile.job import FINDINGS
 from relay.spark.jobs.reconcile.job import run as run_reconcile
 from relay.spark.jobs.report.job import run as run_report
 from tests.support.daemon import Daemon
@@ -156,7 +156,7 @@ def test_orders_from_end_to_end(  # noqa: PLR0917
 
     altered = alter(kafka, kafka_admin, name)
     code, found = compare("reconcile the archive, 100 messages altered", "--archive", archived)
-    assert code == FOUND, found
+    assert code == FINDINGS, found
     check_findings(spark, f"{tmp_path}/report/findings", altered)
     with figures.step("report of the archive"):
         code, found = run(capsys, run_report, "--archive", archived, "--output", f"{tmp_path}/deliveries")

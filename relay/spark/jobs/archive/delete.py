@@ -1,8 +1,8 @@
-"""Deletes archived rows from the outbox. Runs on the executors, over what was read back from the archive's files.
+"""Deletes archived rows from the outbox. Runs on the executors, over the rows that were read back from the files.
 
-In short transactions of ``batch_rows`` rows by primary key. A row is deleted only while it is what was archived: its
-``updated_at``, and a digest of its contents that the database makes from the row and Spark from the file. What is left
-(it was replayed meanwhile) is told by its id, and stays. All of it may be repeated, and run beside itself.
+Each transaction deletes ``batch_rows`` rows by primary key. A row is deleted only if it still is the archived one: the
+database compares ``updated_at`` and a digest of the contents, which Spark computes from the file. A row that differs
+(it was replayed meanwhile) stays, and its id is returned. A task may be repeated, and run beside itself.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class Removal:
     batch_rows: int
     connections: int
 
-    def rows_left(self, archived: DataFrame) -> DataFrame:
-        """Deletes when it is evaluated; the ``event_id`` of every row that is in the table afterwards.
+    def remaining(self, archived: DataFrame) -> DataFrame:
+        """Delete when it is evaluated; the ``event_id`` of every row that is in the table afterwards.
 
-        At most ``connections`` tasks do it, each over one connection.
+        At most ``connections`` tasks delete, each over one connection.
         """
         removal = self
 
         def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from removal.remove(batches)
 
-        given = archived.select("event_id", "updated_at", _digest().alias("digest"))
-        return given.coalesce(self.connections).mapInArrow(remove, "event_id string")
+        rows = archived.select("event_id", "updated_at", _digest().alias("digest"))
+        return rows.coalesce(self.connections).mapInArrow(remove, "event_id string")
 
     def remove(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One task. Raises StorageError and its kinds."""
+        """One task. Raises StorageError and its subclasses."""
         connection: SyncConnection | None = None
         try:
             for batch in batches:
@@ -58,7 +58,7 @@ class Removal:
 
     def _remove(self, connection: SyncConnection, batch: pa.RecordBatch) -> pa.RecordBatch:
         ids = batch.column("event_id").to_pylist()
-        given = {
+        values = {
             "ids": ids,
             "changes": batch.column("updated_at").to_pylist(),
             "digests": batch.column("digest").to_pylist(),
@@ -67,15 +67,15 @@ class Removal:
         with translating("deleting archived rows"), connection.transaction():
             connection.execute(self.statements.query("slots:task_settings"))
             connection.execute(self.statements.query("slots:lock_timeout"), {"wait": _LOCK_WAIT})
-            gone = connection.execute(self.statements.query("archive:remove_archived"), given).fetchall()
-            if gone != [(len(ids),)]:
-                found = connection.execute(self.statements.query("archive:archived_left"), {"ids": ids}).fetchall()
-                left = [event_id for (event_id,) in found]
+            deleted = connection.execute(self.statements.query("archive:remove_archived"), values).fetchall()
+            if deleted != [(len(ids),)]:
+                rows = connection.execute(self.statements.query("archive:archived_left"), {"ids": ids}).fetchall()
+                left = [event_id for (event_id,) in rows]
         return pa.RecordBatch.from_pydict({"event_id": pa.array(left, pa.string())})
 
 
 def _digest() -> Column:
-    """What ``remove_archived.sql`` computes of a row."""
+    """The digest that the statement ``remove_archived`` computes of a row."""
     described = f.concat(
         f.col("event_type"),
         f.lit("\n"),

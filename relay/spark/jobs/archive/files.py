@@ -1,17 +1,17 @@
-"""An archive: where its files are, which of them count, and how it is read.
+"""An archive: its files, which of them are part of it, and how it is read.
 
-    ARCHIVE/_archive.json                        of which outbox it is; one archive is of one outbox
-    ARCHIVE/run=R/day=2026-01-31/type=T/*.parquet the rows that run R has written
+    ARCHIVE/_archive.json                        the outbox that it belongs to: one archive, one outbox
+    ARCHIVE/run=R/day=2026-01-31/type=T/*.parquet the rows of run R
     ARCHIVE/_runs/R.json                         R's manifest: its files are complete, read back and counted
-    ARCHIVE/_runs/R.closed.json                  R's rows are gone from the table, but for those that are kept there
-    ARCHIVE/_kept/run=R/*.parquet                their ids: they were replayed, or held, before they could be deleted
+    ARCHIVE/_runs/R.closed.json                  R's rows were deleted from the table, except for the retained ones
+    ARCHIVE/_kept/run=R/*.parquet                ids of the retained rows: replayed, or locked, before the deletion
 
-Readers go by manifests: a file that no manifest names is not part of the archive, so what a killed run has written
-counts for nothing. Rows that R wrote and that the table kept are left out too, since a later run archives them again as
-they are then. So an event is in the archive once, or as often as it was archived after it was inserted again.
+Readers follow the manifests: a file that no manifest names, such as one of a killed run, is not part of the archive.
+Readers skip R's retained rows too, since a later run archives them again as they are then. So an event is in the
+archive once, or as often as it was archived after it was inserted again.
 
 ``day`` is the UTC day on which the event was delivered or died, ``type`` its event type, shortened where it is too long
-for a file's name. Any Hadoop file system will do; renaming one file must be atomic for those who read it.
+for a file's name. Any Hadoop file system works on which renaming one file is atomic for its readers.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ COLUMNS: Final = (
     "attempts int, last_error string, available_at timestamp, delivered_at timestamp, created_at timestamp, "
     "updated_at timestamp"
 )
-"""What is kept of a row: all but the lease, which neither DELIVERED nor DEAD rows have. ``headers`` is JSON text."""
+"""Columns of an archived row: all but the lease, which settled rows do not have. ``headers`` is JSON text."""
 
 PLACES: Final = "run string, day date, type string"
-"""Columns that come from the files' folders."""
+"""Columns that Spark reads from the names of the folders."""
 
 FORMAT: Final = 1
 
 _ABOUT: Final = "_archive.json"
 _RUNS: Final = "_runs"
 _LONGEST_TYPE: Final = 60
-"""Bytes of an event type in a folder's name: three characters for each that must be escaped stay below 255."""
+"""Bytes of an event type in a folder's name: escaped as three characters each they stay below 255."""
 
 Days = tuple[date | None, date | None]
-"""The first and the last; None is no bound."""
+"""The first and the last day; None is no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file, its path below the run's folder as the file system has it."""
+    """One Parquet file, by its path below the run's folder."""
 
     path: str
     rows: int
@@ -60,7 +60,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a run has written and read back. ``before`` are the moments up to which rows were taken, ISO 8601."""
+    """The files of a run, and the time before which its rows were delivered or died, ISO 8601."""
 
     run: str
     rows: int
@@ -73,42 +73,46 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What became of a run's rows: how many the table kept, of those that were archived."""
+    """The end of a run: how many of its rows stayed in the table (the field's name is the file's)."""
 
     kept: int
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive as its writer sees it."""
+    """The files of an archive."""
 
     folder: Folder
 
     @classmethod
     def at(cls, spark: SparkSession, path: str) -> Archive:
-        """The archive in a folder, which need not be there yet."""
+        """The archive in a folder, which may not exist yet."""
         return cls(Folder(spark, path.rstrip("/") or path))
 
     def belongs_to(self, outbox: str) -> None:
         """Record the outbox of a new archive. Raises ArchiveError when the archive belongs to another outbox."""
-        found = self.about()
-        if found is None:
+        owner = self.owner()
+        if owner is None:
             self.folder.write(_ABOUT, json.dumps({"format": FORMAT, "outbox": outbox}))
-        elif found != outbox:
-            raise ArchiveError(f"{self.folder.path}: is the archive of {found}, not of {outbox}; give each its own")
+        elif owner != outbox:
+            raise ArchiveError(
+                f"{self.folder.path}: is the archive of {owner}, not of {outbox}; give each outbox a folder of its own"
+            )
 
-    def about(self) -> str | None:
-        """Whose archive it is; None where there is none. Raises ArchiveError for one of a later format."""
+    def owner(self) -> str | None:
+        """The archive's outbox; None for a folder without an archive. Raises ArchiveError for a later format."""
         text = self.folder.read(_ABOUT)
         if text is None:
             return None
-        found = _parsed(text, f"{self.folder.path}/{_ABOUT}")
-        if found.get("format") != FORMAT:
-            raise ArchiveError(f"{self.folder.path}: its format is {found.get('format')}; this release knows {FORMAT}")
-        return str(found["outbox"])
+        content = _parse(text, f"{self.folder.path}/{_ABOUT}")
+        if content.get("format") != FORMAT:
+            raise ArchiveError(
+                f"{self.folder.path}: format {content.get('format')}; this release reads format {FORMAT}"
+            )
+        return str(content["outbox"])
 
     def runs(self) -> list[str]:
-        """Runs that count, oldest first."""
+        """Runs with a manifest, oldest first."""
         names = self.folder.names(_RUNS)
         return [
             name.removesuffix(".json")
@@ -122,24 +126,24 @@ class Archive:
         return [run for run in self.runs() if run not in closed]
 
     def strays(self) -> list[str]:
-        """Runs that have written files and no manifest."""
-        written = [name.removeprefix("run=") for name in self.folder.names("") if name.startswith("run=")]
+        """Runs with files and without a manifest."""
+        folders = [name.removeprefix("run=") for name in self.folder.names("") if name.startswith("run=")]
         known = set(self.runs())
-        return [run for run in written if run not in known]
+        return [run for run in folders if run not in known]
 
     def discard(self, run: str) -> None:
-        """Delete what a run without a manifest has written."""
+        """Delete the files of a run without a manifest."""
         self.folder.delete(f"run={run}")
 
     def manifest(self, run: str) -> Manifest:
         """A run's manifest."""
         where = f"{_RUNS}/{run}.json"
-        found = _parsed(self.folder.read(where) or "", f"{self.folder.path}/{where}")
-        files = tuple(DataFile(**each) for each in found.pop("files"))
-        return Manifest(**{**found, "statuses": tuple(found["statuses"]), "files": files})
+        content = _parse(self.folder.read(where) or "", f"{self.folder.path}/{where}")
+        files = tuple(DataFile(**each) for each in content.pop("files"))
+        return Manifest(**{**content, "statuses": tuple(content["statuses"]), "files": files})
 
     def publish(self, manifest: Manifest) -> None:
-        """From here on the run counts."""
+        """Make the run's files part of the archive."""
         self.folder.write(f"{_RUNS}/{manifest.run}.json", json.dumps(asdict(manifest)))
 
     def close(self, run: str, closed: Closed) -> None:
@@ -147,21 +151,21 @@ class Archive:
         self.folder.write(f"{_RUNS}/{run}.closed.json", json.dumps(asdict(closed)))
 
     def closed(self, run: str) -> Closed | None:
-        """What became of its rows; None while they may be in the table."""
+        """The end of the run; None while its rows may be in the table."""
         where = f"{_RUNS}/{run}.closed.json"
         text = self.folder.read(where)
-        return None if text is None else Closed(**_parsed(text, f"{self.folder.path}/{where}"))
+        return None if text is None else Closed(**_parse(text, f"{self.folder.path}/{where}"))
 
-    def kept_path(self, run: str) -> str:
-        """Where the ids of rows are that the table kept."""
+    def retained_path(self, run: str) -> str:
+        """The folder with the ids of the run's rows that stayed in the table."""
         return f"{self.folder.path}/_kept/run={run}"
 
     def run_path(self, run: str) -> str:
-        """Where its files are."""
+        """The folder of its rows."""
         return f"{self.folder.path}/run={run}"
 
     def paths_of(self, run: str, days: Days = (None, None)) -> list[str]:
-        """The files that a run has written on those days."""
+        """The files of a run with events of those days."""
         first, last = days
         return [
             f"{self.run_path(run)}/{each.path}"
@@ -170,7 +174,7 @@ class Archive:
         ]
 
     def read(self, paths: Sequence[str]) -> DataFrame:
-        """Files or folders of rows, with the columns that come from their places."""
+        """Files or folders of rows, with the columns of ``PLACES``."""
         reader = self.folder.spark.read.schema(f"{COLUMNS}, {PLACES}").option("basePath", self.folder.path)
         return reader.parquet(*paths)
 
@@ -181,18 +185,18 @@ def read_archive(
     """Every archived row once: the outbox's columns (``COLUMNS``), and ``run``, ``day`` and ``type`` of its file.
 
     The days are those on which events were delivered or died, UTC, both included; files of others are not touched.
-    Raises ArchiveError where there is no archive.
+    Raises ArchiveError for a folder without an archive.
     """
     archive = Archive.at(spark, path)
-    if archive.about() is None:
-        raise ArchiveError(f"{path}: there is no archive; relay-cli spark archive makes one")
+    if archive.owner() is None:
+        raise ArchiveError(f"{path}: there is no archive; relay-cli spark archive creates one")
     whole: list[str] = []
     frames: list[DataFrame] = []
     for run in archive.runs():
         closed = archive.closed(run)
         paths = archive.paths_of(run, (first_day, last_day))
         if paths and closed is not None and closed.kept:
-            frames.append(_without_kept(archive, run, paths))
+            frames.append(_without_retained(archive, run, paths))
         else:
             whole += paths
     if whole or not frames:
@@ -200,10 +204,10 @@ def read_archive(
     return reduce(DataFrame.unionAll, frames)
 
 
-def _without_kept(archive: Archive, run: str, paths: Sequence[str]) -> DataFrame:
-    """Rows of a run but for those that the table kept."""
-    kept = archive.folder.spark.read.schema("event_id string").parquet(archive.kept_path(run))
-    return archive.read(paths).join(kept, "event_id", "left_anti")
+def _without_retained(archive: Archive, run: str, paths: Sequence[str]) -> DataFrame:
+    """Rows of a run without those that stayed in the table."""
+    retained = archive.folder.spark.read.schema("event_id string").parquet(archive.retained_path(run))
+    return archive.read(paths).join(retained, "event_id", "left_anti")
 
 
 def day() -> Column:
@@ -212,7 +216,7 @@ def day() -> Column:
 
 
 def type_folder(event_type: Column) -> Column:
-    """An event type as it stands in a folder's name: shortened and marked with its hash where it is long."""
+    """An event type in a folder's name: shortened and marked with its hash where it is long."""
     short = f.concat(
         f.substring(event_type, 1, _LONGEST_TYPE // 4), f.lit("~"), f.substring(f.sha2(event_type, 256), 1, 16)
     )
@@ -228,11 +232,11 @@ def _day_of(file: DataFile) -> date:
     return date.fromisoformat(file.path.partition("/")[0].removeprefix("day="))
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parse(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError:
-        raise ArchiveError(f"{where}: is no JSON; was it changed by hand?") from None
-    if not isinstance(found, dict):
+        raise ArchiveError(f"{where}: is not JSON; was it changed by hand?") from None
+    if not isinstance(content, dict):
         raise ArchiveError(f"{where}: is not a manifest of an archive")
-    return found
+    return content

@@ -1,10 +1,10 @@
-"""The job ``archive``: delivered and dead events that are old enough, from the outbox to Parquet files.
+"""The job ``archive``: move delivered and dead events above an age from the outbox to Parquet files.
 
     spark-submit deploy/spark/archive.py ARCHIVE … (on a cluster: the driver and the executors need this wheel)
     relay-cli spark archive ARCHIVE …
 
 Progress goes to standard error, a line every ten seconds; the summary to standard output. Exit codes: 0 done, 1 failed,
-2 wrong arguments, 130 interrupted. However it ends, it may be run again: ``relay.spark.jobs.archive.steps`` says why.
+2 wrong arguments, 130 interrupted. It can be run again however it ended: ``relay.spark.jobs.archive.steps`` says why.
 """
 
 from __future__ import annotations
@@ -16,72 +16,76 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.arguments import ArchiveJob, read_archive_arguments
-from relay.spark.jobs.archive.steps import Archiving, Done, archiving
-from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
+from relay.spark.jobs.archive.arguments import ArchiveArguments
+from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_run
+from relay.spark.jobs.program import open_session, print_result, report_progress, run_job, task_progress
 from relay.spark.source import OutboxDataSource
 
 
-def main(program: str = "archive.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "archive.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` and ``table`` are used where the arguments name none. The exit code."""
-    return guarded(lambda: _work(read_archive_arguments(program, given, url=url, table=table)))
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(ArchiveArguments, _work, program, arguments, environment)
 
 
-def _work(job: ArchiveJob) -> int:
-    spark = started("archive")
+def _work(job: ArchiveArguments) -> int:
+    spark = open_session(job.name)
     spark.dataSource.register(OutboxDataSource)
-    began = time.monotonic()
-    with archiving(spark, job.options) as archive, reporting("archive", lambda: tasks(spark)):
+    start = time.monotonic()
+    with archive_run(spark, job) as archive, report_progress("archive", lambda: task_progress(spark)):
         if job.dry_run:
-            _preview(archive, as_json=job.as_json)
+            _print_preview(archive, as_json=job.as_json)
         else:
-            _summarise(archive.run(), job, time.monotonic() - began)
+            _print_summary(archive.run(), job, time.monotonic() - start)
     return 0
 
 
-def _preview(archive: Archiving, *, as_json: bool) -> None:
-    """What is there for each status and type."""
+def _print_preview(archive: ArchiveRun, *, as_json: bool) -> None:
+    """Print the number of rows of each status and type."""
     rows = archive.selected(("status", "event_type", "delivered_at", "updated_at"))
     counts = rows.groupBy("status", "event_type").agg(f.count(f.lit(1)).alias("rows"))
-    found = [tuple(row) for row in counts.orderBy("status", "event_type").collect()]
-    total = sum(count for _, _, count in found)
+    groups = [tuple(row) for row in counts.orderBy("status", "event_type").collect()]
+    total = sum(count for _, _, count in groups)
     if as_json:
-        listed = [{"status": status, "event_type": kind, "rows": count} for status, kind, count in found]
-        tell(json.dumps({"dry_run": True, "rows": total, "before": archive.done.before.isoformat(), "found": listed}))
+        listed = [{"status": status, "event_type": kind, "rows": count} for status, kind, count in groups]
+        print_result(
+            json.dumps({"dry_run": True, "rows": total, "before": archive.progress.before.isoformat(), "found": listed})
+        )
         return
-    for status, kind, count in found:
-        tell(f"{status} {kind}: {count} rows")
-    tell(f"would archive {total} rows from before {archive.done.before.isoformat()}")
+    for status, kind, count in groups:
+        print_result(f"{status} {kind}: {count} rows")
+    print_result(f"would archive {total} rows from before {archive.progress.before.isoformat()}")
 
 
-def _summarise(done: Done, job: ArchiveJob, seconds: float) -> None:
+def _print_summary(progress: ArchiveProgress, job: ArchiveArguments, seconds: float) -> None:
     if job.as_json:
-        told = {
-            "run": done.run,
-            "before": done.before.isoformat(),
-            "archived": done.archived,
-            "files": done.files,
-            "deleted": done.deleted,
-            "left": done.left,
-            "kept": job.options.keep,
-            "recovered": done.recovered,
-            "discarded": done.discarded,
+        summary = {
+            "run": progress.run,
+            "before": progress.before.isoformat(),
+            "archived": progress.archived,
+            "files": progress.files,
+            "deleted": progress.deleted,
+            "left": progress.left,
+            "kept": job.keep,
+            "recovered": progress.recovered,
+            "discarded": progress.discarded,
             "seconds": round(seconds, 1),
         }
-        tell(json.dumps(told))
+        print_result(json.dumps(summary))
         return
-    for run in done.discarded:
-        tell(f"run {run} had not come to an end: its files were discarded")
-    for run in done.recovered:
-        tell(f"run {run} had not come to an end: its rows have been deleted now")
-    pace = f"{seconds:.1f} s; run {done.run}"
-    if job.options.keep:
-        tell(f"{done.archived} rows archived in {done.files} files, and kept in the table; {pace}")
+    for run in progress.discarded:
+        print_result(f"run {run} did not end: its files were discarded")
+    for run in progress.recovered:
+        print_result(f"run {run} did not end: its rows were deleted now")
+    pace = f"{seconds:.1f} s; run {progress.run}"
+    if job.keep:
+        print_result(f"{progress.archived} rows archived in {progress.files} files and left in the table; {pace}")
         return
-    left = f", {done.left} left since they changed meanwhile" if done.left else ""
-    tell(f"{done.archived} rows archived in {done.files} files, {done.deleted} deleted{left}; {pace}")
+    left = f", {progress.left} left in the table since they changed meanwhile" if progress.left else ""
+    print_result(
+        f"{progress.archived} rows archived in {progress.files} files, {progress.deleted} deleted{left}; {pace}"
+    )

@@ -1,10 +1,10 @@
-"""The job ``ingest``: whatever Spark can read, into the outbox.
+"""The job ``ingest``: write what Spark can read into the outbox.
 
     spark-submit deploy/spark/ingest.py … (on a cluster: the driver and the executors need this wheel)
     relay-cli spark ingest …
 
 Progress goes to standard error, a line every ten seconds; the summary, or a dry run's rows, to standard output. Exit
-codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream ends so in good order).
+codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream's regular end).
 """
 
 from __future__ import annotations
@@ -13,57 +13,46 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from relay.core.errors import ConfigError
-from relay.postgres.url import check_url
-from relay.spark.jobs.ingest.arguments import Ingest, read_arguments
+from relay.spark.jobs.ingest.arguments import IngestArguments
 from relay.spark.jobs.ingest.preview import preview
 from relay.spark.jobs.ingest.shape import shape
-from relay.spark.jobs.program import guarded, reporting, tasks, tell
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.source import OutboxDataSource
-from relay.spark.write.options import WriteOptions, write_options
+from relay.spark.write.options import write_options
 from relay.spark.write.runs import run_summary, stream_summary
 
-_NO_URL: Final = "--url or --url-file: missing; where is the outbox's database?"
 
-
-def main(program: str = "ingest.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "ingest.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` and ``table`` are used where the arguments name none. The exit code."""
-
-    def work() -> int:
-        job = read_arguments(program, given, url=url, table=table)
-        session = SparkSession.Builder().appName("openoutbox-ingest").getOrCreate()
-        session.dataSource.register(OutboxDataSource)
-        _work(session, job)
-        return 0
-
-    return guarded(work)
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(IngestArguments, _work, program, arguments, environment)
 
 
-def _work(session: SparkSession, job: Ingest) -> None:
+def _work(job: IngestArguments) -> int:
+    session = SparkSession.Builder().appName("openoutbox-ingest").getOrCreate()
+    session.dataSource.register(OutboxDataSource)
+    events, keys = shape(_source(session, job), job)
+    options = _write_options(job, keys)
     if job.dry_run:
-        frame, keys = shape(_read(session, job), job.shape)
-        for line in preview(frame, _options(job, keys, "postgresql://nowhere")):
-            tell(line)
-    elif job.url is None:
-        raise ConfigError(_NO_URL)
+        for line in preview(events, write_options(options)):
+            print_result(line)
     elif job.stream:
-        _stream(session, job, job.url)
+        _stream(events, job, options)
     else:
-        _batch(session, job, job.url)
+        _batch(events, job, options)
+    return 0
 
 
-def _read(session: SparkSession, job: Ingest) -> DataFrame:
-    """The source's rows; for a dry run of a stream those that are there now."""
+def _source(session: SparkSession, job: IngestArguments) -> DataFrame:
+    """The source's rows; for a dry run of a stream its present rows."""
     if job.stream and not job.dry_run:
         frame = _stream_source(session, job)
     elif job.source_table is not None:
@@ -75,70 +64,70 @@ def _read(session: SparkSession, job: Ingest) -> DataFrame:
     return frame.where(job.where) if job.where else frame
 
 
-def _stream_source(session: SparkSession, job: Ingest) -> DataFrame:
+def _stream_source(session: SparkSession, job: IngestArguments) -> DataFrame:
     if job.source_table is not None:
         return session.readStream.table(job.source_table)
-    if len(job.inputs) > 1:
-        raise ConfigError("PATH: a stream reads one folder")
     reader = session.readStream.format(job.format).options(**dict(job.source_options))
     if job.schema:
         reader = reader.schema(job.schema)
-    elif job.inputs:  # files: Spark wants to be told what is in them, so look at those that are there
-        there = session.read.format(job.format).options(**dict(job.source_options)).load(list(job.inputs))
-        reader = reader.schema(there.schema)
+    elif job.inputs:  # a stream of files needs a schema: infer it from the present files
+        files = session.read.format(job.format).options(**dict(job.source_options)).load(list(job.inputs))
+        reader = reader.schema(files.schema)
     return reader.load(*job.inputs)
 
 
-def _options(job: Ingest, keys: tuple[str, ...], url: str) -> WriteOptions:
-    return write_options({**_given(job, keys), "url": url})
+def _write_options(job: IngestArguments, keys: tuple[str, ...]) -> dict[str, str]:
+    """Options of ``format("openoutbox")``; a dry run, which connects to no database, may have no URL."""
+    options = {
+        "url": job.url or "postgresql://",
+        "table": str(job.table),
+        "commit": job.commit,
+        "maxConnections": str(job.max_connections),
+        "batchRows": str(job.batch_rows),
+    }
+    if job.job is not None:
+        options["job"] = job.job
+    if keys:
+        options["idColumns"] = ",".join(keys)
+    return options
 
 
-def _given(job: Ingest, keys: tuple[str, ...]) -> dict[str, str]:
-    given = dict(job.write_options)
-    return {**given, "idColumns": ",".join(keys)} if keys else given
-
-
-def _batch(session: SparkSession, job: Ingest, url: str) -> None:
-    check_url(url, "--url")
-    frame, keys = shape(_read(session, job), job.shape)
-    options = _options(job, keys, url)
+def _batch(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> None:
     if job.partitions:
-        frame = frame.repartition(job.partitions)
+        events = events.repartition(job.partitions)
     run_id = uuid.uuid4()
-    began = time.monotonic()
-    writer = frame.write.format("openoutbox").mode("append").options(**_given(job, keys))
-    with reporting("ingest", lambda: tasks(session)):
-        writer.option("url", url).option("runId", str(run_id)).save()
-    written, inserted = run_summary(options, run_id)
-    _summarise(written, inserted, time.monotonic() - began, f"run {run_id}")
+    start = time.monotonic()
+    writer = events.write.format("openoutbox").mode("append").options(**options)
+    with report_progress("ingest", lambda: task_progress(events.sparkSession)):
+        writer.option("runId", str(run_id)).save()
+    written, inserted = run_summary(write_options(options), run_id)
+    _print_summary(written, inserted, time.monotonic() - start, f"run {run_id}")
 
 
-def _stream(session: SparkSession, job: Ingest, url: str) -> None:
-    check_url(url, "--url")
-    frame, keys = shape(_read(session, job), job.shape)
-    options = _options(job, keys, url)
-    writer = frame.writeStream.format("openoutbox").options(**_given(job, keys)).option("url", url)
+def _stream(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> None:
+    writer = events.writeStream.format("openoutbox").options(**options)
     writer = writer.option("checkpointLocation", str(job.checkpoint))
     if job.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=job.trigger)
-    began = time.monotonic()
+    start = time.monotonic()
     query = writer.start()
     try:
-        with reporting("ingest", lambda: _epochs(query)):
+        with report_progress("ingest", lambda: _micro_batch(query)):
             query.awaitTermination()
     finally:
         query.stop()
-        written, inserted = stream_summary(options, str(query.id), time.monotonic() - began)
-        _summarise(written, inserted, time.monotonic() - began, f"query {query.id}")
+        seconds = time.monotonic() - start
+        written, inserted = stream_summary(write_options(options), str(query.id), seconds)
+        _print_summary(written, inserted, seconds, f"query {query.id}")
 
 
-def _epochs(query: StreamingQuery) -> str:
+def _micro_batch(query: StreamingQuery) -> str:
     last = query.lastProgress
     return f"micro-batch {last.batchId}: {last.numInputRows} rows" if last else "waiting for the first micro-batch"
 
 
-def _summarise(written: int, inserted: int, seconds: float, name: str) -> None:
+def _print_summary(written: int, inserted: int, seconds: float, name: str) -> None:
     pace = f"{written / seconds:.0f} rows/s" if seconds else ""
-    tell(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")
+    print_result(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")

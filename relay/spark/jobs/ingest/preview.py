@@ -1,4 +1,4 @@
-"""A dry run: the first rows of a DataFrame as they would be inserted, one JSON object each. Nothing is written."""
+"""A dry run: the first rows of a DataFrame as they would be inserted, one JSON object each; writes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 10
 
 
 def preview(frame: DataFrame, options: WriteOptions) -> Iterator[str]:
-    """Raises EventError for columns and rows that are no events."""
+    """The first rows. Raises EventError for columns and rows that are not valid events."""
     columns = read_columns(frame.schema, options.event_type, options.id_columns)
     framer = Framer(columns, options.event_type, options.job or "", job_namespace("preview"))
     for batch in frame.limit(ROWS).toArrow().to_batches():

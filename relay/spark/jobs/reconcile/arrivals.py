@@ -1,9 +1,8 @@
-"""The side of a reconciliation where events have arrived: Kafka's topics, or a table that a consumer wrote."""
+"""Where events arrive: Kafka's topics, or a table that a consumer writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -12,34 +11,34 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.core.errors import ConfigError
-from relay.spark.jobs.reconcile.arguments import Consumer, Reconcile
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED
 from relay.spark.jobs.reconcile.fingerprints import from_kafka, from_table
 
 MOST_TOPICS: Final = 10_000
-"""Event types that are looked for; more of them are no topics."""
+"""The number of event types that are searched as topics, at most."""
 
 _LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _SKEW: Final = timedelta(hours=1)
-"""How far a producer's clock may be behind the database's."""
-_NOTHING: Final = (
+"""How far a producer's clock may be behind the database's clock."""
+_NO_MESSAGES: Final = (
     "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>, "
     "partition int, offset long, timestamp timestamp"
 )
 
 
-def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFrame:
-    """Fingerprints of all messages in the topics, from the first to those that are there now.
+def from_topics(session: SparkSession, job: ReconcileArguments, rows: DataFrame) -> DataFrame:
+    """Fingerprints of all present messages of the topics.
 
-    Topics that are not there have no messages. With ``since`` only messages from an hour before are read.
+    A missing topic has no messages. With ``since`` messages are read from one hour before it on.
     """
     topics = job.topics or _topics(rows)
     if not topics:
-        return from_kafka(session.createDataFrame([], _NOTHING), job.ignored)
+        return from_kafka(session.createDataFrame([], _NO_MESSAGES), job.ignored)
     pattern = "|".join(topic.replace(".", "[.]") for topic in topics)
     reader = (
         session.read.format("kafka")
-        .options(**dict(job.kafka_options))
+        .options(**dict(job.source_options))
         .option("kafka.bootstrap.servers", str(job.kafka))
         .option("subscribePattern", pattern)
         .option("includeHeaders", "true")
@@ -55,32 +54,32 @@ def in_kafka(session: SparkSession, job: Reconcile, rows: DataFrame) -> DataFram
         raise ConfigError(_no_source(session)) from None
 
 
-def consumed(session: SparkSession, consumer: Consumer, ignored: Sequence[str]) -> DataFrame:
-    """Fingerprints of what the consumer wrote. Raises ConfigError for a column that is not there."""
-    if consumer.table is not None:
-        frame = session.table(consumer.table)
+def from_consumer(session: SparkSession, job: ReconcileArguments) -> DataFrame:
+    """Fingerprints of the consumer's table. Raises ConfigError for a missing column."""
+    if job.consumer_table is not None:
+        frame = session.table(job.consumer_table)
     else:
-        reader = session.read.format(consumer.format).options(**dict(consumer.options))
-        frame = reader.load(list(consumer.paths)) if consumer.paths else reader.load()
-    return from_table(frame, consumer.columns, ignored)
+        reader = session.read.format(job.consumer_format or "parquet").options(**dict(job.consumer_options))
+        frame = reader.load(list(job.consumer)) if job.consumer else reader.load()
+    return from_table(frame, job.columns, job.ignored)
 
 
-def compared(job: Reconcile) -> tuple[str, ...]:
-    """What the arrived can be compared by."""
-    return COMPARED if job.consumer is None else tuple(name for name in COMPARED if name in job.consumer.columns)
+def compared(job: ReconcileArguments) -> tuple[str, ...]:
+    """The fields of arrived events that can be compared."""
+    return tuple(name for name in COMPARED if name in job.columns) if job.has_consumer else COMPARED
 
 
-def ordered(job: Reconcile) -> bool:
-    """Whether it is known in which order they have arrived."""
-    return job.consumer is None or "offset" in job.consumer.columns
+def ordered(job: ReconcileArguments) -> bool:
+    """Whether the order of arrival is known."""
+    return not job.has_consumer or "offset" in job.columns
 
 
 def _topics(rows: DataFrame) -> tuple[str, ...]:
-    """The event types that can be topics. Raises ConfigError where there are too many."""
-    found = [row["topic"] for row in rows.select("topic").distinct().limit(MOST_TOPICS + 1).collect()]
-    if len(found) > MOST_TOPICS:
+    """The event types that are valid names of topics. Raises ConfigError for too many."""
+    types = [row["topic"] for row in rows.select("topic").distinct().limit(MOST_TOPICS + 1).collect()]
+    if len(types) > MOST_TOPICS:
         raise ConfigError(f"--topics: the events have more than {MOST_TOPICS} types; name the topics to read")
-    return tuple(sorted(topic for topic in found if _LEGAL.fullmatch(topic)))
+    return tuple(sorted(topic for topic in types if _LEGAL.fullmatch(topic)))
 
 
 def _no_source(session: SparkSession) -> str:

@@ -1,24 +1,24 @@
-"""The comparison of what was to be sent with what arrived, on DataFrames alone.
+"""The comparison of rows with arrived messages, by DataFrames only.
 
-``match`` joins the two sides' fingerprints to one row for each event; ``findings`` names what is wrong with it. Spark
-does the joining; nothing here comes to the driver.
+``match`` joins the two sides' fingerprints to one row for each event; ``findings`` names the differences. The executors
+join; no row comes to the driver.
 
-- **missing**: DELIVERED, and nowhere in what was read. PENDING, DELIVERING and DEAD rows are not expected to be there.
-- **duplicated**: more copies than one, and than one for each ``replay_id`` that a replay gave it.
+- **missing**: DELIVERED, and no message was read. PENDING, DELIVERING and DEAD rows need no message.
+- **duplicated**: more copies than one, and than one for each ``replay_id`` of its replays.
 - **changed**: a copy whose body, key, headers or topic is not the row's.
-- **out_of_order**: first delivered, by offset in a partition, after an event of its key that was inserted later.
-- **unexpected**: there, and no row of the outbox has its id; or it bears no event id.
+- **out_of_order**: its first copy, by offset in a partition, follows that of a later event of its key.
+- **unexpected**: a message whose id no row has, or that has no event id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-KINDS: Final = ("missing", "duplicated", "changed", "out_of_order", "unexpected")
 COMPARED: Final = ("payload", "key", "headers", "topic")
 
 _FINDING: Final = (
@@ -37,41 +37,41 @@ _FINDING: Final = (
 
 
 def match(rows: DataFrame, messages: DataFrame, compared: Collection[str]) -> DataFrame:
-    """One row for each event id of either side; ``compared`` names what the messages' side can tell.
+    """One row for each event id of either side; ``compared`` names the fields that the messages have.
 
     ``known`` says whether the outbox has it, ``copies`` how often it arrived; ``first`` and ``changed_at`` are places.
     """
-    there = messages.where("event_id IS NOT NULL").withColumnsRenamed(
+    arrived = messages.where("event_id IS NOT NULL").withColumnsRenamed(
         {name: f"m_{name}" for name in messages.columns if name != "event_id"}
     )
-    there = there.withColumn("there", f.lit(True))
-    joined = rows.withColumn("known", f.lit(True)).join(there, "event_id", "full_outer")
-    both = f.col("known") & f.col("there")
+    arrived = arrived.withColumn("arrived", f.lit(True))
+    joined = rows.withColumn("known", f.lit(True)).join(arrived, "event_id", "full_outer")
+    both = f.col("known") & f.col("arrived")
     parts = [f.when(both & _differs(name), f.lit(name)) for name in COMPARED if name in compared]
     differing = f.array_compact(f.array(*parts)) if parts else f.array().cast("array<string>")
     place = f.struct(f.col("m_offset").alias("offset"), f.col("m_partition").alias("partition"), "m_topic", "m_time")
-    right = f.col("there") & (
+    right = f.col("arrived") & (
         f.col("m_topic").isNull() | f.col("topic").isNull() | f.col("m_topic").eqNullSafe(f.col("topic"))
     )
-    each = joined.withColumn("differing", differing).withColumn("place_there", f.when(f.col("there"), place))
+    each = joined.withColumn("differing", differing).withColumn("arrival", f.when(f.col("arrived"), place))
     carried = ("topic", "status", "key", "created_at", "delivered_at", "place")
     return each.groupBy("event_id").agg(
         *(f.first(name).alias(name) for name in carried),
         f.coalesce(f.first("known"), f.lit(False)).alias("known"),
-        f.count("there").alias("copies"),
-        f.size(f.collect_set(f.when(f.col("there"), f.col("m_replay_id")))).alias("sendings"),
-        f.min("place_there").alias("anywhere"),
-        f.min(f.when(right, f.col("place_there"))).alias("first"),
+        f.count("arrived").alias("copies"),
+        f.size(f.collect_set(f.when(f.col("arrived"), f.col("m_replay_id")))).alias("sendings"),
+        f.min("arrival").alias("anywhere"),
+        f.min(f.when(right, f.col("arrival"))).alias("first"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("differing")))).alias("changed"),
-        f.min(f.when(f.size("differing") > 0, f.col("place_there"))).alias("changed_at"),
+        f.min(f.when(f.size("differing") > 0, f.col("arrival"))).alias("changed_at"),
     )
 
 
 def findings(matched: DataFrame, messages: DataFrame, *, ordered: bool, unknown: DataFrame) -> DataFrame:
-    """What is wrong, one row for each event and kind.
+    """The findings, one row for each event and kind.
 
-    ``ordered`` says whether offsets mean anything. ``unknown`` are the events that the outbox does not have
-    (``strangers``); messages without an id are told with them.
+    ``ordered`` says whether offsets show the order. ``unknown`` are the events without a row (``without_row``);
+    messages without an id are reported with them.
     """
     parts = [
         _finding(matched.where("known AND status = 'DELIVERED' AND copies = 0"), "missing", "", "first"),
@@ -81,33 +81,30 @@ def findings(matched: DataFrame, messages: DataFrame, *, ordered: bool, unknown:
     if ordered:
         parts.append(_finding(_overtaken(matched), "out_of_order", f.col("detail"), "first"))
     parts.append(_finding(unknown, "unexpected", "no row of the outbox has this id", "anywhere"))
-    parts.append(_nameless(messages))
-    found = parts[0]
-    for part in parts[1:]:
-        found = found.unionByName(part)
-    return found
+    parts.append(_without_id(messages))
+    return reduce(DataFrame.unionByName, parts)
 
 
-def strangers(matched: DataFrame, looked_again: DataFrame | None) -> DataFrame:
-    """Events that arrived and that the outbox does not have, nor had when it was ``looked_again``."""
+def without_row(matched: DataFrame, later_rows: DataFrame | None) -> DataFrame:
+    """Events that arrived and have no row, nor one among ``later_rows``, which were read after the messages."""
     unknown = matched.where("NOT known")
-    if looked_again is None:
+    if later_rows is None:
         return unknown
-    return unknown.join(looked_again.select(f.lower("event_id").alias("event_id")), "event_id", "left_anti")
+    return unknown.join(later_rows.select(f.lower("event_id").alias("event_id")), "event_id", "left_anti")
 
 
 def _differs(name: str) -> Column:
-    ours, theirs = {
+    row, message = {
         "payload": ("payload_sum", "m_payload_sum"),
         "key": ("key", "m_key"),
         "headers": ("headers_sum", "m_headers_sum"),
         "topic": ("topic", "m_topic"),
     }[name]
-    return ~f.col(ours).eqNullSafe(f.col(theirs))
+    return ~f.col(row).eqNullSafe(f.col(message))
 
 
 def _overtaken(matched: DataFrame) -> DataFrame:
-    """Events of a key that came after one that was inserted later."""
+    """Events of a key that arrived after one that was inserted later."""
     keyed = matched.where("known AND key IS NOT NULL AND first IS NOT NULL")
     before = (
         Window.partitionBy("topic", f.col("first.partition"), "key")
@@ -135,7 +132,7 @@ def _finding(events: DataFrame, kind: str, detail: Column | str, where: str) -> 
     ).select(*_FINDING)
 
 
-def _nameless(messages: DataFrame) -> DataFrame:
+def _without_id(messages: DataFrame) -> DataFrame:
     return messages.where("event_id IS NULL").select(
         f.lit("unexpected").alias("kind"),
         "topic",

@@ -1,8 +1,8 @@
-"""What one side of a reconciliation says about an event, brought to one form: fingerprints in place of contents.
+"""One form for both sides of a reconciliation: fingerprints in place of contents.
 
 ``expected`` makes it of outbox rows, as the relay would send them to Kafka; ``from_kafka`` of what Spark's Kafka source
-reads; ``from_table`` of what a consumer wrote. Bodies are compared by SHA-256, keys as bytes, headers by the SHA-256 of
-their names and values in the order of the names. Pure functions of DataFrames: nothing is read or written here.
+reads; ``from_table`` of a consumer's table. Bodies are compared by SHA-256, keys as bytes, headers by the SHA-256 of
+their names and values in the order of the names. Pure functions of DataFrames, which read and write nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from relay.core.errors import ConfigError
 from relay.core.headers import REPLAY_HEADER, wire_headers
 
 EVENT_ID_HEADER: Final = "X-Event-ID"
-FIELDS: Final = ("event_id", "topic", "key", "payload", "headers", "partition", "offset", "time")
-"""What a consumer's table may tell about an event; only the first is needed."""
 ORDER_COLUMN: Final = "insertion_order"
 
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
@@ -50,7 +48,7 @@ def expected(rows: DataFrame, ignored: Sequence[str]) -> DataFrame:
 
 
 def from_kafka(messages: DataFrame, ignored: Sequence[str]) -> DataFrame:
-    """Messages of Spark's Kafka source, read with ``includeHeaders``. ``event_id`` is null where none is a UUID."""
+    """Messages of Spark's Kafka source, read with ``includeHeaders``. ``event_id`` is null where it is no UUID."""
     return messages.select(
         _event_id(_header(EVENT_ID_HEADER)).alias("event_id"),
         f.col("topic"),
@@ -65,14 +63,14 @@ def from_kafka(messages: DataFrame, ignored: Sequence[str]) -> DataFrame:
 
 
 def from_table(frame: DataFrame, columns: Mapping[str, str], ignored: Sequence[str]) -> DataFrame:
-    """A consumer's table; ``columns`` says by which name it has a field. What it does not have is null.
+    """A consumer's table; ``columns`` has the column of each field. Fields without a column are null.
 
-    Headers are a map of text, or their JSON text. Raises ConfigError for a column that is not there.
+    Headers are a map of strings, or their JSON text. Raises ConfigError for a missing column.
     """
     missing = [f"{field}={name}" for field, name in columns.items() if name not in frame.columns]
     if missing:
-        there = ", ".join(frame.columns[:50])
-        raise ConfigError(f"--consumer-columns: {', '.join(missing)}: the consumer's table has no such column: {there}")
+        known = ", ".join(frame.columns[:50])
+        raise ConfigError(f"--consumer-columns: {', '.join(missing)}: the consumer's table has no such column: {known}")
     headers = _table_headers(frame, columns.get("headers"), ignored)
     place = columns.get("offset")
     return frame.select(
@@ -92,11 +90,13 @@ def from_table(frame: DataFrame, columns: Mapping[str, str], ignored: Sequence[s
 
 @lru_cache(maxsize=4096)
 def expected_headers(text: str, ignored: tuple[str, ...]) -> bytes:
-    """The sum of the headers of a message that the relay makes of this ``headers`` column."""
-    ours = EVENT_ID_HEADER.lower()
-    named = [(f"X-User-{name}" if name.lower() == ours else name, value) for name, value in wire_headers(text)]
+    """The fingerprint of the headers with which the relay sends this ``headers`` column."""
+    reserved = EVENT_ID_HEADER.lower()
+    headers = [(f"X-User-{name}" if name.lower() == reserved else name, value) for name, value in wire_headers(text)]
     texts = sorted(
-        f"{name.encode().hex()}={value.encode().hex()}".upper() for name, value in named if name.lower() not in ignored
+        f"{name.encode().hex()}={value.encode().hex()}".upper()
+        for name, value in headers
+        if name.lower() not in ignored
     )
     return hashlib.sha256(",".join(texts).encode()).digest()
 
@@ -108,12 +108,12 @@ def _header(name: str) -> Column:
 
 def _headers_sum(headers: Column, ignored: Sequence[str]) -> Column:
     names = [name.lower() for name in ignored]
-    kept = f.filter(
+    compared = f.filter(
         f.coalesce(headers, f.array().cast("array<struct<key:string,value:binary>>")),
         lambda header: (header["key"] != EVENT_ID_HEADER) & ~f.lower(header["key"]).isin(names),
     )
     texts = f.transform(
-        kept,
+        compared,
         lambda header: f.concat(
             f.hex(header["key"].cast("binary")), f.lit("="), f.coalesce(f.hex(header["value"]), f.lit("-"))
         ),
@@ -149,5 +149,5 @@ def _orderable(frame: DataFrame, name: str) -> Column:
 
 
 def _sum(binary: Column) -> Column:
-    """SHA-256; no body at all has none."""
+    """SHA-256; null for null."""
     return f.unhex(f.sha2(binary, 256))

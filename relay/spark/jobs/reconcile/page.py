@@ -1,4 +1,4 @@
-"""What ``reconcile`` says: its sentence, its summary for programs, its page for people."""
+"""The result of ``reconcile``: a sentence, a summary for programs, a page for people."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from typing import Any, Final
 from pyspark.sql import Row
 
 from relay.spark.jobs.measures import LATENCIES, Bucket
-from relay.spark.jobs.reconcile.arguments import Reconcile
-from relay.spark.jobs.reconcile.compare import KINDS
+from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
 from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
 from relay.spark.page.words import count, lasting, moment, share
 from relay.version import __version__
 
 _MEANING: Final = {
-    "missing": "DELIVERED in the outbox, and nowhere in what was read.",
-    "duplicated": "More copies than were sent on purpose. Delivery is at least once: consumers drop repeats by id.",
+    "missing": "DELIVERED in the outbox, and no message was read.",
+    "duplicated": "More copies than one, and one for each replay. Delivery is at least once: consumers drop repeats.",
     "changed": "A copy that differs from its row in what the column detail names.",
     "out_of_order": "First delivered after an event of its key that was inserted later, which detail names.",
-    "unexpected": "There, with no row in the outbox: deleted since, of another outbox, or of no outbox at all.",
+    "unexpected": "A message without a row in the outbox: the row was deleted, or another producer sent the message.",
 }
 _COLUMNS: Final = ("topic", "event id", "key", "detail", "copies", "partition", "offset", "created", "arrived")
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """What a run has found."""
+    """The result of a run."""
 
     totals: Mapping[str, Any]
     kinds: Mapping[str, int]
@@ -44,8 +43,8 @@ class ReconcileResult:
     seconds: float
 
     @property
-    def found(self) -> int:
-        """All findings."""
+    def finding_count(self) -> int:
+        """Findings of all kinds."""
         return sum(self.kinds.values())
 
 
@@ -53,13 +52,13 @@ def sentence(result: ReconcileResult) -> str:
     """The result in a line."""
     totals = result.totals
     scope = f"{totals['delivered']} delivered events, {totals['copies']} messages"
-    if not result.found:
+    if not result.finding_count:
         return f"no findings: {scope}"
     kinds = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in result.kinds.items() if number)
     return f"{kinds}: {scope}"
 
 
-def summary(job: Reconcile, result: ReconcileResult) -> dict[str, object]:
+def summary(job: ReconcileArguments, result: ReconcileResult) -> dict[str, object]:
     """For programs."""
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies")
     return {
@@ -74,11 +73,11 @@ def summary(job: Reconcile, result: ReconcileResult) -> dict[str, object]:
     }
 
 
-def page(job: Reconcile, result: ReconcileResult) -> Document:
+def page(job: ReconcileArguments, result: ReconcileResult) -> Document:
     """For people."""
     totals = result.totals
     counted = sum(result.kinds[kind] for kind in KINDS if kind not in job.tolerated)
-    where = "the topics" if job.consumer is None else "the consumer's table"
+    where = "the consumer's table" if job.has_consumer else "the topics"
     return Document(
         title="Reconciliation of the outbox",
         verdict=_verdict(result, counted),
@@ -93,20 +92,20 @@ def page(job: Reconcile, result: ReconcileResult) -> Document:
 
 
 def _verdict(result: ReconcileResult, counted: int) -> str:
-    if not result.found:
+    if not result.finding_count:
         return "Nothing is missing, duplicated, changed, unexpected or out of order, as far as it was compared."
     if not counted:
-        return f"{count(result.found)} findings, all of kinds that are tolerated."
-    return f"{count(result.found)} findings."
+        return f"{count(result.finding_count)} findings, all of kinds that are tolerated."
+    return f"{count(result.finding_count)} findings."
 
 
-def _figures(job: Reconcile, result: ReconcileResult) -> list[Figure]:
+def _figures(job: ReconcileArguments, result: ReconcileResult) -> list[Figure]:
     totals = result.totals
     kinds = [
         Figure(
             kind.replace("_", " "),
             count(result.kinds[kind]),
-            "tolerated" if kind in job.tolerated else "not looked for" if _skipped(kind, result) else "",
+            "tolerated" if kind in job.tolerated else "not compared" if _skipped(kind, result) else "",
             "bad" if result.kinds[kind] and kind not in job.tolerated else "plain",
         )
         for kind in KINDS
@@ -137,7 +136,7 @@ def _plots(result: ReconcileResult) -> list[Plot]:
             Series("waiting or dead", rest),
             Series("missing", [each["missing"] for each in counts]),
         ]
-        text = "Events by the time at which they were created (UTC), and what became of them."
+        text = "Events by time of creation (UTC): arrived, waiting or dead, missing."
         plots.append(Plot("What arrived", stacked(starts, result.width, series), text))
     if any(bucket.latencies["latency_p50"] is not None for bucket in result.curve):
         drawn = [
@@ -166,8 +165,8 @@ def _samples(result: ReconcileResult) -> list[PageTable]:
     ]
 
 
-def _shown(shown: int, there: int) -> str:
-    return "" if shown == there else f"{count(shown)} of {count(there)}; all are in findings."
+def _shown(shown: int, total: int) -> str:
+    return "" if shown == total else f"{count(shown)} of {count(total)}; all are in findings."
 
 
 def _cells(row: Row) -> list[str]:
@@ -195,13 +194,15 @@ def _topics(result: ReconcileResult) -> PageTable:
     return PageTable("By topic", heads, rows, frozenset(range(1, len(heads))), note)
 
 
-def _facts(job: Reconcile, result: ReconcileResult) -> list[tuple[str, str]]:
-    sources = {f"table {job.table or 'openoutbox_events'}": job.url, f"archive {job.archive}": job.archive}
-    sent = [name for name, given in sources.items() if given]
-    arrived = f"Kafka at {job.kafka}" if job.consumer is None else f"a consumer's table ({job.consumer.format})"
+def _facts(job: ReconcileArguments, result: ReconcileResult) -> list[tuple[str, str]]:
+    sources = {f"table {job.table}": job.url, f"archive {job.archive}": job.archive}
+    sent = [name for name, source in sources.items() if source]
+    arrived = (
+        f"a consumer's table ({job.consumer_format or 'parquet'})" if job.has_consumer else f"Kafka at {job.kafka}"
+    )
     facts = [
         (
-            "made",
+            "written",
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Open Outbox Relay {__version__}, in {result.seconds:.0f} s",
         ),
         ("sent", " and ".join(sent)),
@@ -222,9 +223,9 @@ def _facts(job: Reconcile, result: ReconcileResult) -> list[tuple[str, str]]:
 def _notes(result: ReconcileResult) -> list[str]:
     notes = [
         "PENDING, DELIVERING and DEAD rows are not expected to have arrived.",
-        "Copies that a replay sent are no duplicates: they bear a replay_id of their own.",
-        "Order is judged by created_at, which events of one transaction share; without ORDERING=key none is promised.",
+        "Copies that a replay sent are not duplicates: each replay has a replay_id of its own.",
+        "Order is compared by created_at, which events of one transaction share; only ORDERING=key promises it.",
     ]
     if not result.ordered:
-        notes.append("The consumer's table does not say in which order events arrived; order was not judged.")
+        notes.append("The consumer's table has no column for the order of arrival; order was not compared.")
     return notes

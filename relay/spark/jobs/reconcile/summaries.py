@@ -1,4 +1,4 @@
-"""Counts and latencies of matched events (``compare``): for programs by topic and hour, for a page in all.
+"""Counts and latencies of matched events (``compare``): by topic and hour, and in total for the page.
 
 Latency is from ``created_at`` to ``delivered_at``, both the database's clock.
 """
@@ -21,7 +21,7 @@ from relay.spark.jobs.measures import (
     seconds_between,
     start_of,
 )
-from relay.spark.jobs.reconcile.compare import KINDS
+from relay.spark.jobs.reconcile.arguments import KINDS
 
 
 def totals(matched: DataFrame) -> dict[str, int]:
@@ -44,7 +44,7 @@ def totals(matched: DataFrame) -> dict[str, int]:
 
 def by_topic(matched: DataFrame, findings: DataFrame) -> DataFrame:
     """A row for each topic: events by status, copies, findings by kind, latency."""
-    kinds: list[Any] = [kind for kind in KINDS if kind != "missing"]  # counted with the events already
+    kinds: list[Any] = [kind for kind in KINDS if kind != "missing"]  # ``_events`` counts it
     counted = findings.groupBy("topic").pivot("kind", kinds).count()
     own = f.coalesce("topic", f.col("anywhere.m_topic"))
     return (
@@ -66,7 +66,7 @@ def by_hour(matched: DataFrame) -> DataFrame:
 
 
 def curve(matched: DataFrame, width: int) -> list[Bucket]:
-    """Events by the time at which they were created, over all topics; as many rows as a plot has bars."""
+    """Events by the time at which they were created, over all topics; one row for each bar of a plot."""
     rows = (
         matched.where("known")
         .where(PLOTTED.format("created_at"))

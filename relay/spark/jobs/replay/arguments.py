@@ -1,157 +1,115 @@
-"""The arguments of ``replay``: what may be given, its help, and what is made of it."""
+"""The arguments of the job ``replay``."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import ClassVar, Final
 from uuid import UUID
 
 from relay.client import uuid7
-from relay.core.durations import parse_age, parse_bound
-from relay.core.errors import ConfigError
-from relay.postgres.sql import DEFAULT_TABLE, TableName
-from relay.spark.jobs.arguments import add_outbox, number, outbox_url
-from relay.spark.jobs.replay.steps import TENANT_HEADER, Bound, CopyOptions, CopySelection
-from relay.spark.jobs.settled import STATUSES
+from relay.core.durations import parse_bound
+from relay.postgres.sql import TableName
+from relay.spark.jobs.arguments import (
+    AGE,
+    FLAG,
+    SETTLED_STATUSES,
+    STATUS,
+    Arguments,
+    Kind,
+    count,
+    json_summary,
+    option,
+    outbox_table,
+    outbox_url,
+    refuse,
+    texts,
+)
 
-_EXAMPLES: Final = """\
-examples:
-  what was delivered of one type in two hours, from the archive, at most 500 a second:
-    spark-submit replay.py --archive s3a://lake/outbox --type orders.created --rate 500 \\
-      --from 2026-01-31T10:00:00Z --to 2026-01-31T12:00:00Z --url-file /secrets/outbox-url
-  count it first, and change nothing:
-    relay-cli spark replay --archive /data/outbox --type orders.created --from 2d --dry-run
-  all that died in the last day, from the table:
-    relay-cli spark replay --status dead --from 1d
-  go on with a replay that was interrupted: the same arguments, and its id:
-    relay-cli spark replay --status dead --from 1d --replay-id 019b0a00-0000-7000-8000-000000000000
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayJob:
-    """One run of the job."""
-
-    options: CopyOptions
-    dry_run: bool
-    as_json: bool
+Bound = datetime | timedelta
+"""A time, or how long before the replay began."""
 
 
-def read_replay_arguments(
-    program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None
-) -> ReplayJob:
-    """What is to be done; ``url`` and ``table`` are used where none is given. Ends the process for ``--help``.
-
-    Raises ConfigError for invalid arguments.
-    """
-    args = _parser(program).parse_args(list(given))
-    asked = (args.status, args.since, args.until, args.type, args.key, args.tenant)
-    if not any(asked):
-        raise ConfigError("say which events: --status, --from, --to, --type, --key or --tenant")
-    options = CopyOptions(
-        url=outbox_url(args, url),
-        replay_id=_uuid(args.replay_id),
-        selection=CopySelection(
-            statuses=tuple(dict.fromkeys(args.status)) if args.status else STATUSES,
-            since=_bound("--from", args.since),
-            until=_bound("--to", args.until),
-            types=tuple(args.type or ()),
-            keys=tuple(args.key or ()),
-            tenants=tuple(args.tenant or ()),
-            tenant_header=args.tenant_header,
-        ),
-        archive=args.archive,
-        table=TableName.parse(args.table or table or DEFAULT_TABLE),
-        rate=_rate(args.rate),
-        connections=number("--max-connections", args.max_connections, 1000),
-        batch_rows=number("--batch-rows", args.batch_rows, 100_000),
-        duplicate_window=_age("--nats-duplicate-window", args.nats_duplicate_window),
-    )
-    return ReplayJob(options, args.dry_run, args.json)
-
-
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description="Send events of the past again: copies of them, from an archive or the table, into the outbox.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--archive", metavar="FOLDER", help="where events come from; without it: the table")
-    _add_selection(parser.add_argument_group("which events (all that are given must hold; at least one is needed)"))
-    parser.add_argument("--replay-id", metavar="UUID", help="of a replay to go on with; a new one if not given")
-    parser.add_argument("--rate", metavar="N", help="most events a second, over the whole job")
-    parser.add_argument(
-        "--nats-duplicate-window",
-        metavar="AGE",
-        default="0",
-        help="leave out, for now, what was delivered within the stream's duplicate window: NATS would drop it",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="count the events; insert nothing")
-    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
-    add_outbox(parser, "most connections that insert (default: 4)")
-    parser.add_argument("--batch-rows", metavar="N", default="1000", help="events of one transaction (default: 1000)")
-    return parser
-
-
-def _add_selection(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--status",
-        action="append",
-        type=str.upper,
-        choices=STATUSES,
-        metavar="STATUS",
-        help="delivered or dead; repeatable (default: both)",
-    )
-    group.add_argument("--from", dest="since", metavar="TIME|AGE", help="delivered, or dead, since then")
-    group.add_argument("--to", dest="until", metavar="TIME|AGE", help="delivered, or dead, before then")
-    group.add_argument("--type", action="append", metavar="TYPE", help="of that event type; repeatable")
-    group.add_argument("--key", action="append", metavar="KEY", help="of that partition key; repeatable")
-    group.add_argument("--tenant", action="append", metavar="TENANT", help="of that tenant; repeatable")
-    group.add_argument(
-        "--tenant-header",
-        metavar="NAME",
-        default=TENANT_HEADER,
-        help=f"the header that names the tenant (default: {TENANT_HEADER}, as the event store has it)",
-    )
-
-
-def _bound(option: str, text: str | None) -> Bound | None:
-    """A time with its zone, or an age."""
-    if text is None:
-        return None
+def _rate(value: str) -> float:
     try:
-        return parse_bound(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-
-
-def _age(option: str, text: str) -> float:
-    try:
-        return parse_age(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-
-
-def _rate(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        rate = float(text)
+        rate = float(value)
     except ValueError:
         rate = 0.0
     if not 0.01 <= rate <= 1e9:
-        raise ConfigError(f"--rate: {text!r} is not a number of events a second from 0.01 on")
+        raise ValueError(f"{value!r} is not a number of events a second from 0.01 on")
     return rate
 
 
-def _uuid(text: str | None) -> UUID:
-    if text is None:
-        return uuid7()
+def _uuid(value: str) -> UUID:
     try:
-        return UUID(text)
+        return UUID(value)
     except ValueError:
-        raise ConfigError(f"--replay-id: {text!r} is not a UUID") from None
+        raise ValueError(f"{value!r} is not a UUID") from None
+
+
+_STATUS: Final = replace(STATUS, absent=tuple)
+_BOUND: Final = Kind("TIME|AGE", parse_bound)
+_selector = partial(option, group="which events (they match all of these options; give at least one)")
+_OUTBOX: Final = "the outbox"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayArguments(Arguments):
+    """Send past events again: insert copies of them, from an archive or the table, into the outbox."""
+
+    name: ClassVar[str] = "replay"
+
+    archive: str | None = option("where the events come from; without it: the table", "FOLDER")
+    statuses: tuple[str, ...] = _selector("repeatable (default: both)", _STATUS, flag="--status")
+    since: Bound | None = _selector("delivered, or dead, since then", _BOUND, flag="--from")
+    until: Bound | None = _selector("delivered, or dead, before then", _BOUND, flag="--to")
+    types: tuple[str, ...] = _selector("of that event type; repeatable", texts("TYPE"), flag="--type")
+    keys: tuple[str, ...] = _selector("of that partition key; repeatable", texts("KEY"), flag="--key")
+    tenants: tuple[str, ...] = _selector("of that tenant; repeatable", texts("TENANT"), flag="--tenant")
+    tenant_header: str = _selector("the header that names the tenant", "NAME", default="tenant_id")
+    replay_id: UUID = option("of a replay to resume (default: a new id)", Kind("UUID", _uuid, absent=uuid7))
+    rate: float | None = option("events a second over the whole job, at most", Kind("N", _rate))
+    nats_duplicate_window: float = option(
+        "leave out, for now, events delivered within the stream's duplicate window: NATS would drop their copies",
+        AGE,
+        default="0",
+        variable="PUBLISHER_URL",
+    )
+    dry_run: bool = option("count the events; insert nothing", FLAG)
+    as_json: bool = json_summary()
+    url: str = outbox_url(group=_OUTBOX, required=True)
+    table: TableName = outbox_table(group=_OUTBOX)
+    max_connections: int = option("connections that insert, at most", count(1000), default="4", group=_OUTBOX)
+    batch_rows: int = option("events of one transaction", count(100_000), default="1000", group=_OUTBOX)
+
+    exit_codes: ClassVar[str] = "0 done, 1 failed or events left out for now, 2 wrong arguments, 130 interrupted"
+    examples: ClassVar[str] = """\
+examples:
+  delivered events of one type and two hours, from the archive, at most 500 a second:
+    spark-submit replay.py --archive s3a://lake/outbox --type orders.created --rate 500 \\
+      --from 2026-01-31T10:00:00Z --to 2026-01-31T12:00:00Z --url-file /secrets/outbox-url
+  count them first, and change nothing:
+    relay-cli spark replay --archive /data/outbox --type orders.created --from 2d --dry-run
+  all events that died in the last day, from the table:
+    relay-cli spark replay --status dead --from 1d
+  resume an interrupted replay: the same arguments, and its id:
+    relay-cli spark replay --status dead --from 1d --replay-id 019b0a00-0000-7000-8000-000000000000
+"""
+
+    def __post_init__(self) -> None:
+        selectors = (self.statuses, self.since, self.until, self.types, self.keys, self.tenants)
+        refuse((not any(selectors), "say which events: --status, --from, --to, --type, --key or --tenant"))
+
+    @property
+    def selected_statuses(self) -> tuple[str, ...]:
+        """Both, unless an option names one."""
+        return self.statuses or SETTLED_STATUSES
+
+    def selection(self) -> str:
+        """The selection and its source as JSON, by which a replay that is run again is compared with its record."""
+        names = ("since", "until", "types", "keys", "tenants", "tenant_header")
+        values = {name: getattr(self, name) for name in names}
+        source = {"source": self.archive or "table", "statuses": self.selected_statuses}
+        return json.dumps({**source, **values}, sort_keys=True, default=str)

@@ -1,8 +1,8 @@
 """Inserts copies of events into the outbox, each once for a replay. Runs on the executors.
 
-In short transactions of at most ``batch_rows`` events. Each records the events in the replay's ledger, deletes the rows
-that they replace, and inserts the copies: so an event that a killed task had inserted is found recorded, and is not
-inserted again. May be repeated, and run beside itself.
+Each transaction has at most ``batch_rows`` events. It records the events in the replay's ledger, deletes the rows that
+they replace, and inserts the copies: so a repeated task does not insert again what a killed one has inserted. A task
+may be repeated, and run beside itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from relay.spark.connection import connect
 from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
-"""The columns that are needed of an event."""
+"""The columns of an event that its copy needs."""
 
 COUNTS: Final = "inserted long, recent long, waiting long"
-"""Copies inserted; events left out since the broker would drop them; events that are on their way already."""
+"""Copies inserted; events left out since the broker would drop them; events that are PENDING or DELIVERING already."""
 
 _LOCK_WAIT: Final = "60s"
 _LONGEST_BATCH_BYTES: Final = 16 << 20
@@ -32,18 +32,18 @@ _LONGEST_BATCH_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How copies are inserted; travels to the executors."""
+    """Inserts copies; travels to the executors."""
 
     url: str = field(repr=False)
     statements: SparkStatements
     replay_id: UUID
     batch_rows: int
     rate: float | None
-    """Events a second, of each task."""
+    """Events a second of each task, at most."""
     duplicate_window: float
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One task; a row of ``COUNTS`` for each batch. Raises StorageError and its kinds."""
+        """One task; a row of ``COUNTS`` for each batch. Raises StorageError and its subclasses."""
         connection: SyncConnection | None = None
         due = 0.0
         try:
@@ -58,7 +58,7 @@ class Copying:
                 close_and_wait(connection)
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Pieces of a bounded number of rows and, as far as one row allows, of bytes; at a rate, of a second's rows."""
+        """Pieces with a bounded number of rows and bytes (a row may be larger); with a rate, of one second's rows."""
         most = self.batch_rows if self.rate is None else min(self.batch_rows, max(int(self.rate), 1))
         most = max(1, min(most, _LONGEST_BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, most):
@@ -72,12 +72,12 @@ class Copying:
         return pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})
 
     def _insert_new(self, connection: SyncConnection, rows: dict[str, list[Any]]) -> dict[str, int]:
-        given = {"replay_id": self.replay_id, "window": self.duplicate_window, "ids": rows["event_id"]}
-        known = self._execute(connection, "replay:known_replayed", given)
-        new = self._execute(connection, "replay:claim_replayed", {**given, "times": rows["delivered_at"]})
+        values = {"replay_id": self.replay_id, "window": self.duplicate_window, "ids": rows["event_id"]}
+        known = self._execute(connection, "replay:known_replayed", values)
+        new = self._execute(connection, "replay:claim_replayed", {**values, "times": rows["delivered_at"]})
         inserted: list[str] = []
         if new:
-            self._execute(connection, "replay:replace_replayed", {**given, "ids": new})
+            self._execute(connection, "replay:replace_replayed", {**values, "ids": new})
             copies = {
                 "new": new,
                 "types": rows["event_type"],
@@ -86,9 +86,9 @@ class Copying:
                 "headers": rows["headers"],
                 "created": rows["created_at"],
             }
-            inserted = self._execute(connection, "replay:insert_replayed", {**given, **copies})
+            inserted = self._execute(connection, "replay:insert_replayed", {**values, **copies})
             if len(inserted) < len(new):
-                self._execute(connection, "replay:unclaim_replayed", {**given, "ids": sorted({*new} - {*inserted})})
+                self._execute(connection, "replay:unclaim_replayed", {**values, "ids": sorted({*new} - {*inserted})})
         recent = len({*rows["event_id"]} - {*known} - {*new})
         return {"inserted": len(inserted), "recent": recent, "waiting": len(new) - len(inserted)}
 

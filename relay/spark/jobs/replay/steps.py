@@ -1,24 +1,22 @@
-"""A replay: which events, and their copies into the outbox.
+"""A replay: select events, and insert copies of them into the outbox.
 
-A copy has the event's id, type, key, body and ``created_at``, its headers and one more, ``replay_id``; how it fared
-begins anew. Events come from the table or from an archive. A row that is in the table still, DELIVERED or DEAD, is
+A copy has the event's id, type, key, body and ``created_at``, its headers and one more, ``replay_id``; it is PENDING,
+with no attempt. Events come from the table or from an archive. A row that is still in the table, DELIVERED or DEAD, is
 deleted in the transaction that inserts the copy, since headers of a row never change (the contract's invariant 5) and
-an event id is there once; one that is PENDING or DELIVERING is on its way already and stays as it is.
+an event id is unique. A row that is PENDING or DELIVERING will be sent anyway and stays as it is.
 
-Events of one key are inserted by one task, in the order of ``created_at``. What is inserted is recorded under the
-replay's id, in the same transaction, for 90 days: the same replay, run again, inserts what is missing, nothing twice.
-It is of the same events, too: times are compared with the moment at which it began first.
+Events of one key are inserted by one task, in the order of ``created_at``. Each insert is recorded under the replay's
+id, in the same transaction, for 90 days: the same replay, run again, inserts the missing events, and none twice. It
+selects the same events, too: ages count from its first start.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import or_
-from typing import Final
 from uuid import UUID
 
 import psycopg
@@ -33,71 +31,30 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.jobs.archive.files import read_archive, type_folder
 from relay.spark.jobs.outbox import identify
+from relay.spark.jobs.replay.arguments import Bound, ReplayArguments
 from relay.spark.jobs.replay.copies import COUNTS, NAMES, Copying
-from relay.spark.jobs.settled import STATUSES, SettledTable, in_time, settled_rows
-from relay.spark.setup import make_ledger
+from relay.spark.jobs.settled import SettledTable, in_time, settled_rows
+from relay.spark.setup import create_ledger
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
-TENANT_HEADER: Final = "tenant_id"
-"""The header by which the event store's announcements name their tenant."""
-
-Bound = datetime | timedelta
-"""A time, or how long before the replay began."""
-
 
 @dataclass(frozen=True, slots=True)
-class CopySelection:
-    """Which events; empty and None do not ask. Times are those at which events were delivered or died."""
-
-    statuses: tuple[str, ...] = STATUSES
-    since: Bound | None = None
-    until: Bound | None = None
-    types: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    tenants: tuple[str, ...] = ()
-    tenant_header: str = TENANT_HEADER
-
-    def as_text(self, source: str) -> str:
-        """The same for the same selection from the same source."""
-        return json.dumps({"source": source, **asdict(self)}, sort_keys=True, default=str)
-
-
-@dataclass(frozen=True, slots=True)
-class CopyOptions:
-    """What is replayed, and how."""
-
-    url: str = field(repr=False)
-    replay_id: UUID
-    selection: CopySelection
-    archive: str | None = None
-    """The archive from which events come; None for the table."""
-    table: TableName = field(default_factory=TableName)
-    rate: float | None = None
-    """Most events a second."""
-    connections: int = 4
-    batch_rows: int = 1000
-    duplicate_window: float = 0.0
-    """Seconds for which the broker drops a repeated event; 0 for a broker that does not."""
-    schema: str = DEFAULT_SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class CopyResult:
-    """What came of it."""
+class ReplayResult:
+    """The counts of a replay."""
 
     inserted: int
-    """By this run."""
+    """Copies inserted by this run."""
     total: int
-    """By all runs of this replay."""
+    """Copies inserted by all runs of this replay."""
     recent: int
-    """Left out, since the broker would drop them; a later run takes them."""
+    """Events left out, since the broker would drop them; a later run inserts them."""
     waiting: int
-    """Left out, since they are on their way already."""
+    """Events left out, since they are PENDING or DELIVERING already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a replay would be of."""
+class ReplayPreview:
+    """The events that a replay would insert."""
 
     events: int
     delivered: int
@@ -106,49 +63,49 @@ class Found:
     """Delivered within the duplicate window."""
 
 
-def replay(spark: SparkSession, options: CopyOptions) -> CopyResult:
-    """Insert what is missing of a replay. Raises ConfigError when its id was used for other events, SchemaError where
-    a table or a right is missing; what tasks had inserted by then stays, and is recorded.
+def replay(spark: SparkSession, job: ReplayArguments) -> ReplayResult:
+    """Insert the missing copies of a replay.
+
+    Raises ConfigError when its id was used for other events, SchemaError for a missing table or right. Copies that were
+    inserted before an error stay, and are recorded.
     """
-    statements = SparkStatements(options.table, options.schema)
-    with translating("beginning the replay"), connect(options.url) as connection:
+    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+    with translating("beginning the replay"), connect(job.url) as connection:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
         _ensure_replays(connection, statements)
         connection.execute(statements.query("replay:retire_replays"))
-        began, before = _begin(connection, statements, options, outbox.name)
-    _, recent, waiting = _copy(spark, options, statements, began)
-    with translating("counting the replay"), connect(options.url) as connection:
-        total = int(_shown(connection, statements, options.replay_id)[3])
-    return CopyResult(total - before, total, recent, waiting)
+        start, before = _begin(connection, statements, job, outbox.name)
+    _, recent, waiting = _copy(spark, job, statements, start)
+    with translating("counting the replay"), connect(job.url) as connection:
+        total = int(_record(connection, statements, job.replay_id)[3])
+    return ReplayResult(total - before, total, recent, waiting)
 
 
-def find(spark: SparkSession, options: CopyOptions) -> Found:
-    """What ``replay`` would insert, if it began now."""
-    statements = SparkStatements(options.table, options.schema)
-    with translating("looking at the outbox"), connect(options.url) as connection:
+def preview(spark: SparkSession, job: ReplayArguments) -> ReplayPreview:
+    """The events that ``replay`` would insert, if it began now."""
+    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+    with translating("reading the catalog"), connect(job.url) as connection:
         now = identify(connection, statements).now
-    recent = f.col("delivered_at") > f.lit(now - timedelta(seconds=options.duplicate_window))
-    whether = {"delivered": f.col("status") == "DELIVERED", "dead": f.col("status") == "DEAD", "recent": recent}
-    counts = [f.count_if(condition).alias(name) for name, condition in whether.items()]
-    row = _selected(spark, options, now, ("event_id",)).agg(f.count_distinct("event_id").alias("events"), *counts)
-    found = row.collect()[0]
-    lately = found["recent"] if options.duplicate_window else 0
-    return Found(found["events"], found["delivered"], found["dead"], lately)
+    recent = f.col("delivered_at") > f.lit(now - timedelta(seconds=job.nats_duplicate_window))
+    conditions = {"delivered": f.col("status") == "DELIVERED", "dead": f.col("status") == "DEAD", "recent": recent}
+    counts = [f.count_if(condition).alias(name) for name, condition in conditions.items()]
+    row = _selected(spark, job, now, ("event_id",)).agg(f.count_distinct("event_id").alias("events"), *counts)
+    counted = row.collect()[0]
+    recent_events = counted["recent"] if job.nats_duplicate_window else 0
+    return ReplayPreview(counted["events"], counted["delivered"], counted["dead"], recent_events)
 
 
 def _copy(
-    spark: SparkSession, options: CopyOptions, statements: SparkStatements, began: datetime
+    spark: SparkSession, job: ReplayArguments, statements: SparkStatements, start: datetime
 ) -> tuple[int, int, int]:
-    copying = Copying(
-        options.url, statements, options.replay_id, options.batch_rows, options.rate, options.duplicate_window
-    )
+    copying = Copying(job.url, statements, job.replay_id, job.batch_rows, job.rate, job.nats_duplicate_window)
 
     def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from copying.copy(batches)
 
-    events = _selected(spark, options, began, NAMES)
-    tasks = options.connections if options.rate is None else 1
+    events = _selected(spark, job, start, NAMES)
+    tasks = job.max_connections if job.rate is None else 1
     ordered = events.repartition(tasks, f.coalesce("partition_key", "event_id")).sortWithinPartitions(
         "created_at", "event_id"
     )
@@ -158,63 +115,63 @@ def _copy(
     return inserted, recent, waiting
 
 
-def _selected(spark: SparkSession, options: CopyOptions, began: datetime, names: tuple[str, ...]) -> DataFrame:
-    """Columns of the chosen events, and those by which they were chosen."""
-    chosen = options.selection
-    since = _at(chosen.since, began)
-    until = min(_at(chosen.until, began) or began, began)
-    needed = ("status", "delivered_at", "updated_at", "event_type", "partition_key", "headers")
-    wanted = tuple(dict.fromkeys((*names, *needed)))
-    if options.archive is None:
-        rows = settled_rows(spark, SettledTable(options.url, options.table), wanted, chosen.statuses, since, until)
+def _selected(spark: SparkSession, job: ReplayArguments, start: datetime, names: tuple[str, ...]) -> DataFrame:
+    """Columns of the selected events, and the columns that select them."""
+    since = _at(job.since, start)
+    until = min(_at(job.until, start) or start, start)
+    selecting = ("status", "delivered_at", "updated_at", "event_type", "partition_key", "headers")
+    columns = tuple(dict.fromkeys((*names, *selecting)))
+    if job.archive is None:
+        rows = settled_rows(spark, SettledTable(job.url, job.table), columns, job.selected_statuses, since, until)
     else:
         first = None if since is None else since.astimezone(UTC).date()
-        rows = read_archive(spark, options.archive, first, until.astimezone(UTC).date())
-        rows = rows.where(f.col("status").isin(*chosen.statuses) & in_time(since, until))
-    if chosen.types:
-        rows = rows.where(_of_types(chosen.types, placed=options.archive is not None))
-    if chosen.keys:
-        rows = rows.where(f.col("partition_key").isin(*chosen.keys))
-    if chosen.tenants:
-        named = f.from_json("headers", "map<string,string>")
-        rows = rows.where(f.try_element_at(named, f.lit(chosen.tenant_header)).isin(*chosen.tenants))
-    return rows.select(*wanted)
+        rows = read_archive(spark, job.archive, first, until.astimezone(UTC).date())
+        rows = rows.where(f.col("status").isin(*job.selected_statuses) & in_time(since, until))
+    if job.types:
+        rows = rows.where(_of_types(job.types, placed=job.archive is not None))
+    if job.keys:
+        rows = rows.where(f.col("partition_key").isin(*job.keys))
+    if job.tenants:
+        headers = f.from_json("headers", "map<string,string>")
+        rows = rows.where(f.try_element_at(headers, f.lit(job.tenant_header)).isin(*job.tenants))
+    return rows.select(*columns)
 
 
 def _of_types(types: tuple[str, ...], *, placed: bool) -> Column:
-    """In an archive, a type's folder is asked for too, so that others are not read."""
-    one = [f.col("event_type") == name for name in types]
+    """In an archive (``placed``) the condition names the types' folders too, so that Spark reads no other folder."""
+    conditions = [f.col("event_type") == name for name in types]
     if placed:
-        one = [there & (f.col("type") == type_folder(f.lit(name))) for there, name in zip(one, types, strict=True)]
-    return reduce(or_, one)
+        folders = [f.col("type") == type_folder(f.lit(name)) for name in types]
+        conditions = [event & folder for event, folder in zip(conditions, folders, strict=True)]
+    return reduce(or_, conditions)
 
 
-def _at(bound: Bound | None, began: datetime) -> datetime | None:
-    return began - bound if isinstance(bound, timedelta) else bound
+def _at(bound: Bound | None, start: datetime) -> datetime | None:
+    return start - bound if isinstance(bound, timedelta) else bound
 
 
 def _begin(
-    connection: SyncConnection, statements: SparkStatements, options: CopyOptions, outbox: str
+    connection: SyncConnection, statements: SparkStatements, job: ReplayArguments, outbox: str
 ) -> tuple[datetime, int]:
-    """When the replay began first, and how many events it has inserted."""
-    selection = options.selection.as_text(options.archive or "table")
-    values = {"replay_id": options.replay_id, "outbox": outbox, "selection": selection}
+    """The first start of the replay, and the number of events that it has inserted."""
+    selection = job.selection()
+    values = {"replay_id": job.replay_id, "outbox": outbox, "selection": selection}
     connection.execute(statements.query("replay:begin_replay"), values)
-    of_outbox, of_selection, began, inserted = _shown(connection, statements, options.replay_id)
-    if (of_outbox, of_selection) != (outbox, selection):
+    recorded_outbox, recorded_selection, start, inserted = _record(connection, statements, job.replay_id)
+    if (recorded_outbox, recorded_selection) != (outbox, selection):
         raise ConfigError(
-            f"--replay-id: {options.replay_id} is a replay of {of_outbox}, {of_selection}; give another id to replay "
-            "other events, or the same arguments to go on with that one"
+            f"--replay-id: {job.replay_id} is a replay of {recorded_outbox}, {recorded_selection}; give another id "
+            "to replay other events, or the same arguments to resume that replay"
         )
-    return began, inserted
+    return start, inserted
 
 
-def _shown(connection: SyncConnection, statements: SparkStatements, replay_id: UUID) -> tuple[str, str, datetime, int]:
+def _record(connection: SyncConnection, statements: SparkStatements, replay_id: UUID) -> tuple[str, str, datetime, int]:
     row = connection.execute(statements.query("replay:show_replay"), {"replay_id": replay_id}).fetchone()
     if row is None:
-        raise StorageError(f"replay {replay_id}: its record is gone")
-    outbox, selection, began, inserted = row
-    return outbox, selection, began, inserted
+        raise StorageError(f"replay {replay_id}: its record was deleted")
+    outbox, selection, start, inserted = row
+    return outbox, selection, start, inserted
 
 
 def _ensure_replays(connection: SyncConnection, statements: SparkStatements) -> None:
@@ -222,9 +179,9 @@ def _ensure_replays(connection: SyncConnection, statements: SparkStatements) -> 
     if connection.execute(statements.query("setup:find_table"), {"relation": replays}).fetchone() == (True,):
         return
     try:
-        make_ledger(connection, statements)
+        create_ledger(connection, statements)
     except psycopg.errors.InsufficientPrivilege:
         raise SchemaError(
-            f"the record of replays in schema {statements.schema} is not there and this role may not make it; let the "
-            "outbox's owner run: relay-cli spark setup --for replay --role ROLE"
+            f"the record of replays in schema {statements.schema} is missing and this role may not create it; the "
+            "outbox's owner must run: relay-cli spark setup --for replay --role ROLE"
         ) from None

@@ -3,9 +3,9 @@
     spark-submit deploy/spark/report.py --output FOLDER … (on a cluster: driver and executors need this wheel)
     relay-cli spark report --output FOLDER …
 
-It reads the delivery log or an archive, and writes into ``--output`` alone: ``hours``, ``types`` and ``failures`` as
+It reads the delivery log or an archive, and writes into ``--output`` only: ``hours``, ``types`` and ``failures`` as
 Parquet, ``index.html`` for people. Progress goes to standard error, the summary to standard output. Exit codes: 0 done,
-1 failed, 2 wrong arguments, 130 interrupted. However it ends, it may be run again; the page is written last.
+1 failed, 2 wrong arguments, 130 interrupted. It can be run again however it ended; the page is written last.
 """
 
 from __future__ import annotations
@@ -22,17 +22,24 @@ from pyspark.sql import functions as f
 from relay.spark.jobs.archive.files import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
-from relay.spark.jobs.parquet import kept
-from relay.spark.jobs.program import guarded, reporting, started, tasks, tell
-from relay.spark.jobs.report.arguments import Report, read_report_arguments
+from relay.spark.jobs.parquet import materialize
+from relay.spark.jobs.program import (
+    open_session,
+    print_result,
+    report_progress,
+    run_job,
+    session_settings,
+    task_progress,
+)
+from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import (
     LOG_COLUMNS,
     by_type,
     by_type_and_hour,
     curve,
     failures,
-    of_archive,
-    of_log,
+    from_archive,
+    from_log,
     totals,
 )
 from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
@@ -43,47 +50,41 @@ _WORK: Final = "_work"
 _CODES: Final = 20
 
 
-def main(program: str = "report.py", given: Sequence[str] | None = None) -> int:
+def main(program: str = "report.py") -> int:
     """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:] if given is None else given)
+    return run(program, sys.argv[1:])
 
 
-def run(program: str, given: Sequence[str], *, url: str | None = None, table: str | None = None) -> int:
-    """Run the job; ``url`` is the delivery log's where the arguments name no source. The exit code."""
-    del table  # the log's tables have one name
-
-    def work() -> int:
-        job = read_report_arguments(program, given, log_url=url)
-        session = started("report", job.session)
-        session.dataSource.register(DeliveryLogDataSource)
-        return _work(session, job)
-
-    return guarded(work)
+def run(program: str, arguments: Sequence[str], **environment: str) -> int:
+    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
+    return run_job(ReportArguments, _work, program, arguments, environment)
 
 
-def _work(session: SparkSession, job: Report) -> int:
-    began = time.monotonic()
+def _work(job: ReportArguments) -> int:
+    session = open_session(job.name, session_settings(job.packages, job.jars))
+    session.dataSource.register(DeliveryLogDataSource)
+    start = time.monotonic()
     folder = Folder(session, job.output)
     folder.delete("index.html")
     try:
-        with reporting("report", lambda: tasks(session)):
-            result = _measured(session, job, began)
+        with report_progress("report", lambda: task_progress(session)):
+            result = _measure(session, job, start)
             folder.write("index.html", render(page(job, result)))
     finally:
         folder.delete(_WORK)
     if job.as_json:
-        tell(json.dumps(summary(job, result)))
+        print_result(json.dumps(summary(job, result)))
     else:
-        tell(sentence(result))
-        tell(f"{job.output}/index.html; {result.seconds:.1f} s")
+        print_result(sentence(result))
+        print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
     return 0
 
 
-def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
-    outcomes = kept(_outcomes(session, job), f"{job.output}/{_WORK}")
-    types = kept(by_type(outcomes), f"{job.output}/types")
-    hours = kept(by_type_and_hour(outcomes), f"{job.output}/hours")
-    codes = kept(failures(outcomes), f"{job.output}/failures")
+def _measure(session: SparkSession, job: ReportArguments, start: float) -> ReportResult:
+    outcomes = materialize(_outcomes(session, job), f"{job.output}/{_WORK}")
+    types = materialize(by_type(outcomes), f"{job.output}/types")
+    hours = materialize(by_type_and_hour(outcomes), f"{job.output}/hours")
+    codes = materialize(failures(outcomes), f"{job.output}/failures")
     sums = totals(outcomes)
     width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
     return ReportResult(
@@ -96,22 +97,21 @@ def _measured(session: SparkSession, job: Report, began: float) -> ReportResult:
         curve=curve(outcomes, width),
         width=width,
         histogram=histogram(outcomes, f.col("latency")),
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - start,
     )
 
 
-def _outcomes(session: SparkSession, job: Report) -> DataFrame:
+def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.archive is not None:
         days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
-        found = of_archive(read_archive(session, job.archive, *days))
+        outcomes = from_archive(read_archive(session, job.archive, *days))
     else:
-        reader = session.read.format("openoutbox_deliverylog").options(**dict(job.read_options))
-        reader = (
-            reader.option("url", str(job.log_url)).option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
-        )
-        found = of_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
+        reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
+        reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
+        reader = reader.option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
+        outcomes = from_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
     if job.since is not None:
-        found = found.where(f.col("time") >= f.lit(job.since))
+        outcomes = outcomes.where(f.col("time") >= f.lit(job.since))
     if job.until is not None:
-        found = found.where(f.col("time") < f.lit(job.until))
-    return found.where(f.col("type").isin(list(job.event_types))) if job.event_types else found
+        outcomes = outcomes.where(f.col("time") < f.lit(job.until))
+    return outcomes.where(f.col("type").isin(list(job.event_types))) if job.event_types else outcomes

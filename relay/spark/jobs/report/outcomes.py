@@ -1,11 +1,11 @@
-"""What became of deliveries, from the delivery log or from an archive, and counts of it. Pure functions of DataFrames.
+"""Outcomes of deliveries, from the delivery log or from an archive, and their counts. Pure functions of DataFrames.
 
-Both sources are brought to one form: a row for each outcome with its event ``type``, the ``time`` at which it was
-known, how many ``delivered``, ``failed``, ``retries`` and ``dead`` it stands for, the ``latency`` of a delivery in
-seconds, and the ``code`` of a failure.
+Both sources get one form: a row for each outcome with its event ``type``, its ``time``, the numbers ``delivered``,
+``failed``, ``retries`` and ``dead`` that it stands for, the ``latency`` of a delivery in seconds, and the ``code`` of a
+failure.
 
-- The log has a row for each attempt. A retry is an attempt with a number above 1. An event whose failure was not to be
-  retried counts as dead; one that used up its attempts does not, since the log does not know their limit.
+- The log has a row for each attempt. A retry is an attempt with a number above 1. An event whose failure is not
+  retried counts as dead; one that used up its attempts does not, since the log does not have their limit.
 - An archive has a row for each event. Its failed attempts are ``attempts``, all counted at the time at which the event
   was delivered or died; attempts beyond the first are retries. Only the last failure of an event has a code.
 """
@@ -22,18 +22,9 @@ from relay.spark.jobs.settled import settled_at
 
 COUNTS: Final = ("delivered", "failed", "retries", "dead")
 LOG_COLUMNS: Final = ("topic", "status", "time", "attempt_number", "event_time", "eligible_for_retry", "code")
-ARCHIVE_COLUMNS: Final = (
-    "event_type",
-    "status",
-    "attempts",
-    "last_error",
-    "created_at",
-    "delivered_at",
-    "updated_at",
-)
 
 
-def of_log(attempts: DataFrame) -> DataFrame:
+def from_log(attempts: DataFrame) -> DataFrame:
     """Outcomes of the delivery log's attempts."""
     success = f.col("status") == "success"
     return attempts.select(
@@ -48,7 +39,7 @@ def of_log(attempts: DataFrame) -> DataFrame:
     )
 
 
-def of_archive(rows: DataFrame) -> DataFrame:
+def from_archive(rows: DataFrame) -> DataFrame:
     """Outcomes of archived events."""
     delivered = f.col("status") == "DELIVERED"
     attempts = f.col("attempts").cast("long")
@@ -77,7 +68,7 @@ def by_type_and_hour(outcomes: DataFrame) -> DataFrame:
 
 
 def failures(outcomes: DataFrame) -> DataFrame:
-    """A row for each code that a failure had: how many outcomes it stands with."""
+    """A row for each code of a failure, with the number of its outcomes."""
     named = outcomes.where("failed > 0").select(f.coalesce(f.nullif("code", f.lit("")), f.lit("none")).alias("code"))
     return named.groupBy("code").count()
 
@@ -86,12 +77,12 @@ def totals(outcomes: DataFrame) -> dict[str, float | None]:
     """Sums over all outcomes, latencies, and the seconds since 1970 between which they lie."""
     plotted = f.when(f.expr(PLOTTED.format("time")), start_of("time", 1))
     row = outcomes.agg(*_sums(), *_latencies(), f.min(plotted).alias("first"), f.max(plotted).alias("last")).first()
-    found = {} if row is None else row.asDict()
-    return {**found, **{name: found.get(name) or 0 for name in COUNTS}}
+    values = {} if row is None else row.asDict()
+    return {**values, **{name: values.get(name) or 0 for name in COUNTS}}
 
 
 def curve(outcomes: DataFrame, width: int) -> list[Bucket]:
-    """Outcomes over time, all types together; as many rows as a plot has bars."""
+    """Outcomes over time, all types together; one row for each bar of a plot."""
     rows = (
         outcomes.where(PLOTTED.format("time"))
         .groupBy(start_of("time", width).alias("start"))

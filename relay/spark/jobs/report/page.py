@@ -1,4 +1,4 @@
-"""What ``report`` says: its sentence, its summary for programs, its page for people."""
+"""The result of ``report``: a sentence, a summary for programs, a page for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from relay.spark.jobs.measures import LATENCIES, Bucket
-from relay.spark.jobs.report.arguments import Report
+from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import COUNTS
 from relay.spark.page.document import Document, Figure, PageTable, Plot
 from relay.spark.page.plots import Series, distribution, lines, stacked
@@ -20,7 +20,7 @@ from relay.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """What a run has counted."""
+    """The result of a run."""
 
     totals: Mapping[str, Any]
     types: Sequence[Row]
@@ -42,7 +42,7 @@ def sentence(result: ReportResult) -> str:
     return f"{counts}{latency if totals['latency_p50'] is not None else ''}"
 
 
-def summary(job: Report, result: ReportResult) -> dict[str, object]:
+def summary(job: ReportArguments, result: ReportResult) -> dict[str, object]:
     """For programs."""
     return {
         **{name: result.totals[name] for name in COUNTS},
@@ -54,7 +54,7 @@ def summary(job: Report, result: ReportResult) -> dict[str, object]:
     }
 
 
-def page(job: Report, result: ReportResult) -> Document:
+def page(job: ReportArguments, result: ReportResult) -> Document:
     """For people."""
     totals = result.totals
     tried = totals["delivered"] + totals["failed"]
@@ -62,8 +62,8 @@ def page(job: Report, result: ReportResult) -> Document:
         title="Deliveries of the outbox",
         verdict=f"{count(totals['delivered'])} delivered, {count(totals['dead'])} dead."
         if tried or totals["dead"]
-        else "There is nothing in this time.",
-        lead=f"Over {count(result.type_count)} event types, by the time at which outcomes were known.",
+        else "No outcomes in this time.",
+        lead=f"Over {count(result.type_count)} event types, by the time of the outcomes.",
         figures=[
             Figure("delivered", count(totals["delivered"])),
             Figure(
@@ -92,10 +92,10 @@ def _plots(result: ReportResult) -> list[Plot]:
         series = [Series(name, [bucket.counts[name] for bucket in result.curve]) for name in ("delivered", "failed")]
         text = "Deliveries and failed attempts over time (UTC)."
         plots.append(Plot("Attempts", stacked(starts, result.width, series), text))
-        again = [Series(name, [bucket.counts[name] for bucket in result.curve]) for name in ("retries", "dead")]
-        if any(value for each in again for value in each.values):
+        retries = [Series(name, [bucket.counts[name] for bucket in result.curve]) for name in ("retries", "dead")]
+        if any(value for each in retries for value in each.values):
             text = "Retries and events that died, over time (UTC)."
-            plots.append(Plot("Retries", stacked(starts, result.width, again), text))
+            plots.append(Plot("Retries", stacked(starts, result.width, retries), text))
     if any(bucket.latencies["latency_p50"] is not None for bucket in result.curve):
         drawn = [
             Series(name.removeprefix("latency_"), [bucket.latencies[name] for bucket in result.curve])
@@ -126,10 +126,10 @@ def _codes(result: ReportResult) -> PageTable:
     return PageTable("Failures by code", ("code", "count"), rows, frozenset({1}), note)
 
 
-def _facts(job: Report, result: ReportResult) -> list[tuple[str, str]]:
+def _facts(job: ReportArguments, result: ReportResult) -> list[tuple[str, str]]:
     facts = [
         (
-            "made",
+            "written",
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Open Outbox Relay {__version__}, in {result.seconds:.0f} s",
         ),
         ("source", f"archive {job.archive}" if job.archive else "the delivery log"),
@@ -142,9 +142,9 @@ def _facts(job: Report, result: ReportResult) -> list[tuple[str, str]]:
     return facts
 
 
-def _notes(job: Report) -> list[str]:
+def _notes(job: ReportArguments) -> list[str]:
     if not job.archive:
-        return ["From the delivery log: events that used up their attempts are not told from those that wait."]
+        return ["From the delivery log: events that used up their attempts do not count as dead."]
     return [
         "From an archive: failed attempts are counted at the time at which their event was delivered or died.",
         "Only the last failure of an event has a code.",

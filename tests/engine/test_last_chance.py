@@ -1,0 +1,44 @@
+"""An event that may have killed relays travels alone, and waits for nothing that may never end."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.core.event import Status
+from tests.engine.test_locked_rows import answer, holding
+from tests.support.doubles.memory_storage import MemoryRow
+from tests.support.doubles.virtual_relay import VirtualRelay
+from tests.support.fixtures.engine import MakeEngine
+
+
+def refuse_bad(_before: MemoryRow, after: MemoryRow) -> str | None:
+    """CHECK (NOT (status = 'DELIVERED' AND event_type = 'bad'))."""
+    return 'check constraint "no_bad"' if after.status is Status.DELIVERED and after.event_type == "bad" else None
+
+
+def insert_last_chance(one: VirtualRelay, event_type: str = "good") -> None:
+    [event_id] = one.insert(event_type=event_type, attempts=one.options.retry.max_attempts - 1)
+    one.row(event_id).last_error = "LEASE_EXPIRED: of a relay that is gone"
+
+
+@pytest.mark.parametrize("wrong", ["locked", "refused"])
+def test_a_row_that_cannot_be_settled_does_not_hold_it_up(engine: MakeEngine, wrong: str) -> None:
+    one = holding(engine, 1, lease_timeout=6.0)
+    [row] = one.table.rows.values()
+    if wrong == "locked":
+        one.table.locked.add(row.event_id)
+    else:
+        row.event_type = "bad"
+        one.table.trigger = refuse_bad
+    answer(one)
+    insert_last_chance(one)
+    one.insert(3)
+    assert one.until(lambda: one.delivered() == 4) < 5.0
+
+
+def test_nothing_waits_for_it_when_its_own_row_cannot_be_settled(engine: MakeEngine) -> None:
+    one = engine(lease_timeout=6.0)
+    one.table.trigger = refuse_bad
+    insert_last_chance(one, "bad")
+    one.insert(3)
+    assert one.until(lambda: one.delivered() == 3) < 5.0

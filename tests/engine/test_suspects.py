@@ -1,0 +1,197 @@
+"""An event on which the broker cuts the connection stops only itself; an outage costs no attempt."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.core.event import EventId, OutboxEvent, Status
+from relay.core.outcome import ACKNOWLEDGED
+from relay.core.telemetry import RelayState
+from relay.outbox.options import KeyOrder
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.doubles.virtual_relay import VirtualRelay
+from tests.support.fixtures.engine import MakeEngine
+
+BOUND = 10.0
+"""Seconds in which each innocent event is delivered (CONTRACT section 4)."""
+
+
+@pytest.fixture
+def broker() -> MemoryPublisher:
+    """A broker that answers after 5 ms, and cuts the connection on events of type "poison"."""
+    broker = MemoryPublisher()
+    broker.round_trip = 0.005
+    broker.cuts("poison")
+    return broker
+
+
+def innocents(one: VirtualRelay) -> list[EventId]:
+    return [row.event_id for row in one.table.rows.values() if row.event_type != "poison"]
+
+
+def check_innocents(one: VirtualRelay) -> None:
+    """All delivered, within the bound, with no attempt used."""
+    for event_id in innocents(one):
+        row = one.row(event_id)
+        assert row.status is Status.DELIVERED, row
+        assert (row.attempts, row.last_error) == (0, None)
+        assert row.delivered_at is not None
+        assert (row.delivered_at - row.created_at).total_seconds() <= BOUND
+
+
+@pytest.mark.parametrize("place", [0, 50, 99])
+@pytest.mark.parametrize("max_in_flight", [4, 800])
+def test_one_event_that_the_broker_cuts_on_fails_alone(
+    engine: MakeEngine, broker: MemoryPublisher, place: int, max_in_flight: int
+) -> None:
+    one = engine(broker, max_in_flight=max_in_flight)
+    one.insert(place)
+    [poison] = one.insert(1, "poison", payload=b"x" * 3_000_000)
+    one.insert(99 - place)
+    one.run(BOUND)
+    check_innocents(one)
+    row = one.row(poison)
+    assert (row.status, row.attempts) == (Status.PENDING, 1)
+    assert row.last_error is not None
+    assert row.last_error.startswith("CONNECTION_CUT: 3,000,000 bytes of payload to 'poison'")
+    assert one.relay.health.state is RelayState.ACTIVE
+    assert broker.connection_cuts <= 5
+
+
+def test_it_backs_off_and_is_dead_in_the_end_while_others_flow(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker)
+    [poison] = one.insert(1, "poison")
+    for _ in range(200):
+        one.insert(3)
+        one.run(1.0)
+    row = one.row(poison)
+    assert (row.status, row.attempts) == (Status.DEAD, 3)
+    assert (row.last_error or "").startswith("CONNECTION_CUT: ")
+    one.run(BOUND)
+    check_innocents(one)
+    # Each later attempt is one cut: the row says that it must go alone.
+    assert broker.connection_cuts == 4
+
+
+def test_many_of_them_among_others(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker)
+    for number in range(400):
+        one.insert(1, "poison" if number % 10 == 3 else "good")
+    one.run(BOUND)
+    check_innocents(one)
+    assert {row.attempts for row in one.table.rows.values() if row.event_type == "poison"} == {1}
+
+
+def test_a_steady_stream_of_them_beside_others(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker)
+    for _ in range(300):
+        one.insert(9)
+        one.insert(1, "poison")
+        one.run(0.2)
+    one.run(BOUND)
+    check_innocents(one)
+
+
+def test_slow_cuts_keep_the_bound(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    """As with Kafka, where the client resends before it calls a connection lost."""
+    broker.cut_takes = 0.4
+    one = engine(broker)
+    for _ in range(20):
+        one.insert(19)
+        one.insert(1, "poison")
+        one.run(0.5)
+    one.run(BOUND)
+    check_innocents(one)
+
+
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_in_order_per_key_the_others_of_its_key_wait_and_other_keys_flow(
+    engine: MakeEngine, broker: MemoryPublisher, place: int
+) -> None:
+    one = engine(broker, key_order=KeyOrder.SKIP)
+    kinds = ["good"] * 6
+    kinds[place] = "poison"
+    behind = [one.insert(1, kind, partition_key="a")[0] for kind in kinds][place + 1 :]
+    for number in range(30):
+        one.insert(1, partition_key=f"key-{number}")
+    one.run(BOUND)
+    assert all(one.row(event_id).status is Status.PENDING for event_id in behind)
+    one.run(400.0)
+    assert one.counts() == {"DELIVERED": 35, "DEAD": 1}
+    assert [event.event_id for event in broker.messages if event.partition_key == "a"][place:] == behind
+    assert {row.attempts for row in one.table.rows.values() if row.event_type == "good"} == {0}
+
+
+def test_a_connection_that_is_cut_once_costs_nothing(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker)
+    broker.hold()
+    one.insert(500)
+    one.until(lambda: len(broker.held) >= 100)
+    broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.do(broker.cut)
+    one.run(1.0)
+    check_innocents(one)
+
+
+def test_a_real_outage_releases_suspects_without_an_attempt(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker, connect_retry_interval=2.0)
+    one.insert(50)
+    [poison] = one.insert(1, "poison")
+    one.insert(52)
+    one.until(lambda: broker.connection_cuts == 1)
+    one.do(broker.down)
+    one.run(20.0)
+    assert one.relay.health.state is RelayState.PAUSED
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+    assert one.relay.inflight.events == 0
+    one.do(broker.up)
+    one.until(lambda: one.delivered() == 102, BOUND)
+    one.until(lambda: one.row(poison).attempts == 1, BOUND)
+
+
+def test_cut_off_alone_while_the_broker_hangs_costs_no_attempt(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    one = engine(broker)
+    [poison] = one.insert(1, "poison")
+
+    def hang_at_the_second(event: OutboxEvent) -> bool:
+        if event.event_id == poison and broker.connection_cuts == 1:
+            broker.hang()
+        return event.event_id == poison
+
+    broker.cuts(hang_at_the_second)
+    one.run(30.0)
+    assert one.row(poison).attempts == 0
+    assert one.relay.health.state is RelayState.PAUSED
+
+
+def test_suspects_keep_their_leases(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.round_trip = 3.0
+    one = engine(broker, lease_timeout=6.0)
+    one.insert(60)
+    one.insert(1, "poison")
+    one.run(60.0)
+    assert one.delivered() == 60
+    assert one.telemetry.counts["leases_lost"] == 0
+    assert one.telemetry.counts["reaped"] == 0
+
+
+def test_a_stop_releases_suspects(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.round_trip = 3.0
+    one = engine(broker)
+    one.insert(1, "poison")
+    one.insert(60)
+    one.until(lambda: broker.connection_cuts == 1)
+    one.do(one.relay.stop)
+    one.run(8.0)
+    assert one.task.done()
+    assert set(one.counts()) <= {"DELIVERED", "PENDING"}
+    assert {row.attempts for row in one.table.rows.values()} <= {0}
+
+
+def test_suspects_bound_what_is_claimed(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.round_trip = 1.0
+    broker.cuts(lambda _: True)
+    one = engine(broker, batch_size=10, max_in_flight=20)
+    one.insert(500)
+    one.run(60.0)
+    assert one.telemetry.most_in_flight <= 40

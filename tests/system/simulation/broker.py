@@ -1,0 +1,289 @@
+"""The scripted broker, and a relay's client of it.
+
+A message travels to the broker, which answers as the rules in force say; the answer travels back. A client that waits
+too long for an answer reports a timeout; one that loses its connection reports everything in flight as unreachable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    ConnectionCut,
+    Outcome,
+    OutcomeSink,
+    Permanent,
+    Resolution,
+    TimedOut,
+    Transient,
+    Unreachable,
+)
+from tests.system.simulation.database import name_of
+from tests.system.simulation.ledger import Ledger
+from tests.system.simulation.scheduler import Process, Scheduler
+
+
+class Answer(Enum):
+    """What the broker makes of one message."""
+
+    STORE = "stored and acknowledged"
+    SILENT = "stored, the acknowledgement is lost"
+    DROP = "neither stored nor answered"
+    REFUSE = "refused, may work later"
+    BURY = "refused for good"
+    CUT = "the connection is cut"
+
+
+Rule = Callable[[OutboxEvent, "Client"], Answer | None]
+"""The answer to a message, or None to leave it to the next rule."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A message without an answer."""
+
+    event: OutboxEvent
+    sink: OutcomeSink
+    session: int
+
+
+Answered = tuple[Pending, Outcome]
+
+
+class Broker:
+    """The server."""
+
+    probes_behind_answers = False
+    """Whether a probe waits for the answers before it, as on one connection that answers in turn."""
+    refuses_while_read_only = False
+    """Whether clients take a read-only broker's answer for a failure of the event."""
+
+    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random) -> None:
+        self.scheduler = scheduler
+        self.ledger = ledger
+        self.rng = rng
+        self.rules: list[Rule] = []
+        self.away: dict[str, int] = {}
+        """By relay (the empty name is everybody): how many faults keep it away."""
+        self.silent: dict[str, int] = {}
+        self.read_only = 0
+        self.late: list[float] = []
+        """Seconds by which acknowledgements are late; the longest counts."""
+        self.shuffled = 0
+        self.twice = 0
+        self.clients: list[Client] = []
+
+    def is_away(self, relay: str) -> bool:
+        """Whether the broker refuses this relay's connections."""
+        return self.away.get("", 0) > 0 or self.away.get(name_of(relay), 0) > 0
+
+    def is_silent(self, relay: str) -> bool:
+        """Whether nothing gets through between it and this relay."""
+        return self.silent.get("", 0) > 0 or self.silent.get(name_of(relay), 0) > 0
+
+    def latency(self) -> float:
+        """Of one way."""
+        return 0.0002 + self.rng.random() * 0.002
+
+    def forget_sessions(self, relay: str) -> None:
+        """A restart: connections are cut, and what is not answered is forgotten."""
+        for client in self.clients:
+            if relay in ("", name_of(client.name)):
+                client.lose("connection reset by peer")
+
+    def receive(self, client: Client, batch: list[Pending]) -> None:
+        """Messages of one session arrive, in order."""
+        answered: list[Answered] = []
+        for pending in batch:
+            if pending.session != client.session:
+                if self.rng.random() < 0.5:
+                    continue  # what was on its way when the client gave up the session
+            elif self.is_silent(client.name) or self.is_away(client.name):
+                continue
+            answer = self._answer(pending.event, client)
+            if answer is Answer.CUT:
+                self._cut(client, pending)
+                break
+            result = self._outcome(pending, answer, client)
+            if result is not None and pending.session == client.session:
+                answered.append((pending, result))
+        if answered:
+            self._send_answers(client, answered)
+
+    def _answer(self, event: OutboxEvent, client: Client) -> Answer:
+        for rule in self.rules:
+            answer = rule(event, client)
+            if answer is not None:
+                return answer
+        return Answer.STORE
+
+    def _outcome(self, pending: Pending, answer: Answer, client: Client) -> Outcome | None:
+        one = pending.event.event_id
+        if answer in (Answer.STORE, Answer.SILENT):
+            self.ledger.arrive(one, client.name)
+        if answer is not Answer.STORE:
+            self.ledger.say(f"broker to {client.name}: {one} {answer.value}")
+        if answer is Answer.STORE:
+            self.ledger.acknowledged[one] += 1
+            return ACKNOWLEDGED
+        if answer is Answer.REFUSE:
+            self.ledger.blame[one] += 1
+            return Transient("LEADER", "changed")
+        if answer is Answer.BURY:
+            self.ledger.blame[one] += 1
+            self.ledger.final.add(one)
+            return Permanent("TOO_LARGE", "message too large")
+        return None
+
+    def _cut(self, client: Client, pending: Pending) -> None:
+        self.ledger.say(f"broker cuts the connection of {client.name} on {pending.event.event_id}")
+        session = pending.session
+        self.scheduler.after(self.latency(), lambda: client.lose("connection reset by peer", session))
+
+    def _send_answers(self, client: Client, answered: list[Answered]) -> None:
+        groups = [answered]
+        if self.shuffled:
+            self.rng.shuffle(answered)
+            middle = self.rng.randrange(len(answered) + 1)
+            groups = [group for group in (answered[:middle], answered[middle:]) if group]
+        for group in groups:
+            for _ in range(2 if self.twice else 1):
+                delay = self.latency() + max(self.late, default=0.0) * (0.5 + 0.5 * self.rng.random())
+                client.expect(self.scheduler.now + delay)
+                self.scheduler.after(delay, lambda group=group: self._deliver(client, group))  # type: ignore[misc]
+
+    def _deliver(self, client: Client, group: list[Answered]) -> None:
+        if self.is_silent(client.name) or client.process.dead:
+            return
+        client.process.call_soon(client.hear, group)
+
+
+class Client:
+    """One relay's ``Publisher``."""
+
+    name = "simulated"
+
+    def __init__(self, broker: Broker, process: Process, *, timeout: float, capacity: int) -> None:
+        self.name = process.name
+        self.process = process
+        self.session = 0
+        self.pending: dict[EventId, Pending] = {}
+        self.most_pending = 0
+        self._broker = broker
+        self._timeout = timeout
+        self._capacity = capacity
+        self._answers_until = 0.0
+        self._changed = asyncio.Event()
+        broker.clients.append(self)
+
+    async def open(self) -> None:
+        """Nothing to make."""
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event; waits while the client is full."""
+        left = list(events)
+        while left:
+            while len(self.pending) >= self._capacity:
+                self._changed.clear()
+                await self._changed.wait()
+            room = self._capacity - len(self.pending)
+            part, left = left[:room], left[room:]
+            self._offer(part, sink)
+
+    def _offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
+        broker = self._broker
+        if broker.read_only and broker.refuses_while_read_only:
+            self.process.call_soon(sink, [(event, Transient("READONLY", "a replica")) for event in events])
+            return
+        if broker.is_away(self.name) or broker.read_only:
+            reason = "connection refused" if broker.is_away(self.name) else "READONLY"
+            self.process.call_soon(sink, [(event, Unreachable(reason)) for event in events])
+            return
+        batch = [Pending(event, sink, self.session) for event in events]
+        for one in batch:
+            self.pending[one.event.event_id] = one
+        self.process.call_later(self._timeout, self._expire, batch)
+        broker.scheduler.after(broker.latency(), lambda: broker.receive(self, batch))
+
+    def expect(self, when: float) -> None:
+        """An answer is due at that time."""
+        self._answers_until = max(self._answers_until, when)
+
+    def hear(self, group: list[Answered]) -> None:
+        """Answers of the broker. One to a message that the client has given up says nothing about a later one."""
+        answered = [(pending, outcome) for pending, outcome in group if self._holds(pending)]
+        for pending, _ in answered:
+            del self.pending[pending.event.event_id]
+        self._resolve(answered)
+
+    def _holds(self, pending: Pending) -> bool:
+        return self.pending.get(pending.event.event_id) is pending
+
+    def lose(self, reason: str, session: int | None = None) -> None:
+        """The connection is cut."""
+        if self.process.dead or (session is not None and session != self.session):
+            return
+        self.session += 1
+        if len(self.pending) == 1:
+            self._broker.ledger.blame.update(list(self.pending))
+        self.process.call_soon(self._give_up, ConnectionCut(reason))
+
+    def _give_up(self, outcome: Outcome) -> None:
+        lost: list[Answered] = [(pending, outcome) for pending in self.pending.values()]
+        self.pending.clear()
+        self._resolve(lost)
+
+    def _expire(self, batch: list[Pending]) -> None:
+        overdue = [one for one in batch if self._holds(one)]
+        if not overdue:
+            return
+        for one in overdue:
+            del self.pending[one.event.event_id]
+            self._broker.ledger.blame[one.event.event_id] += 1
+        self._broker.ledger.say(f"{self.name}: {len(overdue)} messages without an answer in {self._timeout:g} s")
+        self._resolve([(one, TimedOut("NO_ACK", "no answer in time")) for one in overdue])
+
+    def _resolve(self, answered: list[Answered]) -> None:
+        by_sink: dict[OutcomeSink, list[Resolution]] = {}
+        for pending, result in answered:
+            by_sink.setdefault(pending.sink, []).append((pending.event, result))
+        for sink, resolutions in by_sink.items():
+            sink(resolutions)
+        self._changed.set()
+
+    async def probe(self, timeout: float) -> None:
+        """A sign of life."""
+        broker = self._broker
+        if broker.is_away(self.name) or (broker.read_only and not broker.refuses_while_read_only):
+            await asyncio.sleep(broker.latency())
+            raise BrokerUnreachable("connection refused" if broker.is_away(self.name) else "READONLY")
+        wait = 2 * broker.latency()
+        if broker.probes_behind_answers:
+            wait = max(wait, self._answers_until - self.process.time())
+        if wait > timeout or broker.is_silent(self.name):
+            await asyncio.sleep(timeout)
+            raise BrokerUnreachable(f"no answer within {timeout:g} s")
+        await asyncio.sleep(wait)
+        if broker.is_away(self.name) or broker.is_silent(self.name):
+            raise BrokerUnreachable("connection lost")
+
+    async def abandon(self, reason: str) -> None:
+        """Forget what has no answer."""
+        self.session += 1
+        self._give_up(Unreachable(reason))
+        await asyncio.sleep(0)
+
+    def twin(self) -> Client:
+        """A client with connections of its own."""
+        return Client(self._broker, self.process, timeout=self._timeout, capacity=self._capacity)
+
+    async def close(self) -> None:
+        """Forget what is left."""
+        await self.abandon("the publisher was closed")

@@ -1,0 +1,320 @@
+"""The scripted database: one table, its clock and locks, and the ways in which a server and a network fail.
+
+A statement travels to the server, waits there for locks, is carried out at one moment, and its reply travels back.
+What a statement does to the rows is ``MemoryOutbox``'s, which the conformance suite holds to PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
+from relay.core.event import EventId, Status
+from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
+from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.scheduler import Scheduler
+
+MOST_SESSIONS = 4
+"""Connections of one relay: claims, settles and renewals, housekeeping, and a ping beside a busy housekeeping."""
+_WRITES = frozenset({"claim", "settle", "renew", "reap"})
+
+Refusal = Callable[[MemoryRow, MemoryRow], str | None]
+
+
+@dataclass(slots=True, eq=False)
+class Statement:
+    """One statement on its way."""
+
+    op: str
+    relay: str
+    work: Callable[[], object]
+    answer: asyncio.Future[Any]
+    blocked_by: Callable[[], bool]
+    """Whether it waits for a row that another session has locked."""
+    size: int = 0
+    """Rows that it asks for."""
+    cancelled: bool = False
+    carried_out: bool = False
+    waiting: bool = False
+    left_behind: bool = False
+    """Its client could have cancelled it, did not, and is gone."""
+
+    def fail(self, error: StorageError) -> None:
+        """The client hears of an error, or of a lost connection."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def succeed(self, result: object) -> None:
+        """The client has its reply."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+
+class ObservedTable(MemoryTable):
+    """A table that reports every change of a row to the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.ledger = ledger
+        self.running = ("", "")
+        """Relay and kind of the statement that is carried out."""
+        self.refusals: list[Refusal] = []
+
+    @contextmanager
+    def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
+        # Once each: one settle may hold an old verdict on an event, and a newer one under another fence.
+        rows = list({row.event_id: row for row in rows}.values())
+        if not rows:
+            yield
+            return
+        self.trigger = self._refusal if self.refusals else None
+        before = [(row, replace(row)) for row in rows]
+        with super().statement(rows):
+            yield
+        relay, op = self.running
+        for row, old in before:
+            if row.updated_at != old.updated_at or row.status is not old.status:
+                self.ledger.change(old, row, relay, op)
+
+    def _refusal(self, before: MemoryRow, after: MemoryRow) -> str | None:
+        return next((why for refusal in self.refusals if (why := refusal(before, after))), None)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What is wrong between one relay, or all of them, and the server, now."""
+
+    away: int = 0
+    silent: int = 0
+    read_only: int = 0
+    slow: float = 0.0
+    busy: dict[str, int] = field(default_factory=dict)
+    """By kind of statement: one that asks for more rows than this loses every race."""
+    replies_lost: Counter[str] = field(default_factory=Counter)
+    """By kind: how many of the next are carried out, and the connection is lost then."""
+    requests_lost: Counter[str] = field(default_factory=Counter)
+    """By kind: how many of the next never arrive, and the connection is lost."""
+
+
+class Database:
+    """The server and every relay's way to it."""
+
+    cancels = True
+    """Whether a client cancels an overdue statement before it cuts the connection."""
+    waits_for_locked_rows = False
+    """Whether settle and renewal wait for a row that another session has locked, as plain UPDATEs do."""
+
+    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random) -> None:
+        self.scheduler = scheduler
+        self.ledger = ledger
+        self.rng = rng
+        self.table = ObservedTable(ledger)
+        self._epoch = self.table.now
+        self.skew = 0.0
+        self.table_locks = 0
+        self.locks: Counter[EventId] = Counter()
+        self.trouble: dict[str, Trouble] = {"": Trouble()}
+        """By relay; the empty name is everybody's."""
+        self.sessions: Counter[str] = Counter()
+        self.under_way: dict[Statement, None] = {}
+        self._waiting: list[Statement] = []
+
+    # What faults do.
+
+    def trouble_of(self, relay: str) -> Trouble:
+        """The trouble of one relay (by its name), or of all (the empty name)."""
+        return self.trouble.setdefault(relay, Trouble())
+
+    def lose_connections(self, relay: str) -> None:
+        """Cut what is under way: of one relay, or of all."""
+        for statement in list(self.under_way):
+            if relay in ("", name_of(statement.relay)):
+                self._drop(statement)
+                statement.fail(StorageUnavailable("terminating connection due to administrator command", "57P01"))
+
+    def lock(self, event_ids: Iterable[EventId]) -> None:
+        """Another session locks these rows."""
+        self.locks.update(event_ids)
+        self._set_locked()
+
+    def unlock(self, event_ids: Iterable[EventId]) -> None:
+        """That session commits."""
+        self.locks.subtract(event_ids)
+        self._set_locked()
+        self.go_on()
+
+    def _set_locked(self) -> None:
+        self.table.locked = {one for one, count in self.locks.items() if count > 0}
+
+    def go_on(self) -> None:
+        """Locks are gone: what waited goes on."""
+        waiting, self._waiting = self._waiting, []
+        for statement in waiting:
+            self._begin(statement)
+
+    def set_clock(self) -> None:
+        """The database's time of the next statement."""
+        now = self._epoch + timedelta(seconds=self.scheduler.now + self.skew)
+        behind = self.table.now - now
+        self.table.now = self.table.now if timedelta(0) <= behind < timedelta(milliseconds=1) else now
+
+    # The way of a statement.
+
+    def send(self, statement: Statement) -> None:
+        """It leaves the relay."""
+        troubles = self._troubles(statement.relay)
+        self.under_way[statement] = None
+        if any(one.away for one in troubles):
+            self._reply(statement, StorageUnavailable("connection refused"))
+            return
+        if any(one.silent for one in troubles):
+            return  # it is lost; what TCP sends again later finds a client that is gone
+        if self._take(statement, troubles, "requests_lost"):
+            self.ledger.say(f"{statement.relay} {statement.op}: lost on the way to the database")
+            self._reply(statement, StorageUnavailable("connection lost"))
+            return
+        self.scheduler.after(self._latency(troubles), lambda: self._begin(statement))
+
+    def cancel(self, statement: Statement) -> bool:
+        """The client gives it up: cancels it, where it still can, and cuts its connection; False if it cannot."""
+        reachable = not any(one.silent or one.away for one in self._troubles(statement.relay))
+        if not statement.waiting or (reachable and self.cancels):
+            self._drop(statement)
+        statement.left_behind = statement.waiting and reachable
+        return reachable
+
+    def _begin(self, statement: Statement) -> None:
+        if statement.cancelled or statement.carried_out:
+            return
+        troubles = self._troubles(statement.relay)
+        if any(one.silent for one in troubles):
+            return
+        error = self._error(statement, troubles)
+        if error is not None:
+            self._reply(statement, error)
+        elif statement.op != "ping" and (self.table_locks or statement.blocked_by()):
+            if not statement.waiting:
+                self.ledger.say(f"{statement.relay} {statement.op}: waits for a lock")
+            statement.waiting = True
+            self._waiting.append(statement)
+        else:
+            statement.waiting = False
+            self._carry_out(statement, troubles)
+
+    def _error(self, statement: Statement, troubles: list[Trouble]) -> StorageError | None:
+        if any(one.away for one in troubles):
+            return StorageUnavailable("the database system is shutting down", "57P01")
+        if statement.op in _WRITES | {"ping"} and any(one.read_only for one in troubles):
+            return StorageUnavailable("cannot execute UPDATE in a read-only transaction", "25006")
+        if any(statement.size > one.busy.get(statement.op, 1 << 30) for one in troubles):
+            self.ledger.say(f"{statement.relay} {statement.op} of {statement.size}: busy")
+            return StorageBusy("canceling statement due to lock timeout", "55P03")
+        return None
+
+    def _carry_out(self, statement: Statement, troubles: list[Trouble]) -> None:
+        self.set_clock()
+        self.table.running = (statement.relay, statement.op)
+        statement.carried_out = True
+        try:
+            result: object = statement.work()
+        except StorageError as error:
+            self.ledger.say(f"{statement.relay} {statement.op}: {error}")
+            result = error
+        if self._take(statement, troubles, "replies_lost"):
+            self.ledger.say(f"{statement.relay} {statement.op}: carried out, the reply is lost")
+            self._lose_claim(statement, result)
+            result = StorageUnavailable("connection lost")
+        self._reply(statement, result)
+
+    def replay(self, event_ids: Iterable[EventId]) -> None:
+        """An operator takes finished events back to PENDING."""
+        self.set_clock()
+        now = self.table.tick()
+        self.table.running = ("the operator", "replay")
+        rows = [self.table.rows[one] for one in event_ids if one in self.table.rows]
+        finished = [row for row in rows if row.status in (Status.DELIVERED, Status.DEAD)]
+        with suppress(RowRefused), self.table.statement(finished):
+            for row in finished:
+                row.status, row.attempts, row.last_error, row.delivered_at = Status.PENDING, 0, None, None
+                row.available_at = row.updated_at = now
+
+    def _reply(self, statement: Statement, result: object) -> None:
+        def arrive() -> None:
+            if any(one.silent for one in self._troubles(statement.relay)):
+                self.scheduler.after(0.5, arrive)  # sent again, until it gets through or the client is gone
+                return
+            self.under_way.pop(statement, None)
+            if statement.answer.done():
+                self._lose_claim(statement, result)
+            elif isinstance(result, StorageError):
+                statement.fail(result)
+            else:
+                statement.succeed(result)
+
+        self.scheduler.after(self._latency(self._troubles(statement.relay)), arrive)
+
+    def _lose_claim(self, statement: Statement, result: object) -> None:
+        events = getattr(result, "events", ())
+        self.ledger.claims_lost.update(event.event_id for event in events)
+
+    def _drop(self, statement: Statement) -> None:
+        statement.cancelled = True
+        self.under_way.pop(statement, None)
+        if statement in self._waiting:
+            self._waiting.remove(statement)
+
+    def _latency(self, troubles: list[Trouble]) -> float:
+        return 0.0002 + self.rng.random() * 0.002 + sum(one.slow for one in troubles) * self.rng.random()
+
+    def _troubles(self, relay: str) -> list[Trouble]:
+        own = self.trouble.get(name_of(relay))
+        return [self.trouble[""], own] if own is not None else [self.trouble[""]]
+
+    def _take(self, statement: Statement, troubles: list[Trouble], kind: str) -> bool:
+        for one in troubles:
+            left: Counter[str] = getattr(one, kind)
+            if left and left[statement.op] > 0:
+                left[statement.op] -= 1
+                return True
+        return False
+
+    # Connections.
+
+    def connect(self, relay: str) -> bool:
+        """One more connection of a relay; False when the server cannot be reached, or refuses it."""
+        if any(one.silent or one.away for one in self._troubles(relay)):
+            return False
+        self.sessions[relay] += 1
+        left_behind = sum(one.left_behind and one.relay == relay for one in self._waiting)
+        if self.sessions[relay] + left_behind > MOST_SESSIONS:
+            self.scheduler.after(0.0, lambda: _fail(f"{relay} has more than {MOST_SESSIONS} connections"))
+        return True
+
+    def disconnect(self, relay: str) -> None:
+        """One less."""
+        self.sessions[relay] -= 1
+
+
+def _fail(text: str) -> None:
+    raise Violation(text)
+
+
+def name_of(relay: str) -> str:
+    """The name of a relay without the number of its incarnation."""
+    return relay.partition("#")[0]
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("it waits")

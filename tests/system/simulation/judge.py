@@ -1,0 +1,175 @@
+"""The rules that only a whole history can be held to: what is delivered by when, attempts, duplicates, order."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from relay.core.event import EventId, Status
+from relay.outbox.options import KeyOrder
+from tests.system.simulation.broker import Answer
+from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.faults import FOR_GOOD, Answered, Fault, LateAnswers, hurts
+from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.plan import LARGEST, Plan
+
+BASE = 10.0
+"""Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
+_SLACK = 4.0
+"""Poll interval, backoff of the engine's own retries and the latency of the model, seconds."""
+
+
+class Judge:
+    """Holds one history to the promises."""
+
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._own = self._with_keys(plan.own)
+        self._queue = self._stall()
+        self._limits: dict[EventId, float] = {}
+
+    def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
+        """In order per key a faulty event holds up those of its key."""
+        if self._plan.key_order is None:
+            return own
+        events = [event for one in self._plan.transactions for event in one.events]
+        keys = {event.key for event in events if event.event_id in own and event.key is not None}
+        return own | {event.event_id for event in events if event.key in keys}
+
+    def _stall(self) -> float:
+        """How long innocents may wait for places that others take, by what the settings bound."""
+        plan = self._plan
+        events = [event for one in plan.transactions for event in one.events]
+        late = max((fault.seconds for fault in plan.faults if isinstance(fault, LateAnswers)), default=0.0)
+        options = [options for one in plan.relays for options in one.options]
+        places = min(min(one.max_in_flight, max(one.batch_bytes // LARGEST, 1)) for one in options)
+        places = min(places, *(one.capacity for one in plan.relays))
+        rounds = 1 + len(events) // places
+        # In order per key one event waits for the other; so do the groups of what was cut off together.
+        if plan.key_order is not None or any(_cuts(fault) for fault in plan.faults):
+            rounds = max(rounds, len(events))
+        scarred = sum((event.last_error or "").startswith("LEASE_EXPIRED") for event in events)
+        stall = late * (rounds + scarred)
+        own = sum(len(fault.events) for fault in plan.faults if _is_silent(fault))
+        if own and (scarred or own * 2 >= places or any(fault.expires for fault in plan.faults)):
+            stall += own * (plan.publish_timeout + 2.0)
+        return stall
+
+    def _aftermath(self, fault: Fault) -> float:
+        """Seconds after a fault's end in which the promises may still be broken by what it left."""
+        plan = self._plan
+        longest = max(one.deadline for one in plan.relays) + 2.0
+        seconds = longest + 3.0
+        if fault.repeats:
+            seconds += plan.publish_timeout + 3.0
+        if fault.expires:
+            seconds += plan.lease * 1.25 + 2 * plan.retry.max_delay * (1 + plan.retry.jitter)
+        if isinstance(fault, ClockStep):
+            seconds += abs(fault.seconds)
+        return seconds
+
+    def limit(self, one: EventId) -> float:
+        """When this event must have come to its end; infinite for one whose own fault lasts."""
+        known = self._limits.get(one)
+        if known is None:
+            known = self._limits[one] = self._limit(one)
+        return known
+
+    def _limit(self, one: EventId) -> float:
+        begin = self._ledger.inserted[one]
+        limit = begin + BASE + _SLACK + self._queue
+        for fault in self._plan.faults:
+            if not fault.delays:
+                continue
+            over = (fault.until if fault.until < FOR_GOOD else fault.at) + self._aftermath(fault)
+            if fault.at <= limit and over > begin:
+                limit = max(limit, over + BASE + _SLACK + self._queue)
+        if one not in self._own:
+            return limit
+        if any(fault.until == FOR_GOOD for fault in self._plan.faults):
+            return FOR_GOOD
+        plan = self._plan
+        tries = plan.retry.max_attempts + 1
+        one_try = plan.retry.max_delay * 1.2 + plan.publish_timeout + plan.lease * 1.5 + 5.0
+        return max(limit, plan.end + 40.0 + tries * one_try)
+
+    def all_done(self, now: float) -> bool:
+        """Whether all that must come to an end has; raises Violation for one that is late."""
+        done = self._ledger.done
+        waiting = False
+        for one in self._ledger.inserted:
+            if one in done:
+                continue
+            limit = self.limit(one)
+            if now > limit and not self._blocked(one):
+                kind = "its fault is over" if one in self._own else "innocent"
+                raise Violation(
+                    f"{one} ({kind}), committed at {self._ledger.inserted[one]:.3f}, "
+                    f"is neither DELIVERED nor DEAD by {limit:.3f}"
+                )
+            waiting = waiting or (limit < FOR_GOOD and not self._blocked(one))
+        return not waiting
+
+    def _blocked(self, one: EventId) -> bool:
+        """Whether it waits behind a dead event of its key until an operator replays that one."""
+        return self._plan.key_order is KeyOrder.BLOCK and any(
+            self._ledger.states.get(other) is Status.DEAD for other in self._before(one)
+        )
+
+    def _before(self, one: EventId) -> list[EventId]:
+        """The events of its key that were inserted before it."""
+        events = [event for transaction in self._plan.transactions for event in transaction.events]
+        place = next(place for place, event in enumerate(events) if event.event_id == one)
+        key = events[place].key
+        return [event.event_id for event in events[:place] if key is not None and event.key == key]
+
+    def check_history(self) -> None:
+        """Attempts, duplicates and order."""
+        for at, one, relay in self._ledger.reaped:
+            if one not in self._own and not self._excused(at, relay):
+                raise Violation(f"{one} (innocent) lost an attempt at {at:.3f}: the lease of {relay} ran out")
+        for one, arrivals in self._ledger.arrivals.items():
+            innocent = one not in self._own and not self._ledger.blame[one]
+            if len(arrivals) > 1 and innocent and not self._may_repeat(arrivals[-1][0]):
+                raise Violation(f"{one} (innocent) reached the broker {len(arrivals)} times")
+        if self._plan.key_order is not None:
+            self._check_order()
+
+    def _excused(self, at: float, relay: str) -> bool:
+        return self._plan.leases_differ or any(
+            fault.expires and hurts(fault, relay) and fault.at <= at and self._over(fault) >= at
+            for fault in self._plan.faults
+        )
+
+    def _may_repeat(self, at: float) -> bool:
+        return self._plan.leases_differ or any(
+            fault.repeats and fault.at <= at and self._over(fault) >= at for fault in self._plan.faults
+        )
+
+    def _over(self, fault: Fault) -> float:
+        """Until when a fault explains what happens; one that lasts explains it as long as what it hurts is there."""
+        return fault.until + self._aftermath(fault) + self._queue + self._plan.lease
+
+    def _check_order(self) -> None:
+        """First arrivals of each key are in the order of insertion, but for dead events."""
+        order: dict[EventId, tuple[int, str]] = {}
+        for transaction in self._plan.transactions:
+            for event in transaction.events:
+                if event.key is not None and not transaction.rolled_back:
+                    order[event.event_id] = (len(order), event.key)
+        last: dict[str, int] = {}
+        for one in self._ledger.order:
+            if one not in order or self._ledger.states.get(one) is Status.DEAD:
+                continue
+            place, key = order[one]
+            if place < last.get(key, -1):
+                raise Violation(f"{one} of key {key} first reached the broker behind a later event of its key")
+            last[key] = place
+
+
+def _cuts(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
+def _is_silent(fault: Fault) -> TypeGuard[Answered]:
+    return isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP)

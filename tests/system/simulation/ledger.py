@@ -1,0 +1,171 @@
+"""What truly happened in one history, and the rules that every step of it must keep.
+
+The ledger sees each change of a row, each message that reaches the broker and each answer of the broker. A step that
+breaks a rule of CONTRACT section 2 raises ``Violation`` at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relay.core.event import EventId, Status
+from tests.support.doubles.memory_storage import MemoryRow
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
+
+
+@dataclass(slots=True)
+class Hold:
+    """Who has the lease of an event."""
+
+    relay: str
+    since: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The account of one history."""
+
+    clock: Callable[[], float]
+    lines: list[tuple[float, str]] = field(default_factory=list)
+    inserted: dict[EventId, float] = field(default_factory=dict)
+    """When each event was committed."""
+    done: dict[EventId, float] = field(default_factory=dict)
+    """When each event became DELIVERED or DEAD."""
+    states: dict[EventId, Status] = field(default_factory=dict)
+    """The last status of each event that has changed."""
+    holder: dict[EventId, Hold] = field(default_factory=dict)
+    arrivals: dict[EventId, list[tuple[float, str]]] = field(default_factory=dict)
+    """When each event reached the broker, and from which relay."""
+    order: list[EventId] = field(default_factory=list)
+    """First arrivals."""
+    acknowledged: Counter[EventId] = field(default_factory=Counter)
+    """Acknowledgements that the broker gave."""
+    blame: Counter[EventId] = field(default_factory=Counter)
+    """Failures that are the event's own: refused, not answered in time, or alone when the connection was cut."""
+    final: set[EventId] = field(default_factory=set)
+    """Events that the broker has refused for good."""
+    failed: Counter[EventId] = field(default_factory=Counter)
+    """Attempts that verdicts used."""
+    reaped: list[tuple[float, EventId, str]] = field(default_factory=list)
+    """Leases taken back: when, of which event, from which relay."""
+    claims_lost: set[EventId] = field(default_factory=set)
+    """Events of claims whose reply never reached the relay."""
+
+    def say(self, text: str) -> None:
+        """One line of the history."""
+        self.lines.append((self.clock(), text))
+
+    def commit(self, row: MemoryRow) -> None:
+        """An event became visible."""
+        self.inserted[row.event_id] = self.clock()
+
+    def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
+        """A row was changed by a statement ``op`` of ``actor``; it must be a transition of the contract."""
+        one = after.event_id
+        self.say(f"{actor} {op}: {one} {before.status} -> {after.status}, attempts {after.attempts}")
+        _RULES[op](self, before, after, actor)
+        locked = after.locked_at is not None
+        _demand(
+            locked == (after.locked_by is not None) == (after.status is Status.DELIVERING), f"{one}: lock and status"
+        )
+        _demand((after.delivered_at is not None) == (after.status is Status.DELIVERED), f"{one}: delivered_at")
+        _demand(after.updated_at != before.updated_at, f"{one}: updated_at did not change")
+        fixed = ("event_id", "event_type", "payload", "created_at", "partition_key", "headers")
+        _demand(all(getattr(before, name) == getattr(after, name) for name in fixed), f"{one}: a fixed column changed")
+        self.states[one] = after.status
+        if after.status in (Status.DELIVERED, Status.DEAD):
+            self.done[one] = self.clock()
+
+    def arrive(self, event_id: EventId, relay: str) -> None:
+        """The broker has stored the event once more."""
+        arrivals = self.arrivals.setdefault(event_id, [])
+        if not arrivals:
+            self.order.append(event_id)
+        arrivals.append((self.clock(), relay))
+
+    def _claim(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
+        one = after.event_id
+        _demand(
+            (before.status, after.status) == (Status.PENDING, Status.DELIVERING),
+            f"{one}: claimed while {before.status}",
+        )
+        _demand(after.attempts == before.attempts, f"{one}: a claim changed attempts")
+        self.holder[one] = Hold(actor, self.clock())
+
+    def _renew(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
+        one = after.event_id
+        _demand(before.status is after.status is Status.DELIVERING, f"{one}: renewed while {before.status}")
+        _demand((after.locked_at or 0) > (before.locked_at or 0), f"{one}: renewed to an earlier fence")  # type: ignore[operator]
+        _demand(after.attempts == before.attempts, f"{one}: a renewal changed attempts")
+        self._demand_holder(one, actor, "renewed")
+        self.holder[one] = Hold(actor, self.clock())
+
+    def _settle(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
+        one = after.event_id
+        _demand(before.status is Status.DELIVERING, f"{one}: settled while {before.status}")
+        self._demand_holder(one, actor, "settled")
+        if after.status is Status.DELIVERED:
+            _demand(self.acknowledged[one] > 0, f"{one}: DELIVERED without an acknowledgement")
+            _demand(after.attempts == before.attempts, f"{one}: a delivery changed attempts")
+        elif after.attempts == before.attempts:
+            _demand(after.status is Status.PENDING, f"{one}: {after.status} without a failed attempt")
+            _demand(after.available_at == before.available_at, f"{one}: a release moved available_at")
+        else:
+            self._failed(before, after)
+        del self.holder[one]
+
+    def _failed(self, before: MemoryRow, after: MemoryRow) -> None:
+        one = after.event_id
+        _demand(after.attempts == before.attempts + 1, f"{one}: {after.attempts - before.attempts} attempts at once")
+        _demand(bool(after.last_error), f"{one}: failed without last_error")
+        self.failed[one] += 1
+        _demand(
+            self.failed[one] <= self.blame[one],
+            f"{one}: lost an attempt that no failure of its own explains ({after.last_error})",
+        )
+        if after.status is Status.PENDING:
+            _demand(after.available_at > after.updated_at, f"{one}: retried without backoff")
+
+    def _reap(self, before: MemoryRow, after: MemoryRow, _actor: str) -> None:
+        one = after.event_id
+        _demand(before.status is Status.DELIVERING, f"{one}: reaped while {before.status}")
+        _demand(after.status in (Status.PENDING, Status.DEAD), f"{one}: reaped to {after.status}")
+        _demand(after.attempts == before.attempts + 1, f"{one}: reaped without an attempt")
+        _demand((after.last_error or "").startswith("LEASE_EXPIRED"), f"{one}: reaped without its reason")
+        self.reaped.append((self.clock(), one, self.holder.pop(one).relay))
+
+    def _replay(self, before: MemoryRow, after: MemoryRow, _actor: str) -> None:
+        one = after.event_id
+        _demand(before.status in (Status.DELIVERED, Status.DEAD), f"{one}: replayed while {before.status}")
+        _demand((after.status, after.attempts) == (Status.PENDING, 0), f"{one}: replayed with attempts")
+        self.done.pop(one, None)
+        # A new life: what it did in the old one explains nothing any more.
+        for account in (self.acknowledged, self.blame, self.failed):
+            account.pop(one, None)
+        self.inserted[one] = self.clock()
+
+    def _demand_holder(self, one: EventId, actor: str, verb: str) -> None:
+        holder = self.holder.get(one)
+        _demand(
+            holder is not None and holder.relay == actor,
+            f"{one}: {verb} by {actor}, and the lease is {holder.relay if holder else 'nobody'}'s",
+        )
+
+
+def _demand(condition: bool, text: str) -> None:
+    if not condition:
+        raise Violation(text)
+
+
+_RULES: dict[str, Callable[[Ledger, MemoryRow, MemoryRow, str], None]] = {
+    "claim": Ledger._claim,
+    "renew": Ledger._renew,
+    "settle": Ledger._settle,
+    "reap": Ledger._reap,
+    "replay": Ledger._replay,
+}

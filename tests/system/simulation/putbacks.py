@@ -1,0 +1,87 @@
+"""Faults that were resolved once, put back one by one: a harness that no longer finds them proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from relay.core.outcome import Unreachable
+from tests.system.simulation import broker
+from tests.system.simulation.broker import Answer, Broker
+from tests.system.simulation.database import Database
+from tests.system.simulation.database_faults import RowsLocked, TableLocked
+from tests.system.simulation.faults import Answered, BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.plan import Plan, draw
+from tests.system.simulation.world import Result, play
+
+MOST_HISTORIES = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """One fault of the past."""
+
+    name: str
+    apply: Callable[[pytest.MonkeyPatch], None]
+    concerns: Callable[[Fault], bool]
+    """What must go wrong in a history that can show it; other histories are not played."""
+
+
+def _cuts_are_outages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "ConnectionCut", Unreachable)
+
+
+def _cuts_without_cancelling(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Database, "cancels", False)
+
+
+def _waits_for_locked_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Database, "waits_for_locked_rows", True)
+
+
+def _read_only_is_refusal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Broker, "refuses_while_read_only", True)
+
+
+def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Broker, "probes_behind_answers", True)
+
+
+def _is_cut(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
+PUT_BACKS = (
+    PutBack("a cut connection is taken for an outage", _cuts_are_outages, _is_cut),
+    PutBack(
+        "an overdue statement is cut off and not cancelled",
+        _cuts_without_cancelling,
+        lambda fault: isinstance(fault, TableLocked),
+    ),
+    PutBack(
+        "settle and renewal wait for a locked row", _waits_for_locked_rows, lambda fault: isinstance(fault, RowsLocked)
+    ),
+    PutBack(
+        "a read-only broker's answer is the event's failure",
+        _read_only_is_refusal,
+        lambda fault: isinstance(fault, BrokerReadOnly),
+    ),
+    PutBack(
+        "a probe waits behind slow acknowledgements",
+        _probes_wait_behind_answers,
+        lambda fault: isinstance(fault, LateAnswers),
+    ),
+)
+
+
+def find(put_back: PutBack) -> tuple[int, Result] | None:
+    """The first history that shows the fault, which the caller has put back."""
+    for seed in range(MOST_HISTORIES):
+        plan: Plan = draw(seed)
+        if any(map(put_back.concerns, plan.faults)):
+            result = play(plan)
+            if result.violation is not None:
+                return seed, result
+    return None

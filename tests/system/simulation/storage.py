@@ -1,0 +1,249 @@
+"""A relay's way to the scripted database: the behaviour of ``relay.outbox.storage`` without its SQL.
+
+Three connections, each with one statement at a time and a deadline; a statement that passes it is cancelled and its
+connection cut; the reply to a renewal that was lost is read back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from relay.core.backoff import RetryPolicy
+from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.event import Claim, EventId, Fence, Status
+from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.outbox.options import KeyOrder
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow
+from tests.system.simulation.database import Database, Statement, run
+from tests.system.simulation.scheduler import Process
+
+_LONGEST_CANCEL = 1.0
+_CONNECTING = 0.003
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class _Overdue(Exception):
+    pass
+
+
+class _Connection:
+    """One connection with a deadline for each use, as ``DeadlineConnection``."""
+
+    def __init__(self, storage: SimulatedStorage) -> None:
+        self._storage = storage
+        self._lock = asyncio.Lock()
+        self._connected = -1
+
+    @property
+    def busy(self) -> bool:
+        return self._lock.locked()
+
+    async def run(
+        self,
+        op: str,
+        work: Callable[[], Any],
+        *,
+        size: int = 0,
+        blocked_by: Callable[[], bool] = bool,
+        deadline: float | None = None,
+    ) -> Any:
+        storage = self._storage
+        deadline = storage.deadline if deadline is None else deadline
+        async with self._lock:
+            if storage.closed:
+                raise StorageUnavailable("closed")
+            process, database = storage.process, storage.database
+            answer = process.create_future()
+            statement = Statement(op, storage.name, work, answer, blocked_by, size)
+            timer = process.call_later(deadline, _expire, answer)
+            try:
+                if self._connected != storage.generation:
+                    await self._connect()
+                database.send(statement)
+                return await answer
+            except _Overdue:
+                await self._abandon(statement)
+                raise StorageUnavailable(f"{op}: no answer within {deadline:g} s") from None
+            except asyncio.CancelledError:
+                await self._abandon(statement)
+                raise
+            except StorageUnavailable:
+                storage.generation += 1
+                self.disconnect()
+                raise
+            finally:
+                timer.cancel()
+
+    async def _connect(self) -> None:
+        self.disconnect()
+        if self._storage.database.connect(self._storage.name):
+            self._connected = self._storage.generation
+        await asyncio.sleep(_CONNECTING)
+
+    async def _abandon(self, statement: Statement) -> None:
+        storage = self._storage
+        storage.generation += 1
+        reachable = storage.database.cancel(statement)
+        self.disconnect()
+        await asyncio.sleep(_CONNECTING if reachable else _LONGEST_CANCEL)
+
+    def disconnect(self) -> None:
+        if self._connected >= 0:
+            self._connected = -1
+            self._storage.database.disconnect(self._storage.name)
+
+
+def _expire(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(_Overdue())
+
+
+class SimulatedStorage:
+    """One relay's ``OutboxStorage``."""
+
+    def __init__(
+        self,
+        database: Database,
+        process: Process,
+        *,
+        name: str,
+        relay_id: str,
+        lease: float,
+        retry: RetryPolicy,
+        key_order: KeyOrder | None,
+        deadline: float,
+        ping_deadline: float,
+    ) -> None:
+        self.database = database
+        self.process = process
+        self.name = name
+        self.deadline = deadline
+        self.generation = 0
+        self.closed = False
+        self.relay_id = relay_id
+        self._ping_deadline = ping_deadline
+        self._lease = lease
+        self._memory = MemoryOutbox(database.table, relay_id, lease, retry, key_order)
+        self._connections = [_Connection(self) for _ in range(4)]
+        self._claiming, self._settling, self._housekeeping, self._spare = self._connections
+
+    async def open(self) -> None:
+        """Look at the table."""
+        await self._housekeeping.run("open", lambda: None)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self.closed = True
+        for statement in list(self.database.under_way):
+            if statement.relay == self.name:
+                self.database.cancel(statement)
+                statement.fail(StorageUnavailable("the connection was closed meanwhile"))
+        for connection in self._connections:
+            connection.disconnect()
+
+    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
+        """Lease due rows."""
+        memory, left_out = self._memory, list(excluded)
+        claim: Claim = await self._claiming.run(
+            "claim", lambda: run(memory.claim(limit, max_bytes, left_out)), size=limit
+        )
+        return claim
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts."""
+        # Copies: the engine must not be able to change what is on its way.
+        sent = [_copy(one) for one in settlements]
+        settled: list[Settled] = await self._settling.run(
+            "settle",
+            lambda: run(self._memory.settle(sent)),
+            size=sum(len(one) for one in sent),
+            blocked_by=lambda: any(self._locked(one.fence, one.event_ids()) for one in sent),
+        )
+        return settled
+
+    async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        """Prolong leases; a lost reply is read back."""
+        sent = list(event_ids)
+        if not sent:
+            return Renewal(fence, frozenset())
+        renewed: Renewal | None = None
+        until = self.process.time() + self._lease
+
+        def work() -> Renewal:
+            nonlocal renewed
+            renewed = run(self._memory.renew(fence, sent))
+            assert renewed is not None
+            return renewed
+
+        try:
+            renewal: Renewal = await self._settling.run(
+                "renew", work, size=len(sent), blocked_by=lambda: self._locked(fence, sent)
+            )
+        except (StorageUnavailable, StorageBusy) as error:
+            if renewed is None or not renewed.held:
+                raise
+            return await self._read_back(fence, renewed.fence, sent, until, error)
+        return renewal
+
+    async def _read_back(
+        self, fence: Fence, renewed: Fence, ids: list[EventId], until: float, error: StorageError
+    ) -> Renewal:
+        def work() -> Renewal:
+            held, unchanged = self._held_under(renewed, ids), self._held_under(fence, ids)
+            return Renewal(renewed if held else fence, held, unchanged)
+
+        pause = _FIRST_PAUSE
+        while self.process.time() < until:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            try:
+                renewal: Renewal = await self._settling.run("read back", work)
+            except (StorageUnavailable, StorageBusy) as latest:
+                error = latest
+            else:
+                return renewal
+        raise StorageError("renewing: the reply was lost, and the lease expired before it was read back") from error
+
+    def _held_under(self, fence: Fence, event_ids: Iterable[EventId]) -> frozenset[EventId]:
+        return frozenset(row.event_id for row in self._held(event_ids) if row.locked_at == fence)
+
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        """Reclaim expired leases."""
+        memory, left_out = self._memory, list(excluded)
+        reaped: Reaped = await self._housekeeping.run("reap", lambda: run(memory.reap(limit, left_out)), size=limit)
+        return reaped
+
+    async def backlog(self) -> Backlog:
+        """Count what waits."""
+        backlog: Backlog = await self._housekeeping.run("stats", lambda: run(self._memory.backlog()))
+        return backlog
+
+    async def oldest_due_age(self) -> float:
+        """The lag alone."""
+        age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_due_age()))
+        return age
+
+    async def ping(self) -> None:
+        """A sign of life."""
+        over = self._spare if self._housekeeping.busy else self._housekeeping
+        try:
+            await over.run("ping", lambda: None, deadline=self._ping_deadline)
+        finally:
+            self._spare.disconnect()
+
+    def _held(self, event_ids: Iterable[EventId]) -> list[MemoryRow]:
+        rows = [self.database.table.rows[one] for one in event_ids]
+        return [row for row in rows if row.status is Status.DELIVERING and row.locked_by == self.relay_id]
+
+    def _locked(self, fence: Fence, event_ids: Iterable[EventId]) -> bool:
+        locked = self.database.table.locked
+        if not locked or not self.database.waits_for_locked_rows:
+            return False
+        return any(row.event_id in locked and row.locked_at == fence for row in self._held(event_ids))
+
+
+def _copy(one: Settlement) -> Settlement:
+    return Settlement(one.fence, list(one.delivered), list(one.retried), list(one.buried), list(one.released))

@@ -1,0 +1,251 @@
+"""One history: the relays of a plan on one table and one broker, and what happens to them, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+
+from relay.engine.options import EngineOptions
+from relay.engine.relay import Relay
+from tests.support.doubles.memory_storage import MemoryRow
+from tests.support.doubles.telemetry import MemoryTelemetry
+from tests.system.simulation.broker import Broker, Client
+from tests.system.simulation.database import Database
+from tests.system.simulation.faults import FOR_GOOD, Fault
+from tests.system.simulation.judge import Judge
+from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.plan import Plan, RelayPlan, Transaction
+from tests.system.simulation.scheduler import Process, Scheduler
+from tests.system.simulation.storage import SimulatedStorage
+
+_GRACE = 1.0
+_STEP = 0.5
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """One process of a relay."""
+
+    process: Process
+    relay: Relay
+    storage: SimulatedStorage
+    client: Client
+    task: asyncio.Task[None]
+    options: EngineOptions
+    stopped_at: float | None = None
+    frozen_for: float = 0.0
+    frozen_at: float = 0.0
+
+    @property
+    def lives(self) -> bool:
+        """Whether it runs, or is frozen."""
+        return not self.process.dead and not self.task.done()
+
+
+class World:
+    """Everything of one history."""
+
+    def __init__(self, plan: Plan) -> None:
+        random.seed(plan.seed)
+        self.plan = plan
+        self.rng = random.Random(plan.seed + 1)
+        self.scheduler = Scheduler()
+        self.ledger = Ledger(lambda: self.scheduler.now)
+        self.database = Database(self.scheduler, self.ledger, self.rng)
+        self.broker = Broker(self.scheduler, self.ledger, self.rng)
+        self.incarnations: list[Incarnation] = []
+        self._numbers: dict[str, int] = {}
+        self._plans = {one.name: one for one in plan.relays}
+        for one in plan.relays:
+            self.start(one.name)
+        for transaction in plan.transactions:
+            self._schedule(transaction)
+        for fault in plan.faults:
+            self.scheduler.at(fault.at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+            if fault.until < FOR_GOOD:
+                self.scheduler.at(fault.until, lambda fault=fault: self._end(fault))  # type: ignore[misc]
+
+    # What happens to relays.
+
+    def start(self, name: str) -> None:
+        """Start a relay of this name, with the settings of its next incarnation."""
+        plan: RelayPlan = self._plans[name]
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        options = plan.options[min(number, len(plan.options)) - 1]
+        process = Process(self.scheduler, f"{name}#{number}")  # type: ignore[abstract]
+        storage = SimulatedStorage(
+            self.database,
+            process,
+            name=process.name,
+            relay_id=plan.relay_id,
+            lease=options.lease_timeout,
+            retry=options.retry,
+            key_order=self.plan.key_order,
+            deadline=plan.deadline,
+            ping_deadline=min(2.0, plan.deadline),
+        )
+        client = Client(self.broker, process, timeout=self.plan.publish_timeout, capacity=plan.capacity)
+        relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time)
+        task = process.create_task(relay.run())
+        self.incarnations.append(Incarnation(process, relay, storage, client, task, options))
+        self.ledger.say(f"{process.name} starts")
+
+    def current(self, name: str) -> Incarnation:
+        """The latest incarnation of this name."""
+        return next(one for one in reversed(self.incarnations) if one.process.name.startswith(f"{name}#"))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        one = self.current(name)
+        one.process.kill()
+        for statement in list(self.database.under_way):
+            if statement.relay == one.process.name:
+                statement.answer.cancel()
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP."""
+        one = self.current(name)
+        one.process.freeze()
+        one.frozen_at = self.scheduler.now
+
+    def wake(self, name: str) -> None:
+        """SIGCONT."""
+        one = self.current(name)
+        if one.process.frozen:
+            one.frozen_for += self.scheduler.now - one.frozen_at
+            one.process.wake()
+
+    def stop(self, name: str) -> None:
+        """SIGTERM."""
+        one = self.current(name)
+        if one.lives and one.stopped_at is None:
+            one.stopped_at = self.scheduler.now
+            one.process.call_soon(one.relay.stop)
+
+    # What happens to the table.
+
+    def _schedule(self, transaction: Transaction) -> None:
+        rows: list[MemoryRow] = []
+
+        def begin() -> None:
+            database = self.database
+            database.set_clock()
+            now = database.table.tick()
+            for event in transaction.events:
+                row = MemoryRow(event.event_id, event.destination, b"x" * event.size, now, now, now)
+                row.partition_key, row.attempts, row.last_error = event.key, event.attempts, event.last_error
+                row.insertion_order = database.table.inserted = database.table.inserted + 1
+                rows.append(row)
+
+        def commit() -> None:
+            names = " ".join(row.event_id for row in rows)
+            if transaction.rolled_back:
+                self.ledger.say(f"the application rolls {names} back")
+                return
+            self.ledger.say(f"the application commits {names}")
+            for row in rows:
+                self.database.table.rows[row.event_id] = row
+                self.ledger.commit(row)
+
+        self.scheduler.at(transaction.at, begin)
+        self.scheduler.at(transaction.at + transaction.late, commit)
+
+    def _begin(self, fault: Fault) -> None:
+        self.ledger.say(f"FAULT {fault.describe()}" + (" for good" if fault.until == FOR_GOOD else ""))
+        fault.begin(self)
+
+    def _end(self, fault: Fault) -> None:
+        self.ledger.say(f"OVER  {fault.describe()}")
+        fault.end(self)
+
+    # The history.
+
+    def run(self) -> None:
+        """Let it happen; raises Violation."""
+        judge = Judge(self.plan, self.ledger)
+        until = 0.0
+        while True:
+            until += _STEP
+            self.scheduler.run(until)
+            self._check_processes()
+            if until > self.plan.end + _GRACE and judge.all_done(until):
+                break
+        judge.check_history()
+        self._check_the_end()
+
+    def _check_processes(self) -> None:
+        for one in self.incarnations:
+            if one.process.failures:
+                raise Violation(f"{one.process.name}: {one.process.failures[0]}")
+            if one.process.dead or one.process.frozen:
+                continue
+            if one.task.done():
+                self._check_ended(one)
+            elif one.stopped_at is not None:
+                late = self.scheduler.now - one.stopped_at - one.frozen_for - one.options.shutdown_timeout
+                if late > _STEP:
+                    raise Violation(f"{one.process.name} has not stopped within {one.options.shutdown_timeout:g} s")
+            elif one.relay.ended_loops():
+                raise Violation(f"{one.process.name}: the {', '.join(one.relay.ended_loops())} loop ended")
+
+    @staticmethod
+    def _check_ended(one: Incarnation) -> None:
+        error = one.task.exception()
+        if error is not None:
+            raise Violation(f"{one.process.name} died: {error!r} from {error.__cause__!r}") from error
+        if one.stopped_at is None:
+            raise Violation(f"{one.process.name} ended without a stop")
+
+    def _check_the_end(self) -> None:
+        """Nothing is left in the memory of a relay once nothing is left to do."""
+        if any(fault.until == FOR_GOOD for fault in self.plan.faults):
+            return
+        self.scheduler.run(self.scheduler.now + 3.0)
+        for one in self.incarnations:
+            if one.lives and not one.process.frozen:
+                inflight = one.relay.inflight
+                held = (inflight.events, inflight.payload_bytes, len(inflight.batches), len(one.client.pending))
+                if any(held):
+                    raise Violation(f"{one.process.name} still holds events, bytes, batches, messages: {held}")
+
+    def bury(self) -> None:
+        """Let everything end."""
+        for one in self.incarnations:
+            one.storage.closed = True
+            one.process.bury()
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one plan."""
+
+    plan: Plan
+    violation: BaseException | None
+    world: World
+
+    def text(self) -> str:
+        """The history, a line for each thing that happened."""
+        plan = self.plan
+        head = [f"seed {plan.seed}, {plan.mode}, order per key: {plan.key_order}", f"violation: {self.violation}"]
+        head += [f"  lease {plan.lease:g} s, publish timeout {plan.publish_timeout:g} s, {plan.retry}"]
+        head += [f"  {one.name}: {one.options[0]}, deadline {one.deadline:g}" for one in plan.relays]
+        return "\n".join([*head, *(f"{at:9.4f}  {line}" for at, line in self.world.ledger.lines)])
+
+
+def play(plan: Plan) -> Result:
+    """Play one plan."""
+    world = World(plan)
+    violation: BaseException | None = None
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        world.run()
+    except Exception as error:  # noqa: BLE001 - whatever a history raises is what it found
+        violation = error
+    try:
+        world.bury()
+    finally:
+        logging.disable(disabled)
+    return Result(plan, violation, world)
