@@ -17,7 +17,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import ConfigError
 from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
-from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.replays import OutboxReplays
 from relay.outbox.wakeup import OutboxWakeUps
 from relay.settings.settings import Settings
@@ -57,6 +57,8 @@ def storage_options(settings: Settings) -> PostgresOptions:
         lease_timeout=settings.lease_timeout,
         retry=retry_policy(settings),
         key_order=KeyOrder(settings.ordering_on_dead) if settings.ordering == "key" else None,
+        # A claim that is answered after its lease has run out brings events that must not be offered any more.
+        statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
         delete_delivered=settings.on_delivered == "delete",
     )
 
@@ -215,7 +217,7 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
 
 def build_replays(settings: Settings) -> OutboxReplays:
-    """Return the reader of replays, which marks attempts in the delivery log that an operator asked for."""
+    """Return the reader of replays, which marks an operator's replays in the delivery log."""
     return OutboxReplays(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 

@@ -66,6 +66,11 @@ class OutboxEvent(NamedTuple):
     last_code: str | None = None
     """The code of the last failed attempt: what ``last_error`` begins with, up to the first colon."""
 
+    @property
+    def size(self) -> int:
+        """What the event weighs in memory and on the wire, about: payload, headers, key and destination."""
+        return len(self.payload) + len(self.headers) + len(self.partition_key or "") + len(self.event_type)
+
 
 class Claim(NamedTuple):
     """The result of one claim: the fence of all its rows, and the rows, oldest first.

@@ -44,8 +44,8 @@ class Batch:
 
     __slots__ = (
         "_ambiguous",
+        "_bytes",
         "_leases_apart",
-        "_payload_bytes",
         "aside",
         "attempts",
         "claimed_at",
@@ -95,7 +95,7 @@ class Batch:
         self.lease = lease
         self._leases_apart: dict[EventId, Lease] = {}
         self._ambiguous = False
-        self._payload_bytes = sum(len(event.payload) for event in events)
+        self._bytes = sum(event.size for event in events)
 
     def __len__(self) -> int:
         """How many events are held; those being written are not counted."""
@@ -124,20 +124,20 @@ class Batch:
         waiting = self.waiting.ids()
         return [*self.offered, *undecided, *self.suspects, *waiting, *self.verdicts.event_ids(), *aside]
 
-    def free_payload(self) -> int:
-        """The bytes of payload that no longer count, once: when every event offered has an outcome."""
-        freed, self._payload_bytes = self._payload_bytes, 0
+    def free_bytes(self) -> int:
+        """The bytes that no longer count, once: when every event offered has an outcome."""
+        freed, self._bytes = self._bytes, 0
         return freed
 
     @property
-    def payload_bytes(self) -> int:
-        """Bytes of payload that count against the bound on what is in flight."""
-        return self._payload_bytes
+    def bytes_held(self) -> int:
+        """Bytes that count against the bound on what is in flight."""
+        return self._bytes
 
     @property
     def suspect_bytes(self) -> int:
-        """Bytes of payload of the suspects, which count apart."""
-        return sum(len(event.payload) for event in self.suspects.values())
+        """Bytes of the suspects, which count apart."""
+        return sum(event.size for event in self.suspects.values())
 
     # From offered to decided.
 

@@ -84,7 +84,8 @@ class Claimer:
             except StorageError as error:
                 if error.blames_row and self._go_past_refused_row(error):
                     continue
-                self._limit = max(1, self._limit // 2)  # a smaller claim waits for fewer locks, and takes less time
+                if not error.blames_row:
+                    self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
                 self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
@@ -163,19 +164,19 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         enough = max(1, self._options.batch_size // _SMALLEST_SHARE)
-        return events >= min(enough, self._options.max_in_flight) and payload_bytes >= self._options.batch_bytes // 2
+        return events >= min(enough, self._options.max_in_flight) and bytes_held >= self._options.batch_bytes // 2
 
     async def _claim(self) -> int:
         """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
-        events, payload_bytes = self._inflight.room()
+        events, bytes_held = self._inflight.room()
         limit = min(events, self._limit)
         sent_at = self._clock()
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, payload_bytes, self._excluded.ids())
+            claim = await self._storage.claim(limit, bytes_held, self._excluded.ids())
             ok = True
             self._health.storage_worked("claim")
             self._refusals = 0
@@ -193,17 +194,12 @@ class Claimer:
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
         if claim.fence is not None:
-            first = claim.events[0] if claim.events else None
-            may_kill = (
-                first is not None
-                and first.last_code == LEASE_EXPIRED
-                and self._options.retry.exhausted(first.attempts + 1)
-            )
+            may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
                 claim.events,
                 sent_at,
-                last_chance=may_kill and len(claim.events) == 1,
+                last_chance=may_kill,
                 in_order=self._options.in_order,
                 recorder=self._context.recorder,
                 unread=claim.unread,
@@ -212,6 +208,10 @@ class Claimer:
             if claim.unread:
                 self._inflight.decided(batch)
             await self._claimed.put(batch)
+
+    def _may_kill(self, event: OutboxEvent) -> bool:
+        """Whether its leases kept expiring until one attempt is left: it may be what kills relays."""
+        return event.last_code == LEASE_EXPIRED and self._options.retry.exhausted(event.attempts + 1)
 
     async def _rest(self, claimed: int) -> None:
         """The pause that follows a claim: none, short, or growing to the poll interval."""

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 
+from relay.core.clock import steady_seconds
 from relay.core.errors import StorageBusy, StorageError, StorageRefuses, StorageUnavailable
 from relay.core.ports import OutboxStorage
 from relay.core.telemetry import RelayState, Telemetry
@@ -39,7 +39,7 @@ _MOST_IN_A_ROW = 2  # statements of one kind that may be rolled back before it c
 class RelayHealth:
     """Written by the loops of one relay, read by all of them, in the event loop's thread."""
 
-    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = steady_seconds) -> None:
         self._telemetry = telemetry
         self._clock = clock
         self._reminded_at = float("-inf")

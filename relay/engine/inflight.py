@@ -30,7 +30,7 @@ class InFlight:
         self.batches: dict[Batch, None] = {}
         self.events = 0
         """Claimed and not settled, those being written included."""
-        self.payload_bytes = 0
+        self.bytes_held = 0
         self.changed = asyncio.Event()
         """Something was settled or lost, so there may be room: wakes the claim loop, the offer loop and the stop."""
         self.settleable = asyncio.Event()
@@ -41,7 +41,7 @@ class InFlight:
         """An outcome is undecided, or the broker did not answer: wakes the gate."""
 
     def room(self) -> tuple[int, int]:
-        """How many events, and how many bytes of payload, may be claimed now.
+        """How many events, and how many bytes, may be claimed now.
 
         Outcomes that wait for locked rows take no place, up to as many as there are places: only their ids are held.
         Suspects wait for each other, so they take no place of the others; but where there are as many of them as may
@@ -51,13 +51,13 @@ class InFlight:
         if suspects >= self._max_events or sum(batch.suspect_bytes for batch in self.batches) >= self._max_bytes:
             return 0, 0
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
-        return self._max_events - (self.events - waiting), self._max_bytes - self.payload_bytes
+        return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
         self.batches[batch] = None
         self.events += batch.unanswered + len(batch.verdicts)
-        self.payload_bytes += batch.payload_bytes
+        self.bytes_held += batch.bytes_held
         self._telemetry.in_flight(self.events)
 
     @property
@@ -107,7 +107,7 @@ class InFlight:
             self._with_followers[batch] = None
             self.following.set()
         if not batch.offered:
-            self.payload_bytes -= batch.free_payload()
+            self.bytes_held -= batch.free_bytes()
             self.settleable.set()
             self.changed.set()
         elif self._linger is None:
@@ -183,5 +183,5 @@ class InFlight:
     def _remove(self, batch: Batch) -> None:
         if batch in self.batches:
             del self.batches[batch]
-            self.payload_bytes -= batch.free_payload()
+            self.bytes_held -= batch.free_bytes()
             self.changed.set()

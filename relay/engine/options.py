@@ -14,7 +14,7 @@ class EngineOptions:
     batch_size: int
     """Maximum number of events in one claim."""
     batch_bytes: int
-    """Maximum payload bytes of one claim, and of all events in flight."""
+    """Maximum bytes of one claim, and of all events in flight: payloads, headers, keys and destinations."""
     max_in_flight: int
     """Maximum number of events that are claimed and not settled."""
     in_order: bool

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 
+from relay.core.clock import steady_seconds
 from relay.core.errors import OutboxError, SchemaError, StorageError
 from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher, WakeUps
 from relay.core.telemetry import Telemetry
@@ -67,7 +67,7 @@ class Relay:
         telemetry: Telemetry,
         options: EngineOptions,
         recorder: AttemptRecorder | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_seconds,
         wake_ups: WakeUps | None = None,
     ) -> None:
         self._storage = storage

@@ -109,10 +109,6 @@ class Suspects:
 def _groups(cut_off: Mapping[Batch, Sequence[OutboxEvent]]) -> Iterator[Group]:
     size = -(-sum(map(len, cut_off.values())) // _PARTS)
     for batch, events in cut_off.items():
-        alike = sorted(events, key=lambda event: (event.event_type, _weight(event)))
+        alike = sorted(events, key=lambda event: (event.event_type, event.size))
         for start in range(0, len(alike), size):
             yield Group(batch, alike[start : start + size])
-
-
-def _weight(event: OutboxEvent) -> int:
-    return len(event.payload) + len(event.headers) + len(event.partition_key or "")

@@ -9,6 +9,9 @@ from typing import Final
 from relay.core.backoff import RetryPolicy
 from relay.postgres.sql import TableName
 
+LONGEST_STATEMENT: Final = 15.0
+"""Seconds after which a statement without an answer is cancelled, where leases are not shorter."""
+
 
 def application_name(relay_id: str) -> str:
     """Name of a relay's connections in ``pg_stat_activity``."""
@@ -45,7 +48,7 @@ class PostgresOptions:
     """Claim in order per key; None claims in any order. The table needs the extension ``key-order`` for it."""
     delete_delivered: bool
     """ON_DELIVERED=delete: a delivered event's row is deleted, not kept as DELIVERED."""
-    statement_timeout: float = 15.0
+    statement_timeout: float = LONGEST_STATEMENT
     """A statement without an answer for that long is cancelled, then its connection is cut; 2 s more at most."""
     ping_timeout: float = 3.0
     """A database that does not answer a ping for that long is unavailable; 4 s more for each further host."""

@@ -1,14 +1,15 @@
 -- Claims: the one without order and its guard, and the one in order per key.
 
 -- name: claim
--- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in payload bytes.
+-- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.
 -- Index: idx_openoutbox_processing_queue finds the candidates, a TID scan updates them. A join on event_id instead
 -- turns into a hash join with a sequential scan when the batch is large.
 -- Locks: the candidates, skipping rows that somebody else holds; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- An event whose lease expired (it may have killed its relay) and that has one attempt left is claimed alone, so that
 -- no neighbour is with it when it uses that up.
--- octet_length() of a toasted payload reads its length from the pointer, not the payload.
+-- OCTET_LENGTH() of a toasted payload reads its length from the pointer, not the payload. Headers may be compressed in
+-- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
@@ -19,7 +20,8 @@
 WITH due AS (
     SELECT
         ctid AS tid,
-        octet_length(payload) AS bytes,
+        OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+        + OCTET_LENGTH(headers::text) AS bytes,
         available_at,
         created_at,
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
@@ -249,7 +251,8 @@ firsts AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT
         ctid AS tid,
-        OCTET_LENGTH(payload) AS bytes,
+        OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+        + OCTET_LENGTH(headers::text) AS bytes,
         available_at,
         created_at,
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
@@ -295,7 +298,8 @@ following AS (
             SELECT
                 ctid AS tid,
                 insertion_order,
-                OCTET_LENGTH(payload) AS bytes,
+                OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+                + OCTET_LENGTH(headers::text) AS bytes,
                 available_at,
                 created_at,
                 attempts + 1::bigint >= %(max_attempts)s::bigint

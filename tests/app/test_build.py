@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 
 import pytest
 
+from relay.app import build
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.redis.options import RedisOptions
@@ -65,3 +66,9 @@ def test_options_hold_the_values_of_the_settings() -> None:
     recorder = recorder_options()
     assert (recorder.batch_size, recorder.queue_size, recorder.naming.destination_id) == (1000, 20_000, "stdout")
     assert (nats_options("nats://h").publish_timeout, redis_options("redis://h").write_timeout) == (5.0, 1.0)
+
+
+@pytest.mark.parametrize(("lease", "deadline"), [("3m", 15.0), ("30s", 15.0), ("6s", 3.0)])
+def test_a_statement_is_given_up_before_a_lease_runs_out(lease: str, deadline: float) -> None:
+    settings = Settings.from_env({"STORAGE_URL": "postgres://user@host/database", "LEASE_TIMEOUT": lease})
+    assert build.storage_options(settings).statement_timeout == deadline

@@ -235,7 +235,7 @@ class Machine(RuleBasedStateMachine):
                 assert self.refusals[one] <= row.attempts, row
         for node in self.nodes:
             assert node.relay.inflight.events == 0
-            assert node.relay.inflight.payload_bytes == 0
+            assert node.relay.inflight.bytes_held == 0
         if self.key_order is not None:
             self.check_order()
 

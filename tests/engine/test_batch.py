@@ -224,7 +224,7 @@ def test_a_lost_event_is_gone_from_every_state() -> None:
     assert one.aside == []
 
 
-def test_payload_bytes_are_freed_once() -> None:
+def test_bytes_are_freed_once() -> None:
     one = batch("a b")
-    assert one.payload_bytes == 10
-    assert (one.free_payload(), one.free_payload(), one.payload_bytes) == (10, 0, 0)
+    assert one.bytes_held == 18
+    assert (one.free_bytes(), one.free_bytes(), one.bytes_held) == (18, 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault
+from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.fixtures.engine import MakeEngine
 
@@ -293,3 +295,30 @@ def test_claims_that_are_always_rolled_back_are_reported(engine: MakeEngine) -> 
     assert "lost a race" in one.relay.health.storage_error
     one.storage.faults.clear()
     one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 5.0)
+
+
+@pytest.mark.parametrize("field", ["payload", "headers", "partition_key", "event_type"])
+def test_whatever_is_large_counts_against_the_bound_in_bytes(engine: MakeEngine, field: str) -> None:
+    one = engine(batch_bytes=1_000_000)
+    one.broker.hold()
+    large: Any = b"x" * 300_000 if field == "payload" else "x" * 300_000
+    one.insert(10, **{field: large})
+    most = 0
+    for _ in range(10):
+        one.run(1.0)
+        most = max(most, len(one.broker.held))
+        one.do(one.broker.answer)
+    assert most <= 4
+    assert one.counts() == {"DELIVERED": 10}
+
+
+def test_a_relay_that_slept_offers_nothing_whose_lease_ran_out(engine: MakeEngine) -> None:
+    one = engine(MemoryPublisher(capacity=5), lease_timeout=30.0, max_in_flight=15, batch_size=5)
+    one.broker.hold()
+    events = one.insert(15)
+    one.until(lambda: one.relay.inflight.events == 15)
+    one.suspend(31.0)
+    one.do(one.broker.answer)
+    one.run(0.1)
+    # The second batch was being handed over; the third waited for its turn.
+    assert [event.event_id for event in one.broker.offered] == events[:10]

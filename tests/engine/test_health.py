@@ -15,6 +15,7 @@ from relay.core.errors import (
     StorageRefuses,
     StorageUnavailable,
 )
+from relay.core.ports import Backlog
 from relay.core.status import Exposition
 from relay.core.telemetry import RelayState
 from relay.engine.health import RelayHealth
@@ -220,3 +221,26 @@ def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy
     assert one.telemetry.ops["stats", False] == 1
     # What was reported, for another statement that works may have taken it back by now.
     assert (RelayState.ERROR in [state for state, _ in one.telemetry.states[states:]]) is error
+
+
+def test_readers_of_the_backlog_share_one_statement(engine: MakeEngine) -> None:
+    one = engine(sample_interval=1000.0)
+    one.run(1.0)
+    backlog = one.storage.backlog
+    reads: list[float] = []
+
+    async def counted() -> Backlog:
+        reads.append(one.loop.time())
+        await asyncio.sleep(0.02)
+        return await backlog()
+
+    async def read(times: int) -> None:
+        await asyncio.gather(*(status(one).stats() for _ in range(times)))
+
+    one.storage.backlog = counted  # type: ignore[method-assign]
+    one.loop.run_until_complete(read(300))
+    assert len(reads) == 1
+    for _ in range(20):
+        one.loop.run_until_complete(read(10))
+        one.run(0.05)
+    assert len(reads) <= 4  # 20 ms each, a twentieth of the time

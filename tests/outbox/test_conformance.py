@@ -67,10 +67,22 @@ async def test_a_claim_takes_no_more_than_its_limit(table: StorageHarness) -> No
 
 async def test_a_claim_is_bounded_in_bytes(table: StorageHarness) -> None:
     relay = table.relay()
-    a, b, c, d = (table.insert(b"x" * size) for size in (400, 600, 1, 999))
-    assert ids(await relay.claim(10, 1000)) == [a, b]
+    a, b, c, d = (table.insert(b"x" * size) for size in (40_000, 60_000, 1_000, 99_000))
+    assert ids(await relay.claim(10, 100_200)) == [a, b]
     assert table.row(c)["status"] == "PENDING"
-    assert ids(await relay.claim(10, 1000)) == [c, d]
+    assert ids(await relay.claim(10, 100_200)) == [c, d]
+
+
+@pytest.mark.parametrize("field", ["headers", "key"])
+async def test_headers_and_keys_count_as_bytes(table: StorageHarness, field: str) -> None:
+    relay = table.relay()
+    large = '{"a": "' + "x" * 5_000 + '"}'  # compressible, and counted as what it is in memory
+    a, b = (
+        table.insert(headers=large) if field == "headers" else table.insert(key=f"{number}{large}")
+        for number in range(2)
+    )
+    assert ids(await relay.claim(10, 8_000)) == [a]
+    assert ids(await relay.claim(10, 8_000)) == [b]
 
 
 async def test_a_row_larger_than_the_budget_is_claimed_alone(table: StorageHarness) -> None:

@@ -144,7 +144,7 @@ class MemoryOutbox:
         taken: list[MemoryRow] = []
         total = 0
         for row in self._due(now, limit, excluded):
-            total += len(row.payload)
+            total += _event(row, now).size
             alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
             if taken and (total > max_bytes or alone):
                 break

@@ -35,15 +35,24 @@ class VirtualRelay:
         values: dict[str, object] = {"retry": RETRY, "in_order": key_order is not None}
         self.options = engine_options(**(values | options))
         self.loop = VirtualTimeLoop()
+        self.suspended = 0.0
         self.table = MemoryTable()
         self.truth = Truth(self.table, self.options.lease_timeout)
-        self.storage = FaultyOutbox(self.truth, "relay", self.loop.time, retry=self.options.retry, key_order=key_order)
+        self.storage = FaultyOutbox(self.truth, "relay", self.seconds, retry=self.options.retry, key_order=key_order)
         self.broker = broker or MemoryPublisher()
         self.telemetry = MemoryTelemetry()
         self.relay = Relay(
-            self.storage, self.broker, self.telemetry, self.options, recorder, self.loop.time, wake_ups=wake_ups
+            self.storage, self.broker, self.telemetry, self.options, recorder, self.seconds, wake_ups=wake_ups
         )
         self.task = self.loop.create_task(self.relay.run())
+
+    def seconds(self) -> float:
+        """The relay's clock, which counts suspension."""
+        return self.loop.time() + self.suspended
+
+    def suspend(self, seconds: float) -> None:
+        """Let the host sleep: the database's time passes, and no timer of the relay does."""
+        self.suspended += seconds
 
     def run(self, seconds: float = 2.0) -> None:
         """Let time pass."""

@@ -146,9 +146,9 @@ class SimulatedStorage:
 
     async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
         """Lease due rows."""
-        memory, left_out = self._memory, list(excluded)
+        memory = self._memory
         claim: Claim = await self._claiming.run(
-            "claim", lambda: run(memory.claim(limit, max_bytes, left_out)), size=limit
+            "claim", lambda: run(memory.claim(limit, max_bytes, excluded)), size=limit
         )
         return claim
 
@@ -211,9 +211,10 @@ class SimulatedStorage:
         return frozenset(row.event_id for row in self._held(event_ids) if row.locked_at == fence)
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
-        """Reclaim expired leases."""
-        memory, left_out = self._memory, list(excluded)
-        reaped: Reaped = await self._housekeeping.run("reap", lambda: run(memory.reap(limit, left_out)), size=limit)
+        """Take back expired leases."""
+        reaped: Reaped = await self._housekeeping.run(
+            "reap", lambda: run(self._memory.reap(limit, excluded)), size=limit
+        )
         return reaped
 
     async def backlog(self) -> Backlog:

@@ -206,7 +206,7 @@ class World:
         for one in self.incarnations:
             if one.lives and not one.process.frozen:
                 inflight = one.relay.inflight
-                held = (inflight.events, inflight.payload_bytes, len(inflight.batches), len(one.client.pending))
+                held = (inflight.events, inflight.bytes_held, len(inflight.batches), len(one.client.pending))
                 if any(held):
                     raise Violation(f"{one.process.name} still holds events, bytes, batches, messages: {held}")
 
