@@ -28,8 +28,8 @@ def show(seed: int) -> bool:
     return result.violation is None
 
 
-def many(first: int, count: int, processes: int) -> int:
-    """Play a range of seeds; the number of violations."""
+def many(first: int, count: int, processes: int, *, stop: bool = False) -> int:
+    """Play a range of seeds; the number of violations. With ``stop`` the first one ends it."""
     failed: list[tuple[int, str]] = []
     began = said = time.monotonic()
     with multiprocessing.Pool(processes) as pool:
@@ -37,6 +37,8 @@ def many(first: int, count: int, processes: int) -> int:
             if violation:
                 failed.append((seed, violation))
                 print(f"seed {seed}: {violation}", flush=True)
+                if stop:
+                    break
             now = time.monotonic()
             if now - said > 10 or number == count:
                 said = now
@@ -51,10 +53,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stop", action="store_true", help="end with the first violation")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         return 0 if show(arguments.seed) else 1
-    return 1 if many(arguments.first, arguments.histories, arguments.processes) else 0
+    return 1 if many(arguments.first, arguments.histories, arguments.processes, stop=arguments.stop) else 0
 
 
 if __name__ == "__main__":
