@@ -51,7 +51,7 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
-    mutate(patch, "relay.engine.claim", "first.last_code == LEASE_EXPIRED and ", "")
+    mutate(patch, "relay.engine.claim", "event.last_code == LEASE_EXPIRED and ", "")
 
 
 def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
