@@ -74,7 +74,7 @@ def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Pa
 
 
 def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
+    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete", "PUBLISHER_TYPE": "stdout"}
     [(level, message, advice)] = check(tmp_path, given, status=1)["rights"]
     assert (level, message) == ("error", "test_relay may not delete rows, and ON_DELIVERED=delete needs it")
     outbox.database.run(advice.removeprefix("run: "))
