@@ -164,7 +164,7 @@ SQL: Final = (
     Mutant(
         "live leases are reaped",
         "sql/outbox/lease.sql",
-        "locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)",
-        "locked_at < NOW()",
+        "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)",
+        "        AND locked_at < NOW()",
     ),
 )
