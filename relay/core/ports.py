@@ -101,8 +101,10 @@ class OutboxStorage(Protocol):
     async def close(self) -> None:
         """Close every connection; never raises, never waits for the database longer than a second."""
 
-    async def claim(self, limit: int, max_bytes: int) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone).
+    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Rows for the destinations in ``without`` are left. A claim in order per key leaves none.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
         """

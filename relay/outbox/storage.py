@@ -54,6 +54,7 @@ class PostgresOutbox:
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
+        self._claim_without = statement("outbox/claim:claim", options.table, tags=["without"])
         self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("outbox/lease:reap")
         self._backlog = self._sql("outbox/backlog:backlog")
@@ -86,20 +87,25 @@ class PostgresOutbox:
         for task in late:
             task.cancel()
 
-    async def claim(self, limit: int, max_bytes: int) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Not those for the destinations in ``without``, unless in order per key.
+        """
         parameters = {
             "limit": limit,
             "max_bytes": max_bytes,
             "max_attempts": self._options.retry.max_attempts,
             "relay_id": self._options.relay_id,
+            "without": list(without),
         }
+        query = self._claim_without if without else self._claim
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
                 return await self._ordered.rows(connection, limit, max_bytes)
             cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, self._claim, parameters)
+            await self._guarded(connection, cursor, query, parameters)
             return await cursor.fetchall()
 
         rows = await self._claiming.run("claiming", work)

@@ -12,7 +12,9 @@
 -- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Parameters: limit, max_bytes, max_attempts, relay_id. Result: the fields of OutboxEvent in their order, then the fence.
+-- Tag without: rows for some destinations are passed over, which reads all that are due before the others.
+-- Parameters: limit, max_bytes, max_attempts, relay_id, without. Result: the fields of OutboxEvent in their order, then
+-- the fence.
 WITH due AS (
     SELECT
         ctid AS tid,
@@ -23,6 +25,7 @@ WITH due AS (
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW()
+    -- AND event_type <> ALL(%(without)s::text[]) --? without
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED

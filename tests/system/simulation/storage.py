@@ -144,10 +144,12 @@ class SimulatedStorage:
         for connection in self._connections:
             connection.disconnect()
 
-    async def claim(self, limit: int, max_bytes: int) -> Claim:
+    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
         """Lease due rows."""
         memory = self._memory
-        claim: Claim = await self._claiming.run("claim", lambda: run(memory.claim(limit, max_bytes)), size=limit)
+        claim: Claim = await self._claiming.run(
+            "claim", lambda: run(memory.claim(limit, max_bytes, without)), size=limit
+        )
         return claim
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
