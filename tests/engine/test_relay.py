@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_table_that_can_never_be_worked_on_ends_the_relay(engine: MakeEngine) 
 def test_a_loop_that_dies_ends_the_relay_and_says_which(engine: MakeEngine) -> None:
     one = engine()
 
-    async def broken(_limit: int, _max_bytes: int) -> None:
+    async def broken(*_arguments: object) -> None:
         raise RuntimeError("a bug")
 
     one.storage.claim = broken  # type: ignore[method-assign, assignment]
@@ -116,7 +117,7 @@ def test_a_claim_under_way_at_the_stop_is_not_lost(engine: MakeEngine) -> None:
     one = engine(shutdown_timeout=8.0)
     claim = one.storage.claim
 
-    async def slow(limit: int, max_bytes: int) -> object:
+    async def slow(limit: int, max_bytes: int, _without: Sequence[str]) -> object:
         claimed = await claim(limit, max_bytes)
         await asyncio.sleep(1.0)
         return claimed
