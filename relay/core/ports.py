@@ -101,8 +101,12 @@ class OutboxStorage(Protocol):
     async def close(self) -> None:
         """Close every connection; never raises, never waits for the database longer than a second."""
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone).
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Rows for the destinations in ``without`` are left. A claim in order per key leaves none.
 
         Rows in ``excluded`` are left out. When the database refuses a claim with a limit of 1, the error's ``event_id``
         names the row, where known.

@@ -12,10 +12,11 @@
 -- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
+-- Tags: excluding leaves rows out, by their ids or destinations, and reads those of them that are due before the others;
+-- peek reads what would be claimed and claims nothing.
 -- Payloads of more than INLINE_BYTES in sum stay behind, so that the commit does not wait for a client that reads slowly
 -- or not at all: a statement commits once its result fits into the buffers of the two sockets. They are read afterwards.
--- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded.
+-- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without.
 -- Result: the fields of OutboxEvent in their order, then the fence. The payload is NULL in all rows, or in none.
 WITH due AS (
     SELECT
@@ -30,6 +31,7 @@ WITH due AS (
         status = 'PENDING'
         AND available_at <= NOW()
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
+        AND event_type <> ALL(%(without)s::text[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
