@@ -110,8 +110,8 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
-    found = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
-    assert not found  # a misspelt key is a warning: the exit code says nothing
+    findings = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
+    assert not findings  # a misspelt key is a warning: the exit code says nothing
 
 
 def test_systemd_gives_the_relay_the_time_to_stop() -> None:

@@ -47,8 +47,8 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
     assert lines[lines.index("--packages") + 1] == "kafka:source:1"
     assert f"openoutbox-{job}" in lines
     secret = str(tmp_path / "url")
-    given = [secret if word in ("url", "/secrets/url") else word for word in lines[place + 1 :]]
-    read = CommandLine(JOBS[job], f"{job}.py", given).read(FALLBACK.get(job, {}))
+    arguments = [secret if word in ("url", "/secrets/url") else word for word in lines[place + 1 :]]
+    read = CommandLine(JOBS[job], f"{job}.py", arguments).read(FALLBACK.get(job, {}))
     if job == "ingest":
         assert read.inputs == ("/data",)
     if job in ("reconcile", "report"):
@@ -69,5 +69,5 @@ def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path:
     (arguments,) = [command for command in commands if job in command]
     secret = tmp_path / "url"
     secret.write_text(URL)
-    given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
-    assert CommandLine(JOBS[name], f"{name}.py", given).read({}).url == URL
+    passed = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
+    assert CommandLine(JOBS[name], f"{name}.py", passed).read({}).url == URL
