@@ -36,7 +36,10 @@ Row = tuple[Any, ...]
 
 
 class Appetite:
-    """How much a claim asks for: less after one that took too long, more again after each that did not."""
+    """How many bytes a claim asks for: fewer after one that took too long, more again after each that did not.
+
+    How many rows is the engine's decision.
+    """
 
     def __init__(self) -> None:
         self._divisor = 1
@@ -47,16 +50,12 @@ class Appetite:
         """Most payload bytes that the next claim carries itself."""
         return INLINE_BYTES // self._divisor
 
-    def rows(self, limit: int) -> int:
-        """Most rows of the next claim: ``limit``, or less."""
-        return max(limit // self._divisor, 1)
-
     def payload(self, max_bytes: int) -> int:
         """Most payload bytes of the next claim: ``max_bytes``, or less."""
         return max_bytes if self._most is None else min(max_bytes, self._most)
 
     def claim_failed(self) -> None:
-        """A claim ran into its deadline, or its connection was lost: ask for half."""
+        """A claim ran into its deadline, or its connection was lost: let the next one carry half."""
         self._divisor = min(self._divisor * 2, _LARGEST_DIVISOR)
 
     def read_late(self, read_bytes: int) -> None:

@@ -97,7 +97,6 @@ class PostgresOutbox:
 
     async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
-        limit = self._appetite.rows(limit)
         most_bytes = self._appetite.payload(max_bytes)
         try:
             rows = await self._claim_rows(limit, most_bytes, excluded)

@@ -34,17 +34,14 @@ async def test_large_payloads_are_what_was_inserted(table: StorageHarness) -> No
     assert settled.delivered == len(payloads)
 
 
-def test_a_claim_that_fails_asks_for_half_the_next_time_and_grows_back() -> None:
+def test_a_claim_that_fails_carries_half_the_next_time_and_grows_back() -> None:
     appetite = Appetite()
     appetite.claim_failed()
     appetite.claim_failed()
-    assert (appetite.rows(100), appetite.inline_bytes, appetite.payload(1000)) == (25, INLINE_BYTES // 4, 1000)
-    for _ in range(10):
-        appetite.claim_failed()
-    assert appetite.rows(10) == 1
+    assert (appetite.inline_bytes, appetite.payload(1000)) == (INLINE_BYTES // 4, 1000)
     for _ in range(5):
         appetite.in_time(1 << 26)
-    assert (appetite.rows(100), appetite.inline_bytes) == (100, INLINE_BYTES)
+    assert appetite.inline_bytes == INLINE_BYTES
 
 
 def test_payloads_that_come_late_bound_the_next_claim() -> None:
