@@ -158,7 +158,7 @@ class Publisher(Protocol):
         """Offer every event, in order, and return once the client holds them all (back-pressure).
 
         Each event is resolved exactly once through ``sink``, in the loop's thread, maybe before this returns, as
-        soon as its own answer is there. Raises nothing that an outcome can say. Calls do not overlap.
+        soon as its own answer has arrived. Raises nothing that an outcome can express. Calls do not overlap.
         """
 
     async def probe(self, timeout: float) -> None:
@@ -187,14 +187,14 @@ class Publisher(Protocol):
 class SettledAttempt(NamedTuple):
     """One attempt to deliver an event and what became of it, as the delivery log wants to know it.
 
-    A named tuple because one is made for every event on the hot path; nothing in it is computed there.
+    A named tuple because one is built for every event on the hot path; nothing in it is computed there.
     """
 
     event: OutboxEvent
     outcome: Outcome
     """What the broker's side said."""
     verdict: Verdict
-    """What was made of it. A release uses up no attempt and is not recorded."""
+    """The verdict on it. A release uses up no attempt and is not recorded."""
     claimed_at: Fence
     """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
     seconds: float
@@ -205,7 +205,7 @@ class AttemptRecorder(Protocol):
     """Where settled attempts go to be remembered: the delivery log's entry.
 
     The engine calls it once for each batch of attempts whose settlement is committed: ``refuses`` first, so that no
-    attempt is made to be thrown away, then ``record``. Neither blocks, waits or raises.
+    attempt is built only to be dropped, then ``record``. Neither blocks, waits or raises.
     """
 
     @property
