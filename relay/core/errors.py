@@ -26,9 +26,14 @@ it to this drawing.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class OutboxError(Exception):
     """Base of every error this project raises on purpose."""
+
+    setting: ClassVar[str] = ""
+    """The variable to look at first when nothing answers; empty where the message itself names it."""
 
 
 class ConfigError(OutboxError):
@@ -53,6 +58,8 @@ class StorageError(OutboxError):
 
 class StorageUnavailable(StorageError):
     """The database is unavailable; whether the statement took effect is unknown."""
+
+    setting = "STORAGE_URL"
 
 
 class StorageRefuses(StorageUnavailable):

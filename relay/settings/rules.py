@@ -35,7 +35,7 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
-        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
+        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://host:5432/database?user=name")
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type

@@ -7,8 +7,11 @@ import pytest
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
+from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
+from tests.support.doubles.faulty_storage import FaultyOutbox
 from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
 
@@ -195,3 +198,21 @@ def test_suspects_bound_what_is_claimed(engine: MakeEngine, broker: MemoryPublis
     one.insert(500)
     one.run(60.0)
     assert one.telemetry.most_in_flight <= 40
+
+
+def test_two_relays_on_one_table_find_it_each_and_the_others_lose_nothing(
+    engine: MakeEngine, broker: MemoryPublisher
+) -> None:
+    one = engine(broker)
+    storage = FaultyOutbox(one.truth, "another", one.seconds, retry=one.options.retry)
+    another = Relay(storage, broker.twin(), MemoryTelemetry(), one.options, clock=one.seconds)
+    task = one.loop.create_task(another.run())
+    for _ in range(100):
+        one.insert(20)
+        one.insert(1, "poison")
+        one.run(0.5)
+    one.run(300.0)
+    assert not task.done()
+    check_innocents(one)
+    assert one.counts() == {"DELIVERED": 2000, "DEAD": 100}
+    assert {row.attempts for row in one.table.rows.values() if row.event_type == "poison"} == {3}

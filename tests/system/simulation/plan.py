@@ -148,7 +148,7 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     lease = rng.choice([4.0, 6.0, 10.0, 16.0])
     retry = RetryPolicy(rng.randint(2, 5), rng.choice([0.3, 1.0]), rng.choice([2.0, 5.0]), 0.1)
     publish_timeout = rng.choice([2.0, 4.0, 18.0])
-    names = ("a", "b", "c")[: rng.choice([1, 2, 2, 2, 3])]
+    names = ("a", "b", "c")[: rng.choice([1, 1, 2, 2, 2, 3])]
     last_at = rng.uniform(3.0, 12.0)
     transactions = _transactions(rng, last_at, in_order=key_order is not None, retry=retry)
     ids = tuple(event.event_id for one in transactions for event in one.events)
@@ -249,7 +249,7 @@ def _compatible(drawn: list[Fault]) -> tuple[Fault, ...]:
     return tuple(chosen)
 
 
-_STATES = [(Status.DELIVERED,), (Status.DELIVERING,), (Status.PENDING, Status.DEAD), (Status.DELIVERED, Status.DEAD)]
+_STATES = [(Status.DELIVERING,), (Status.DELIVERED,), (Status.PENDING, Status.DEAD), (Status.DELIVERED, Status.DEAD)]
 _OWN_ANSWERS = [Answer.SILENT, Answer.DROP, Answer.REFUSE, Answer.BURY, Answer.CUT]
 
 Draw = Callable[[_Drawing], "Fault | None"]
@@ -285,13 +285,14 @@ _PASSING: list[Draw] = [
 
 _OPEN: list[Draw] = [
     lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
-    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
-    lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
-    lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), (Status.DELIVERING,)),
 ]
 """Faults that the engine does not bear yet: left out unless a history asks for them."""
 
 _LASTING: list[Draw] = [
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES[1:])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
     lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
     lambda d: f.Answered(0.0, FOR_GOOD, d.scarred, Answer.SILENT) if d.scarred else None,
