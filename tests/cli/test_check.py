@@ -87,6 +87,16 @@ def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox:
     assert "ON_DELIVERED=keep" in call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url).stdout
 
 
+def test_leases_without_a_time_come_with_the_statement_that_releases_them(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.fill("t", 3)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'a hand'")
+    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.relay_url}, status=1)["leases"]
+    assert (level, message.partition(":")[0]) == ("error", "3 rows are DELIVERING without locked_at")
+    outbox.database.run(advice.removeprefix("run: "))
+    assert "leases" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
+    outbox.check_invariants()
+
+
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:
     [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
     assert (level, message) == ("error", "there is no table openoutbox_events")
