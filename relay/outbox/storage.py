@@ -100,7 +100,7 @@ class PostgresOutbox:
     ) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
-        Not those in ``excluded``, nor those for the destinations in ``without``, which a claim in order per key ignores.
+        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
         """
         most_bytes = self._appetite.payload(max_bytes)
         try:
