@@ -1,4 +1,4 @@
-"""Where Spark looks for ``format("openoutbox")`` by itself."""
+"""The module in which Spark finds ``format("openoutbox")`` automatically."""
 
 from relay.spark.source import OutboxDataSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Where Spark looks for ``format("openoutbox_deliverylog")`` by itself."""
+"""The module in which Spark finds ``format("openoutbox_deliverylog")`` automatically."""
 
 from relay.spark.read.deliverylog import DeliveryLogDataSource as DefaultSource
 

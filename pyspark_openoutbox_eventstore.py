@@ -1,4 +1,4 @@
-"""Where Spark looks for ``format("openoutbox_eventstore")`` by itself."""
+"""The module in which Spark finds ``format("openoutbox_eventstore")`` automatically."""
 
 from relay.spark.read.eventstore import EventStoreDataSource as DefaultSource
 

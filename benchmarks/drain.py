@@ -48,7 +48,7 @@ _BROKER_FLOOR = "broker's floor"
 def _floor(servers: Servers, url: str, batch: int) -> Cell:
     claim = statement("outbox/claim:claim", TableName())
     settle = statement("outbox/settle:delivered", TableName())
-    values = {"limit": batch, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "floor"}
+    values = {"limit": batch, "max_bytes": 64 << 20, "inline_bytes": 1 << 19, "max_attempts": 25, "relay_id": "floor"}
     count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)

@@ -51,7 +51,13 @@ class Together:
 def _claim_time(servers: Servers, delivered: int, pending: int) -> ClaimTime:
     claim = statement("outbox/claim:claim", TableName())
     settle = statement("outbox/settle:delivered", TableName())
-    values = {"limit": _BATCH, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "benchmark"}
+    values = {
+        "limit": _BATCH,
+        "max_bytes": 64 << 20,
+        "inline_bytes": 1 << 19,
+        "max_attempts": 25,
+        "relay_id": "benchmark",
+    }
     claims, settles = [], []
     url = servers.fresh_table()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:

@@ -158,7 +158,7 @@ class Loop:
 
     @staticmethod
     def _values(count: int) -> dict[str, Any]:
-        return {"limit": count, "max_bytes": 64 << 20, "max_attempts": 25, "relay_id": "bench"}
+        return {"limit": count, "max_bytes": 64 << 20, "inline_bytes": 1 << 19, "max_attempts": 25, "relay_id": "bench"}
 
 
 @contextlib.contextmanager

@@ -14,13 +14,21 @@ from relay.version import __version__
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
+EXIT_INTERRUPTED = 130
+"""Ctrl-C before the relay has its own signal handlers."""
 
 _HEALTH_SECONDS = 2  # for the connection and for each read; HEALTHCHECK of the image waits 3
 
 
 def main() -> int:
     """Run the command line's one command; returns the exit code."""
-    arguments = sys.argv[1:]
+    try:
+        return _command(sys.argv[1:])
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _command(arguments: list[str]) -> int:
     match arguments:
         case []:
             return _run()
@@ -75,7 +83,7 @@ def _run() -> int:
 
 
 def _healthcheck() -> int:
-    """Ask the relay that runs with this environment; for HEALTHCHECK, where there is no curl."""
+    """Ask the relay that runs with this environment; for the HEALTHCHECK of an image without curl."""
     from relay.core.errors import ConfigError
     from relay.settings.listening import server_address
 

@@ -7,6 +7,7 @@ Ctrl-C ended it. Errors are one message on standard error; results are plain lin
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import sys
 from importlib import import_module
@@ -19,6 +20,7 @@ from typer.main import get_command
 from relay.core.errors import ConfigError, OutboxError
 from relay.version import __version__
 from relay_cli.options import StorageUrl
+from relay_cli.output import INTERRUPTED
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
@@ -96,8 +98,36 @@ def root(
 
 def main() -> None:
     """Run the command line; ends the process with the exit code."""
+    warnings = _LastWarning(logging.WARNING)
+    logging.getLogger().addHandler(warnings)
     try:
         app(prog_name="relay-cli")
     except OutboxError as error:
-        typer.echo(f"error: {error}", err=True)
+        _print_error(error, warnings.reason)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        logging.getLogger().removeHandler(warnings)
+
+
+class _LastWarning(logging.Handler):
+    """Takes what libraries log, which would stand between the lines of an answer, and remembers the last reason."""
+
+    reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember the error that a connection pool logs while it tries again: in the end it raises a timeout only."""
+        if record.name.startswith("psycopg.pool") and isinstance(record.args, tuple) and record.args:
+            self.reason = " ".join(str(record.args[-1]).split())
+
+
+def _print_error(error: OutboxError, reason: str) -> None:
+    """Print what failed, why, and what to look at."""
+    text = str(error)
+    why = f": {reason}" if error.setting and reason and reason not in text else ""
+    typer.echo(f"error: {text}{why}", err=True)
+    if error.setting:
+        examine = "; relay-cli check examines the rest" if error.setting == "STORAGE_URL" else ""
+        advice = f"check {error.setting} (host, port, user, password, database) and that the server runs{examine}"
+        typer.echo(f"-> {advice}", err=True)

@@ -58,6 +58,31 @@ def migrate(
     with_store(context, storage_url, schema, work)
 
 
+class Access(StrEnum):
+    """What a role may do."""
+
+    reader = "reader"
+    writer = "writer"
+    subscriber = "subscriber"
+
+
+@app.command("grant")
+def grant(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the database.")],
+    access: Annotated[Access, typer.Argument(help="A subscriber may also read.")],
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Grant a role the rights to read, to append or to subscribe; it has none before."""
+
+    async def work(store: EventStore) -> None:
+        await store.grant(role, access.value)
+        typer.echo(f"granted {access.value} to {role}")
+
+    with_store(context, storage_url, schema, work)
+
+
 @app.command("append")
 def append(
     context: typer.Context,

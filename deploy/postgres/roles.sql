@@ -40,7 +40,7 @@ ON openoutbox_events TO openoutbox_relay;
 -- With the extension replay-audit also: GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay (SELECT is for
 -- the delivery log, which tells attempts that follow a replay from others).
 
--- The pruner. FOR UPDATE SKIP LOCKED wants the right to update some column, and it never does.
+-- The pruner. FOR UPDATE SKIP LOCKED needs the right to update one column; prune never updates it.
 GRANT SELECT, DELETE ON openoutbox_events TO openoutbox_pruner;
 GRANT UPDATE (updated_at) ON openoutbox_events TO openoutbox_pruner;
 

@@ -217,7 +217,7 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
 
 def build_replays(settings: Settings) -> OutboxReplays:
-    """Return the reader of replays, which marks attempts in the delivery log that an operator asked for."""
+    """Return the reader of replays, which marks an operator's replays in the delivery log."""
     return OutboxReplays(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 

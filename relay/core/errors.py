@@ -26,9 +26,14 @@ it to this drawing.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class OutboxError(Exception):
     """Base of every error this project raises on purpose."""
+
+    setting: ClassVar[str] = ""
+    """The variable to look at first when nothing answers; empty where the message itself names it."""
 
 
 class ConfigError(OutboxError):
@@ -38,13 +43,23 @@ class ConfigError(OutboxError):
 class StorageError(OutboxError):
     """A statement failed in a way that no retry rule covers; ``sqlstate`` says how, where known."""
 
+    event_id: str | None = None
+    """The event whose row the database refuses, where a statement was about a single row."""
+
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
 
+    @property
+    def blames_row(self) -> bool:
+        """Whether the statement failed for what it was to write, rather than for the state of the database."""
+        return not isinstance(self, StorageUnavailable | StorageBusy | SchemaError)
+
 
 class StorageUnavailable(StorageError):
     """The database is unavailable; whether the statement took effect is unknown."""
+
+    setting = "STORAGE_URL"
 
 
 class StorageRefuses(StorageUnavailable):

@@ -16,6 +16,7 @@ Glossary (the field's standard terms, used the same way everywhere):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
@@ -74,8 +75,10 @@ class OutboxEvent(NamedTuple):
 class Claim(NamedTuple):
     """The result of one claim: the fence of all its rows, and the rows, oldest first.
 
-    ``fence`` is None exactly when ``events`` is empty.
+    ``fence`` is None exactly when nothing was claimed.
     """
 
     fence: Fence | None
     events: list[OutboxEvent]
+    unread: Sequence[EventId] = ()
+    """Claimed as well, but the payloads could not be read in time: to be released."""

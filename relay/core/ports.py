@@ -101,10 +101,14 @@ class OutboxStorage(Protocol):
     async def close(self) -> None:
         """Close every connection; never raises, never waits for the database longer than a second."""
 
-    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone).
 
-        Rows for the destinations in ``without`` are left. A claim in order per key leaves none.
+        Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
+        When the database refuses a claim with a limit of 1, the error's ``event_id``
+        names the row, where known.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
         """
@@ -121,8 +125,8 @@ class OutboxStorage(Protocol):
         After a lost reply the current fence is read back before this returns.
         """
 
-    async def reap(self, limit: int) -> Reaped:
-        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        """Reclaim up to ``limit`` expired leases, each as a failed attempt; for ``excluded`` see ``claim``."""
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""

@@ -14,6 +14,9 @@ _SENSITIVE = r"[\w.\-]*(?:passw|passphrase|pwd|secret|token|credential|apikey|ap
 _USER_INFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*://)(?P<info>(?:(?!,\s*[A-Za-z][A-Za-z0-9+.\-]*://)[^\s\"'<>])*)@"
 )
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
+_NEXT_URL = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+.\-]*://)")
+_CONNECTION_STRING = re.compile(r"\s*\w+\s*=")
 _PARAMETER = re.compile(rf"(?P<name>(?:^|[?&;\s]){_SENSITIVE}\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^&\s\"',;]+)", re.IGNORECASE)
 
 
@@ -22,11 +25,27 @@ def mask_url(url: str) -> str:
 
     The password in front of the host is masked, a user name stays (on NATS a name without a password is a token,
     so it goes too), and so are parameters whose name says that they are secret. Without a scheme, everything
-    before an ``@`` goes.
+    before an ``@`` goes. A password may hold any character unescaped, blanks and quotes too.
     """
-    if "://" not in url and "@" in url and "=" not in url:
-        return f"{MASK}@{url.rpartition('@')[2]}"
-    return mask_secrets(url)
+    if "@" not in url or _CONNECTION_STRING.match(url):
+        return mask_secrets(url)
+    parts = _NEXT_URL.split(url)
+    logins = ["@" in part for part in parts]
+    if logins != sorted(logins, reverse=True):  # a part without a login in front may be the begin of a password
+        parts = [url]
+    return mask_secrets(",".join(map(_masked_login, parts)))
+
+
+def _masked_login(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if not _SCHEME.fullmatch(scheme.strip()) or not separator:
+        scheme, separator, rest = "", "", url
+    info, at, address = rest.rpartition("@")
+    if not at:
+        return url
+    user, colon, _ = info.partition(":")
+    shown = f"{user}:{MASK}" if colon and separator else MASK
+    return f"{scheme}{separator}{shown}@{address}"
 
 
 def mask_secrets(text: str) -> str:

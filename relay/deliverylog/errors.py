@@ -12,6 +12,8 @@ class DeliveryLogError(OutboxError):
 class DeliveryLogUnavailable(DeliveryLogError):
     """The log's database does not answer, or its folder is in use; the call may be repeated later."""
 
+    setting = "DELIVERY_LOG_URL"
+
 
 class DeliveryLogBusy(DeliveryLogError):
     """The log's database rolled a statement back: a lost race, or a lock or statement timeout. It may be repeated."""

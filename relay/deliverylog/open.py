@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 from relay.core.errors import ConfigError
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.store import DeliveryLog
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA
+
+_LOGIN_END = re.compile(r"[/?#]")
 
 
 async def open_delivery_log(
@@ -27,8 +29,7 @@ async def open_delivery_log(
     does not answer, or when another process uses the folder of an embedded ClickHouse.
     """
     options = DeliveryLogOptions(schema, prefix, retention_days, months_ahead, connections)
-    scheme = urlsplit(url).scheme
-    match scheme:
+    match url.partition(":")[0].lower():
         case "memory":
             from relay.deliverylog.memory import MemoryDeliveryLog  # noqa: PLC0415 - only the chosen driver
 
@@ -38,6 +39,7 @@ async def open_delivery_log(
 
             return await PostgresDeliveryLog.open(url, options)
         case "clickhouse" | "clickhouses" | "chdb":
+            _check_login(url)
             from relay.deliverylog.clickhouse.driver import (  # noqa: PLC0415 - only the chosen driver
                 ClickHouseDeliveryLog,
             )
@@ -45,6 +47,14 @@ async def open_delivery_log(
             return await ClickHouseDeliveryLog.open(url, options)
         case _:
             raise ConfigError(
-                f"a delivery log URL cannot begin with {scheme!r}; "
-                "write postgres://…, clickhouse://…, chdb:///folder or memory://"
+                "the URL of a delivery log begins with postgres://, clickhouse://, clickhouses://, chdb:/// or memory://"
             )
+
+
+def _check_login(url: str) -> None:
+    """Refuse a bare special character in a password: the client would read a part of it as the host, and show that."""
+    if "@" in _LOGIN_END.sub("/", url.partition("://")[2]).partition("/")[2]:
+        raise ConfigError(
+            "the URL of the delivery log is invalid; write clickhouse://user:password@host:8123/database and "
+            "percent-encode what is special in a password (@ is %40, / is %2F, ? is %3F, # is %23)"
+        )

@@ -71,6 +71,7 @@ class Batch:
         last_chance: bool = False,
         in_order: bool = False,
         recorder: AttemptRecorder | None = None,
+        unread: Sequence[EventId] = (),
     ) -> None:
         self.last_chance = last_chance
         """A lone event on its last attempt that may have killed a relay: nothing else is in flight with it."""
@@ -82,7 +83,8 @@ class Batch:
         """Events of ``offered`` that came next in their key and are yet to be handed over."""
         self.undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut]] = []
         self.verdicts = Settlement(lease.fence)
-        """Of the events that are decided."""
+        """Of the events that are decided. Those whose payload could not be read are released from the start."""
+        self.verdicts.released += unread
         self.aside: list[Portion] = []
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None

@@ -24,12 +24,13 @@ from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
 from relay.engine.portion import Lease
 from relay.engine.publish import Offers
-from relay.engine.refusal import blames_a_row
+from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
 _RESERVE = 4  # a quarter of the places is for destinations that answer
+_MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
 _SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
 
 
@@ -56,6 +57,9 @@ class Claimer:
         """Most events of the next claim: half as many after each claim that failed, twice as many after a good one."""
         self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
         """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
+        self._excluded = Exclusions("claim", context.clock)
+        self._refusals = 0
+        """Claims in a row that the database refused for a row."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -81,10 +85,10 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                # A smaller claim gets what comes before a refused row, waits for fewer locks, and takes less time.
-                smaller, self._limit = self._limit > 1, max(1, self._limit // 2)
-                if smaller and blames_a_row(error):
+                if error.blames_row and self._go_past_refused_row(error):
                     continue
+                if not error.blames_row:
+                    self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
                 self._health.storage_failed("claim", error)
                 await patience.pause()
                 continue
@@ -132,6 +136,16 @@ class Claimer:
         batch.suspect(known)
         return known
 
+    def _go_past_refused_row(self, error: StorageError) -> bool:
+        """Claim less, until the error says which row is refused; then leave that row out. False when neither helps."""
+        self._refusals += 1
+        if self._refusals >= _MOST_REFUSALS:
+            self._health.storage_failed("claim", error)
+        if error.event_id is None and self._limit > 1:
+            self._limit //= 2  # claims what comes before the refused row
+            return True
+        return self._excluded.add(error)
+
     async def _may_claim(self) -> bool:
         """Wait for the gate and for room; False when the wait ended without both.
 
@@ -177,9 +191,10 @@ class Claimer:
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, size, without)
+            claim = await self._storage.claim(limit, size, self._excluded.ids(), without)
             ok = True
             self._health.storage_worked("claim")
+            self._refusals = 0
             self._limit = min(self._limit * 2, self._options.batch_size)
             await self._accept(claim, sent_at)
         finally:
@@ -193,19 +208,25 @@ class Claimer:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
         self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
         self._telemetry.claimed(len(claim.events))
-        if claim.fence is not None and claim.events:
-            first = claim.events[0]
-            may_kill = first.last_code == LEASE_EXPIRED and self._options.retry.exhausted(first.attempts + 1)
+        if claim.fence is not None:
+            may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
                 claim.events,
                 sent_at,
-                last_chance=may_kill and len(claim.events) == 1,
+                last_chance=may_kill,
                 in_order=self._options.in_order,
                 recorder=self._context.recorder,
+                unread=claim.unread,
             )
             self._inflight.add(batch)
+            if claim.unread:
+                self._inflight.decided(batch)
             await self._claimed.put(batch)
+
+    def _may_kill(self, event: OutboxEvent) -> bool:
+        """Whether its leases kept expiring until one attempt is left: it may be what kills relays."""
+        return event.last_code == LEASE_EXPIRED and self._options.retry.exhausted(event.attempts + 1)
 
     async def _rest(self, claimed: int) -> None:
         """The pause that follows a claim: none, short, or growing to the poll interval."""

@@ -65,7 +65,7 @@ class InFlight:
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""
         self.batches[batch] = None
-        self.events += batch.unanswered
+        self.events += batch.unanswered + len(batch.verdicts)
         self.bytes_held += batch.bytes_held
         self._telemetry.in_flight(self.events)
 

@@ -27,7 +27,7 @@ from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.portion import Lease
 from relay.engine.publish import Offers
-from relay.engine.refusal import RefusalLog, blames_a_row, quarters
+from relay.engine.refusal import Exclusions, RefusalLog, quarters
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class LeaseRenewer:
             try:
                 renewal = await self._send(lease, part, sent_at)
             except StorageError as error:
-                if not blames_a_row(error):
+                if not error.blames_row:
                     self._health.storage_failed("renew", error)
                     # Not due before the next tick: until then the settler has its turn with this batch.
                     batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
@@ -156,6 +156,8 @@ class LeaseReaper:
         self._most = context.options.reap_batch_size
         self._limit = self._most
         """Most leases of the next statement: less than ``_most`` after the database refused a row."""
+        self._excluded = Exclusions("reap", context.clock)
+        self._inflight = context.inflight
         self._interval = 0.7 * min(_REAP_LATEST, context.options.lease_timeout / 4)
 
     async def run(self) -> None:
@@ -187,16 +189,21 @@ class LeaseReaper:
                 )
 
     async def _reap(self) -> Reaped | None:
-        """One statement, repeated with half of the limit while the database refuses a row; None when it failed."""
+        """One statement, repeated with half of the limit while the database refuses a row; None when it failed.
+
+        Events whose outcome waits for a locked row are left out: the settler writes them once they are unlocked.
+        """
         while True:
             started = self._clock()
             ok = False
             try:
-                reaped = await self._storage.reap(self._limit)
+                reaped = await self._storage.reap(self._limit, self._excluded.ids() + self._inflight.locked_ids())
                 ok = True
             except StorageError as error:
-                if blames_a_row(error) and self._limit > 1:
+                if error.blames_row and error.event_id is None and self._limit > 1:
                     self._limit //= 2  # reaps what comes before the refused row
+                    continue
+                if error.blames_row and self._excluded.add(error):
                     continue
                 self._health.storage_failed("reap", error)
                 return None

@@ -1,6 +1,8 @@
 """Rows that the database refuses to change: how they are isolated, distinguished from a failing database, and reported.
 
 A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
+Claims and reaps name no rows: they are repeated with half of the limit, and with a limit of 1 the error says which row
+it is. That row is left out of later statements for a while, so that the rows behind it go on.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageError
 from relay.core.event import EventId
 
 logger = logging.getLogger(__name__)
@@ -17,11 +19,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PAUSE = 10.0  # seconds between two lines of one kind
-
-
-def blames_a_row(error: StorageError) -> bool:
-    """Whether a statement failed for what it was to write, rather than for the state of the database."""
-    return not isinstance(error, StorageUnavailable | StorageBusy | SchemaError)
+_FIRST_EXCLUSION = 5.0  # seconds for which a refused row is left out; doubled each time
+_LONGEST_EXCLUSION = 300.0
+_MOST_EXCLUDED = 1000  # rows; every statement carries their ids
 
 
 def quarters(items: Sequence[T]) -> list[Sequence[T]]:
@@ -77,6 +77,16 @@ class RefusalLog:
             error,
         )
 
+    def excluded(self, doing: str, error: StorageError) -> None:
+        """A row could not be claimed or reaped (``doing``); it is left out for a while."""
+        self._say(
+            f"{doing}_refused",
+            EventId(str(error.event_id)),
+            f"the database refuses to {doing} event %s: %s. It is left out and tried again later; the others go on. "
+            "Correct the row, or the constraint or trigger that refuses it.",
+            error,
+        )
+
     def locked(self, event_id: EventId, events: int) -> None:
         """Another session has locked rows: the verdicts on that many events wait, ``event_id`` is one of them."""
         self._say(
@@ -95,3 +105,32 @@ class RefusalLog:
             events = self._count.pop(action)
             self._said_at[action] = now
             logger.error(message, event_id, reason, extra={"action": action, "event_id": event_id, "events": events})
+
+
+class Exclusions:
+    """Rows that the database refuses to claim, or to reap: left out of these statements, each time for longer."""
+
+    def __init__(self, doing: str, clock: Callable[[], float]) -> None:
+        """``doing``: ``claim`` or ``reap``."""
+        self._doing = doing
+        self._clock = clock
+        self._log = RefusalLog(clock)
+        self._rows: dict[EventId, tuple[int, float]] = {}
+        """How often each was refused, and until when it is left out."""
+
+    def ids(self) -> list[EventId]:
+        """The rows to leave out now."""
+        now = self._clock()
+        return [event_id for event_id, (_, until) in self._rows.items() if until > now]
+
+    def add(self, error: StorageError) -> bool:
+        """Leave out the row that ``error`` names. False when it names none, or when too many are left out already."""
+        now = self._clock()
+        self._rows = {row: entry for row, entry in self._rows.items() if entry[1] + _LONGEST_EXCLUSION > now}
+        if error.event_id is None or len(self._rows) >= _MOST_EXCLUDED:
+            return False
+        event_id = EventId(error.event_id)
+        refusals = self._rows.get(event_id, (0, now))[0] + 1
+        self._rows[event_id] = (refusals, now + growing_pause(refusals, _FIRST_EXCLUSION, _LONGEST_EXCLUSION))
+        self._log.excluded(self._doing, error)
+        return True

@@ -29,7 +29,7 @@ from relay.core.event import EventId
 from relay.core.ports import Settled
 from relay.engine.context import EngineContext
 from relay.engine.portion import Portion
-from relay.engine.refusal import RefusalLog, blames_a_row, growing_pause, quarters
+from relay.engine.refusal import RefusalLog, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class Settler:
             results = await self._storage.settle([portion.settlement for portion in write])
         except StorageError as error:
             self._measure(write, ok=False, seconds=self._clock() - started)
-            if blames_a_row(error):
+            if error.blames_row:
                 return self._apart(write, error)
             if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
                 return self._set_aside_busy(write[0], error)

@@ -6,7 +6,8 @@ happens in one transaction.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, execute
@@ -14,6 +15,13 @@ from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
 
 Positions = Literal["gapless", "settled"]
+Access = Literal["reader", "writer", "subscriber"]
+
+_GRANTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "reader": ("grants_read",),
+    "writer": ("grants_append",),
+    "subscriber": ("grants_read", "grants_subscribe"),
+}
 
 
 class SchemaPart(StorePart):
@@ -43,6 +51,17 @@ class SchemaPart(StorePart):
             saved = {"positions": positions, "notify": notify}
             await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
 
+    async def grant(self, role: str, access: Access) -> None:
+        """Grant database role ``role`` the rights of a reader, a writer or a subscriber, and no more. Repeatable.
+
+        A subscriber may also read. No role but the owner may use the store before. Raises ``ConfigError`` for another
+        access, and when the store does not exist.
+        """
+        if access not in _GRANTS:
+            raise ConfigError(f"access: {access!r}; choose from {', '.join(_GRANTS)}")
+        async with self._database.connection(f"grant {access} to {role}") as connection, connection.transaction():
+            await self._grant(connection, await self._positions(connection), role, _GRANTS[access])
+
     async def isolate_tenants(self, role: str) -> None:
         """Let database role ``role`` append and read, but only within the tenant of its session.
 
@@ -50,10 +69,18 @@ class SchemaPart(StorePart):
         everything. It guards against mistakes, not against an application that sends SQL of its own choosing.
         """
         async with self._database.connection("isolate tenants") as connection, connection.transaction():
-            state = await _settings(connection, self._statements)
-            if state is None:
-                raise ConfigError("the event store does not exist yet; call migrate first")
-            for statement in self._statements.definitions("eventstore/isolation", state[0], role=role):
+            positions = await self._positions(connection)
+            await self._grant(connection, positions, role, ("isolation", *_GRANTS["reader"], *_GRANTS["writer"]))
+
+    async def _positions(self, connection: Connection) -> str:
+        state = await _settings(connection, self._statements)
+        if state is None:
+            raise ConfigError("the event store does not exist yet; call migrate first")
+        return state[0]
+
+    async def _grant(self, connection: Connection, positions: str, role: str, files: tuple[str, ...]) -> None:
+        for file in files:
+            for statement in self._statements.definitions(f"eventstore/{file}", positions, role=role):
                 await execute(connection, statement)
 
 
@@ -67,6 +94,7 @@ async def _create(connection: Connection, statements: EventStoreStatements, posi
     for statement in statements.definitions("eventstore/schema") + statements.definitions(kind):
         await execute(connection, statement)
     await execute(connection, statements.definition("eventstore/append:append_function", positions))
+    await execute(connection, statements.definition("eventstore/append:close_append"))
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:

@@ -7,7 +7,7 @@ Each part implements the methods of its topic, in the module of its name:
 - ``SubscriptionPart`` in ``subscriptions.py``: ``subscribe``, and listing, resetting and deleting subscriptions
 - ``TenantPart`` in ``tenants.py``: ``provision_tenant``, ``list_tenants``, ``drop_tenant``
 - ``ArchivePart`` in ``archive.py``: ``export_tenant``, ``import_tenant``
-- ``SchemaPart`` in ``schema.py``: ``migrate``, ``isolate_tenants``
+- ``SchemaPart`` in ``schema.py``: ``migrate``, ``grant``, ``isolate_tenants``
 
 Every method may be called from any task of the event loop that it was connected in. A method that raises has changed
 nothing, except after a lost connection (``StorageUnavailable``): then the outcome is unknown, and reading the stream

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import IsolationLevel
 
 from relay.core.errors import SchemaError, StorageBusy
+from relay.outbox.admin.connection import naming_the_grant
 from relay.outbox.options import MIGRATE
 from relay.outbox.schema import INDEXES, Step, index_names, steps
 from relay.outbox.schemadiff import (
@@ -34,7 +36,7 @@ from relay.outbox.schemadiff import (
 from relay.outbox.tablecheck import refuse_kind
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
-from relay.postgres.sql import TableName, quote_identifier, statement
+from relay.postgres.sql import DEFAULT_SCHEMA, TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
 _POLL: Final = 0.1  # seconds between two looks at whether another migrate has finished
@@ -69,7 +71,7 @@ def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callabl
     Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
     :func:`plan` does, and SchemaError when a right is missing.
     """
-    with translating("migrating"), _connect(url) as guard, _connect(url) as connection:
+    with _naming_the_grant(url, table), translating("migrating"), _connect(url) as guard, _connect(url) as connection:
         _lock(guard, wait)
         migration = _plan(connection, table)
         if migration.live:
@@ -84,6 +86,14 @@ def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callabl
                 _tell(on_step, step)
         guard.rollback()
         return migration
+
+
+def _naming_the_grant(url: str, table: TableName) -> AbstractContextManager[None]:
+    """Name what a user without the right needs: rights on the schema for a new table, else the table's owner."""
+    user = connection_parameters(url, MIGRATE).get("user", "the user of STORAGE_URL")
+    schema = quote_identifier(table.schema or DEFAULT_SCHEMA)
+    grant = f'GRANT USAGE, CREATE ON SCHEMA {schema} TO "{user}"'
+    return naming_the_grant(f"run it as the owner of the table, or for a new table first: {grant}")
 
 
 def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:

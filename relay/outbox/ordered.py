@@ -10,9 +10,14 @@ is passed over. Neither way costs more when more is waiting.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, LiteralString
 
+from relay.core.event import EventId
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.payloads import INLINE_BYTES
+from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
 
@@ -34,8 +39,7 @@ class OrderedClaim:
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
         self._guard = statement("session:jit_off")
-        self._oldest = _bare(options.table, "oldest")
-        self._by_key = _bare(options.table, "by_key")
+        self._table = options.table
         self._fixed = {
             "relay_id": options.relay_id,
             "block": options.key_order is KeyOrder.BLOCK,
@@ -46,12 +50,27 @@ class OrderedClaim:
         self._walks_next = False
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
 
-    async def rows(self, connection: Connection, limit: int, max_bytes: int) -> list[Row]:
-        """Claim up to ``limit`` rows: fields of ``OutboxEvent``, then the fence; the rows of a key are in order."""
-        bounds = {"limit": limit, "max_bytes": max_bytes}
+    async def rows(
+        self,
+        connection: Connection,
+        limit: int,
+        max_bytes: int,
+        inline_bytes: int = INLINE_BYTES,
+        excluded: Sequence[EventId] = (),
+        *,
+        peek: bool = False,
+    ) -> list[Row]:
+        """Claim up to ``limit`` rows: fields of ``OutboxEvent``, then the fence; the rows of a key are in order.
+
+        What is in ``excluded``, and what is behind it in its key, is left out. With ``peek`` nothing is claimed.
+        """
+        bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
+        bounds["excluded"] = id_array(excluded)
+        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []))
         if not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
-            rows = await self._execute(connection, self._oldest, {**bounds, "window": window})
+            oldest = _bare(self._table, "oldest", *tags)
+            rows = await self._execute(connection, oldest, {**bounds, "window": window})
             batch = _claimed(rows, 1)
             self._walks_next = rows[0][0] == window and len(batch) < limit
             if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
@@ -60,14 +79,15 @@ class OrderedClaim:
                 self._width = min(self._width * 2, _WIDEST)
             if batch:
                 return batch
-        return await self._walk(connection, bounds) if self._walks_next else []
+        by_key = _bare(self._table, "by_key", *tags)
+        return await self._walk(connection, by_key, bounds) if self._walks_next else []
 
-    async def _walk(self, connection: Connection, bounds: dict[str, int]) -> list[Row]:
+    async def _walk(self, connection: Connection, by_key: LiteralString, bounds: dict[str, Any]) -> list[Row]:
         """Go from key to key until something is claimed, once around at most."""
         self._walks_next = False
         wrapped = False
         for _ in range(_WALKS):
-            rows = await self._execute(connection, self._by_key, {**bounds, "keys": _KEYS, "from": self._from})
+            rows = await self._execute(connection, by_key, {**bounds, "keys": _KEYS, "from": self._from})
             at_the_end, last = rows[0][:2]
             at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
@@ -78,7 +98,7 @@ class OrderedClaim:
             wrapped = wrapped or at_the_end
         return []
 
-    async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, int]) -> list[Row]:
+    async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, Any]) -> list[Row]:
         async with connection.pipeline():  # one round trip, one transaction
             await connection.execute(self._guard)
             cursor = connection.cursor(binary=True)
@@ -86,10 +106,11 @@ class OrderedClaim:
             return await cursor.fetchall()
 
 
-def _bare(table: TableName, tag: str) -> LiteralString:
+@cache
+def _bare(table: TableName, *tags: str) -> LiteralString:
     """The statement without comments and indentation: psycopg remembers what it has parsed up to 4,096 characters."""
     lines: list[LiteralString] = [
-        line.strip() for line in statement("outbox/claim:ordered", table, tags=[tag]).splitlines()
+        line.strip() for line in statement("outbox/claim:ordered", table, tags=tags).splitlines()
     ]
     return "\n".join(line for line in lines if not line.startswith("--"))
 

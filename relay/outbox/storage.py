@@ -20,14 +20,16 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from relay.core.errors import SchemaError, StorageUnavailable
+from relay.core.errors import SchemaError, StorageError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
+from relay.outbox.payloads import Appetite, PayloadReader
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
+from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
@@ -36,6 +38,7 @@ Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Values = Mapping[str, Any] | None
 
 _EVENT_FIELDS = len(OutboxEvent._fields)
+_PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
@@ -54,9 +57,12 @@ class PostgresOutbox:
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
-        self._claim_without = statement("outbox/claim:claim", options.table, tags=["without"])
+        self._claim_excluding = self._sql("outbox/claim:claim", "excluding")
+        self._peek = self._sql("outbox/claim:claim", "excluding", "peek")
         self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("outbox/lease:reap")
+        self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
+        self._first_expired = self._sql("outbox/lease:first_expired")
         self._backlog = self._sql("outbox/backlog:backlog")
         self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
         self._claim_guard = self._sql("outbox/claim:guard")
@@ -65,10 +71,12 @@ class PostgresOutbox:
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
         self._ping = self._sql("session:ping")
         self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
+        self._appetite = Appetite()
+        self._payload_reader = PayloadReader(self._claiming, options)
         self._renewer = Renewer(self._settling, options)
 
-    def _sql(self, path: str) -> LiteralString:
-        return statement(path, self._options.table)
+    def _sql(self, path: str, *tags: str) -> LiteralString:
+        return statement(path, self._options.table, tags=tags)
 
     async def open(self) -> None:
         """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
@@ -87,33 +95,59 @@ class PostgresOutbox:
         for task in late:
             task.cancel()
 
-    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
-
-        Not those for the destinations in ``without``, unless in order per key.
-        """
-        parameters = {
-            "limit": limit,
-            "max_bytes": max_bytes,
-            "max_attempts": self._options.retry.max_attempts,
-            "relay_id": self._options.relay_id,
-            "without": list(without),
-        }
-        query = self._claim_without if without else self._claim
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            if self._ordered is not None:
-                return await self._ordered.rows(connection, limit, max_bytes)
-            cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, query, parameters)
-            return await cursor.fetchall()
-
-        rows = await self._claiming.run("claiming", work)
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+        most_bytes = self._appetite.payload(max_bytes)
+        try:
+            rows = await self._claim_rows(limit, most_bytes, excluded, without)
+        except StorageError as error:
+            if isinstance(error, StorageUnavailable):
+                self._appetite.claim_failed()
+            if limit == 1 and error.blames_row:
+                chosen = await self._claim_rows(limit, most_bytes, excluded, without, peek=True)
+                error.event_id = chosen[0][0] if chosen else None
+            raise
         if not rows:
             self._slow = False
             return Claim(None, [])
         event, fields = OutboxEvent._make, _EVENT_FIELDS
-        return Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+        claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+        if rows[0][_PAYLOAD] is None:
+            claim = await self._payload_reader.complete(rows[0][fields], claim.events)
+        if claim.unread:
+            self._appetite.read_late(sum(len(event.payload) for event in claim.events))
+        else:
+            self._appetite.in_time(max_bytes)
+        return claim
+
+    async def _claim_rows(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str], *, peek: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Fields of ``OutboxEvent``, then the fence. With ``peek`` nothing is claimed."""
+        plain = self._claim_excluding if excluded or without else self._claim
+        query = self._peek if peek else plain
+        parameters = {
+            "limit": limit,
+            "max_bytes": max_bytes,
+            "inline_bytes": self._appetite.inline_bytes,
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+            "excluded": id_array(excluded),
+            "without": list(without),
+        }
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._ordered is not None:
+                return await self._ordered.rows(
+                    connection, limit, max_bytes, self._appetite.inline_bytes, excluded, peek=peek
+                )
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, query, parameters)
+            return await cursor.fetchall()
+
+        return await self._claiming.run("claiming", work)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns."""
@@ -129,8 +163,8 @@ class PostgresOutbox:
         """Prolong leases to a full lease from now; a lost reply is read back before this returns."""
         return await self._renewer.renew(fence, event_ids)
 
-    async def reap(self, limit: int) -> Reaped:
-        """Take back up to ``limit`` expired leases, each as a failed attempt."""
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        """Reclaim up to ``limit`` expired leases, each as a failed attempt."""
         retry = self._options.retry
         parameters = {
             "limit": limit,
@@ -139,8 +173,21 @@ class PostgresOutbox:
             "max_delay": retry.max_delay,
             "jitter": retry.jitter,
             "max_attempts": retry.max_attempts,
+            "excluded": id_array(excluded),
         }
-        return Reaped(*await self._one_row("reaping", self._reap, parameters))
+        try:
+            return Reaped(*await self._one_row("reaping", self._reap_excluding if excluded else self._reap, parameters))
+        except StorageError as error:
+            if limit == 1 and error.blames_row:
+                error.event_id = await self._expired_first(parameters)
+            raise
+
+    async def _expired_first(self, parameters: Mapping[str, Any]) -> EventId | None:
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            return await (await connection.execute(self._first_expired, parameters)).fetchone()
+
+        row = await self._housekeeping.run("reaping", work)
+        return row[0] if row else None
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""

@@ -2,10 +2,13 @@
 
 All are in autocommit mode and prepare nothing on the server, so that PgBouncer may stand in between.
 
-A ``DeadlineConnection`` never waits without end. A statement that gets no answer within its deadline, or whose task is
-cancelled, is cancelled on the server first, over a connection of its own and for a second at most; then its socket is
-cut. Cutting alone is not enough: a backend that waits for a lock does not notice it, and commits once it has the lock.
-Cancelling alone is not enough either: over a network that swallows everything the server never hears of it.
+A ``DeadlineConnection`` never waits without end. A statement that makes no progress within its deadline, or whose task
+is cancelled, is cancelled on the server first, over a connection of its own and for a second at most; then its socket
+is cut. Cutting alone is not enough: a backend that waits for a lock does not notice it, and commits once it has the
+lock. Cancelling alone is not enough either: over a network that swallows everything the server never hears of it.
+
+Progress is a reply, or a part of one: a statement whose result still arrives, over a slow link, may have been committed
+already, so giving it up would leave a claim behind that no relay knows of.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import psycopg
@@ -37,6 +41,8 @@ Work = Callable[[Connection], Awaitable[T]]
 LONGEST_CANCEL: Final = 1.0
 """Seconds that the server is given to take a cancellation."""
 _LONGEST_END: Final = 1.0  # seconds until a task notices that its socket was cut
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_BYTES_RECEIVED: Final = Struct("=128xQ")  # tcpi_bytes_received of Linux's struct tcp_info
 _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited for
 
 
@@ -129,20 +135,20 @@ class DeadlineConnection:
     async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """Await ``work`` with the connection. Raises the errors of the storage port only.
 
-        ``deadline`` (seconds) replaces the connection's, for what must be quick. Up to two seconds more go by until an
-        overdue statement is cancelled and its socket cut; whether it took effect is unknown. A transaction that
-        ``work`` leaves open is given up together with the connection.
+        ``deadline`` (seconds) replaces the connection's, for what must be quick. It begins again while a reply arrives.
+        Up to two seconds more go by until an overdue statement is cancelled and its socket cut; whether it took effect
+        is unknown. A transaction that ``work`` leaves open is given up together with the connection.
         """
         deadline = self._deadline if deadline is None else deadline
         async with self._lock:
             self._closing = False
             task = asyncio.ensure_future(self._attempt(work))
             try:
-                done, _ = await asyncio.wait({task}, timeout=deadline)
+                in_time = await self._progressed(task, deadline)
             except asyncio.CancelledError:
                 await self._abandon(task)
                 raise
-            if not done:
+            if not in_time:
                 await self._abandon(task)
                 raise StorageUnavailable(f"{doing}: no answer within {deadline:g} s")
             try:
@@ -171,6 +177,25 @@ class DeadlineConnection:
                 shut_down(connection)
         async with self._lock:
             await self._drop()
+
+    async def _progressed(self, task: asyncio.Future[T], deadline: float) -> bool:
+        """Wait for ``task`` as long as each ``deadline`` brings some of its reply; False when one brings nothing."""
+        received = self._received()
+        while not (await asyncio.wait({task}, timeout=deadline))[0]:
+            before, received = received, self._received()
+            if received is None or received == before:
+                return False
+        return True
+
+    def _received(self) -> tuple[int, int] | None:
+        """Which connection it is, and the bytes it has received; None without one, or if the system has no figure."""
+        connection = self._connection
+        if connection is None or connection.closed or _TCP_INFO is None:
+            return None
+        with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as peer:
+            info = peer.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED.size)
+            return id(connection), *_BYTES_RECEIVED.unpack(info.ljust(_BYTES_RECEIVED.size, b"\0"))
+        return None
 
     async def _attempt(self, work: Work[T]) -> T:
         return await work(await self._ready())

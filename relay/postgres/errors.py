@@ -129,7 +129,7 @@ def _kind(error: psycopg.Error) -> type[StorageError]:
 
 
 def _message(error: psycopg.Error) -> str:
-    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
     if error.sqlstate is None:
         return text
     column = _column(error)

@@ -102,9 +102,13 @@ def _parse(url: str, source: str) -> ConnectionParameters:
     query = "&".join(piece for piece, name in pieces.items() if name not in _PGX_ONLY)
     url = f"{address}?{query}" if query else address
     try:
-        return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
+        parameters = {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     except psycopg.Error:
         raise ConfigError(f"{source}: invalid PostgreSQL URL; {_SHAPE}") from None
+    # With a bare / or @ in the password, libpq reads a part of it as the host, which later errors would show.
+    if (login_and_host := address.partition("://")[2]).count("@") > 1 or "@" in login_and_host.partition("/")[2]:
+        raise ConfigError(f"{source}: invalid PostgreSQL URL; {_SHAPE}")
+    return parameters
 
 
 def _split(url: str) -> tuple[str, str]:

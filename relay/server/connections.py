@@ -1,14 +1,15 @@
-"""The server's connections: how many there may be, and how long a client may take.
+"""The server's connections: a bound on their number, and a deadline for each request and each answer.
 
-The server accepts connections itself, one at a time, so that their number never exceeds the bound: an event loop's own
-server accepts all that wait before it runs anything else. At the bound a new connection takes the place of the one
-that has been waiting for its client longest; one whose request is being answered goes last. So a probe is answered
-whatever other clients do, and the descriptors that database and broker need stay free.
+Connections are accepted here, one at a time, so that their number never exceeds the bound: asyncio's server accepts all
+that wait before it runs anything else. At the bound a new connection takes the place of the one that has waited for
+its client longest; one whose request is being answered goes last. So a probe is answered whatever other clients do, and
+the descriptors that the database and the broker need stay free.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 _MOST = 128
 _SHARE = 4  # connections may take one descriptor in so many
-_ACCEPT_AGAIN = 0.2  # seconds until the next attempt when the system refuses to accept
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_AGAIN = 0.2  # seconds until the next attempt while the system has no descriptor or memory left
 _REMIND_SECONDS = 10.0
 
 
@@ -53,6 +55,9 @@ class Connection(H11Protocol):
     since: float
     """When it began to wait or to answer, as ``time.monotonic`` counts."""
 
+    ended = False
+    """Whether the connection is lost; it may be before the server has seen it open."""
+
     _busy = False
     _on_end: Callable[[Connection], None]
 
@@ -81,6 +86,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give up the place."""
+        self.ended = True
         self._on_end(self)
         super().connection_lost(exc)
 
@@ -112,8 +118,9 @@ class Connections:
             try:
                 client, _ = await loop.sock_accept(listening)
             except OSError as error:
-                await self._refused(error)
-                continue
+                if error.errno in _EXHAUSTED:
+                    await self._free_one(error)
+                continue  # any other error is the client's: it has gone
             while len(self._open) >= self._limits.connections:
                 self._drop_longest()
             await self._enter(client)
@@ -127,14 +134,19 @@ class Connections:
                 self._drop(connection)
 
     async def _enter(self, client: socket.socket) -> None:
-        connection = self._new_connection()
-        connection.start(self._open.discard)
-        self._open.add(connection)
         try:
+            connection = self._new_connection()
+            connection.start(self._open.discard)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
-        except OSError:  # the client has gone meanwhile
-            self._open.discard(connection)
+        except BaseException as error:
             client.close()
+            if isinstance(error, OSError):  # the client has gone
+                return
+            raise
+        # ``drop_late`` may run during that await, so only a connection with a transport is listed; and it may be lost
+        # by now, when nothing would take it off the list again.
+        if not connection.ended:
+            self._open.add(connection)
 
     def _drop_longest(self) -> None:
         self._drop(min(self._open, key=lambda connection: (connection.answering, connection.since)))
@@ -144,15 +156,15 @@ class Connections:
         self._open.discard(connection)
         connection.transport.abort()
 
-    async def _refused(self, error: OSError) -> None:
-        """The system refuses to accept, out of descriptors most likely: free one, and try again in a moment."""
+    async def _free_one(self, error: OSError) -> None:
+        """Free a descriptor, and wait until it may be used."""
         if self._open:
             self._drop_longest()
         now = time.monotonic()
         if now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             logger.warning(
-                "SERVER_PORT: a connection cannot be accepted: %s. Raise the limit of open files (ulimit -n)",
+                "SERVER_PORT: no connection can be accepted: %s. Raise the limit of open files (ulimit -n)",
                 error.strerror or error,
                 extra={"action": "accept_failed"},
             )

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _GRACE_SECONDS = 1
 _STOP_WITHIN = 2.0
 _BACKLOG = 128
-_TICK = 1.0  # seconds; the Date header has no finer ones
+_TICK = 1.0  # seconds; the Date header counts whole seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,22 @@ class _Uvicorn(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Accept connections until asked to end; each second renew the Date header and drop late clients."""
-        accepting = asyncio.create_task(self.open.accept(self._listening), name="relay-server-accept")
+        accepting = self._accept()
         try:
             while not await self.on_tick(0):
                 self.open.drop_late()
+                if accepting.done():  # a fault of this program must not close the port for the rest of the process
+                    logger.error("accepting connections failed", exc_info=accepting.exception())
+                    accepting = self._accept()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), _TICK)
         finally:
             accepting.cancel()
             await asyncio.wait({accepting})
             self._listening.close()
+
+    def _accept(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.open.accept(self._listening), name="relay-server-accept")
 
     def _connection(self) -> Connection:
         return Connection(self.config, self.server_state, self.lifespan.state)
@@ -94,7 +100,7 @@ class StatusServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and port that are listened on; known after ``start``."""
+        """The host and port of the listening socket; valid after ``start``."""
         return self._address
 
     @property
@@ -153,7 +159,7 @@ def _bind(options: ServerOptions) -> socket.socket:
     except OSError as error:
         raise ConfigError(
             f"SERVER_PORT={_shown(options)} cannot be bound: {error.strerror or error}; "
-            "choose another port or stop what uses it"
+            "choose another port, or stop the program that uses it"
         ) from error
 
 

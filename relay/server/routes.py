@@ -134,5 +134,5 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, _error: Exception) -> Response:
-    """The server logs the error itself."""
+    """Answer 500; uvicorn logs the error."""
     return _json({"error": "internal error; the log says more"}, 500)

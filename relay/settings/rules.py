@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
-from relay.core.secrets import mask_url
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
@@ -36,7 +35,7 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
-        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://user@host:5432/database")
+        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://host:5432/database?user=name")
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type
@@ -64,9 +63,10 @@ def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
     url = settings.publisher_url.get_secret_value()
     owner = owner_of(url)
     if owner is not None and owner != settings.publisher_type:
+        scheme = url.strip().partition("://")[0]
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
-            f"PUBLISHER_URL={mask_url(url)!r} is the address of {owner}, but PUBLISHER_TYPE is "
+            f"PUBLISHER_URL ({scheme}://…) is the address of {owner}, but PUBLISHER_TYPE is "
             f"{settings.publisher_type}; change one of them",
         )
 

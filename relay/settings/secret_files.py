@@ -1,4 +1,4 @@
-"""Variables with secrets may be given by file, as mounted secrets are: ``STORAGE_URL_FILE`` for ``STORAGE_URL``.
+"""Variables with secrets may come from a file, as mounted secrets do: ``STORAGE_URL_FILE`` for ``STORAGE_URL``.
 
 A file holds the value on one line; blanks around it are not part of it. Which of a variable and its file counts is
 decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.

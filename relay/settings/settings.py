@@ -2,7 +2,7 @@
 
 ``Settings.from_process()`` is what a program calls; ``Settings.from_env(environ)`` is the same with an environment
 that was handed in. Both raise ConfigError with every problem at once, each by variable and value (secrets masked)
-and with what is allowed, before anything connects. What is accepted but not done exactly as written is found in
+and with what is allowed, before anything connects. What is accepted but not done exactly as written is in
 ``settings.warnings``, to be logged at the start. Importing this module imports no broker library.
 """
 
@@ -28,7 +28,7 @@ class Settings(Variables):
     """Every variable's value: fields are named like the variables, times are seconds, sizes bytes.
 
     Secrets are ``SecretStr``: ``settings.storage_url.get_secret_value()``. Values are those in effect:
-    ``kafka_async`` is never true, ``kafka_required_acks`` never ``none``, and a secret that was given by file is in the
+    ``kafka_async`` is never true, ``kafka_required_acks`` never ``none``, and a secret from a file is in the
     variable's own field.
     """
 

@@ -82,6 +82,10 @@ BEGIN
 END
 $$;
 
+-- name: close_append
+-- Only a role that may append calls the function: grants_append.sql.
+REVOKE EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) FROM PUBLIC;
+
 -- name: append
 -- Appends to one stream: {first position, last position, new version}. What it uses and locks: event_append.
 SELECT public.event_append(

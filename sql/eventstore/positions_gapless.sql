@@ -23,11 +23,19 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_last BIGINT;
 BEGIN
+    IF p_count IS NULL OR p_count < 1 THEN
+        RAISE EXCEPTION 'event_take_positions: % is not a number of positions; take 1 or more', p_count
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     UPDATE public.event_position SET Last = Last + p_count WHERE OnlyRow
     RETURNING Last INTO v_last;
     RETURN v_last;
 END
 $$;
+
+-- name: close_positions
+-- Only a role that may append takes positions: grants_append.sql.
+REVOKE EXECUTE ON FUNCTION public.event_take_positions(INT) FROM PUBLIC;
 
 -- name: position_default
 -- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
@@ -40,3 +48,7 @@ CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest B
 LANGUAGE sql STABLE AS $$
     SELECT Last, Last FROM public.event_position WHERE OnlyRow
 $$;
+
+-- name: close_horizon
+-- Only a role that may read all events asks for the horizon: grants_read.sql.
+REVOKE EXECUTE ON FUNCTION public.event_horizon() FROM PUBLIC;

@@ -41,6 +41,10 @@ BEGIN
 END
 $$;
 
+-- name: close_positions
+-- Only a role that may append registers and draws positions: grants_append.sql.
+REVOKE EXECUTE ON FUNCTION public.event_register(), public.event_next_position() FROM PUBLIC;
+
 -- name: position_default
 -- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
 ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
@@ -73,3 +77,7 @@ BEGIN
         AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
 END
 $$;
+
+-- name: close_horizon
+-- Only a role that may read all events asks for the horizon: grants_read.sql.
+REVOKE EXECUTE ON FUNCTION public.event_horizon() FROM PUBLIC;

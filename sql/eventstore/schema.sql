@@ -52,11 +52,16 @@ CREATE TABLE IF NOT EXISTS public.event_feed (
 
 -- name: feed_function
 -- Copies a statement's new events into the feed. Runs with the owner's rights, so that a tenant's own role needs none
--- on the feed. Its search_path is not pinned, which would cost each append 30 us: it uses no function and no operator,
--- names the table with its schema, and a transition table goes before any other. Locks: the new rows.
+-- on the feed. Its search_path is not pinned, which would cost each append 30 us: it names every operator, type and
+-- table with its schema, and a transition table goes before any other. On another table it would copy forged events.
+-- Locks: the new rows.
 CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
+    IF TG_RELID OPERATOR(pg_catalog.<>) 'public.event'::pg_catalog.regclass::pg_catalog.oid THEN
+        RAISE EXCEPTION 'event_feed_inserted serves the table of events only, not %', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+    END IF;
     INSERT INTO public.event_feed (SequenceNum, TenantId, StreamId, Version, Type)
     SELECT SequenceNum, TenantId, StreamId, Version, Type FROM inserted;
     RETURN NULL;
@@ -85,6 +90,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- name: close_triggers
+-- No role but the owner may use these functions in a trigger: the one of the feed runs with the owner's rights.
+REVOKE EXECUTE ON FUNCTION public.event_feed_inserted(), public.NotifyEvent() FROM PUBLIC;
 
 -- name: subscription
 -- Durable subscriptions: the checkpoint of each, its active instance, and until when that one holds the lease.

@@ -12,9 +12,11 @@
 -- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Tag without: rows for some destinations are passed over, which reads all that are due before the others.
--- Parameters: limit, max_bytes, max_attempts, relay_id, without. Result: the fields of OutboxEvent in their order, then
--- the fence.
+-- Tags: excluding leaves rows out, by their ids and destinations; peek reads what would be claimed and claims nothing.
+-- Payloads of more than INLINE_BYTES in sum stay behind, so that the commit does not wait for a client that reads slowly
+-- or not at all: a statement commits once its result fits into the buffers of the two sockets. They are read afterwards.
+-- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without.
+-- Result: the fields of OutboxEvent in their order, then the fence. The payload is NULL in all rows, or in none.
 WITH due AS (
     SELECT
         ctid AS tid,
@@ -24,8 +26,11 @@ WITH due AS (
         created_at,
         attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
     FROM openoutbox_events
-    WHERE status = 'PENDING' AND available_at <= NOW()
-    -- AND event_type <> ALL(%(without)s::text[]) --? without
+    WHERE
+        status = 'PENDING'
+        AND available_at <= NOW()
+        AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
+        AND event_type <> ALL(%(without)s::text[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -42,25 +47,28 @@ summed AS (
 ),
 
 claimed AS (
-    UPDATE openoutbox_events SET
-        status = 'DELIVERING',
-        locked_by = %(relay_id)s::text,
-        locked_at = NOW(),
-        updated_at = NOW()
+    UPDATE openoutbox_events SET --? !peek
+        status = 'DELIVERING', --? !peek
+        locked_by = %(relay_id)s::text, --? !peek
+        locked_at = NOW(), --? !peek
+        updated_at = NOW() --? !peek
+    -- SELECT * FROM openoutbox_events --? peek
     WHERE ctid = ANY(ARRAY(
         SELECT tid FROM summed
         WHERE place = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
     ))
-    RETURNING
-        event_id, event_type, partition_key, payload, headers, attempts, last_error,
-        created_at, available_at, locked_at
+    RETURNING --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, available_at, locked_at --? !peek
 )
 
 SELECT
     event_id::text,
     event_type,
     partition_key,
-    payload,
+    CASE
+        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+    END AS payload,
     headers::text,
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
@@ -68,6 +76,43 @@ SELECT
     locked_at
 FROM claimed
 ORDER BY available_at, created_at;
+
+-- name: payload_sizes
+-- The bytes of payload of claimed rows, for a claim that left the payloads behind. Reads no payload.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at, or the primary key. Locks: none.
+-- Parameters: ids, relay_id, fence. Result: id, bytes; rows that are no longer held are left out.
+SELECT
+    event_id::text,
+    OCTET_LENGTH(payload)
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
+
+-- name: payloads
+-- The payloads of claimed rows. Index, locks, parameters: as payload_sizes. Result: id, payload.
+SELECT
+    event_id::text,
+    payload
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
+
+-- name: payload_slice
+-- A part of one claimed row's payload, for a payload that is large for one piece.
+-- Index, locks: as payload_sizes. Parameters: ids (one), relay_id, fence, start (from 1), length. Result: the bytes.
+SELECT SUBSTRING(payload FROM %(start)s::int FOR %(length)s::int)
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz;
 
 -- name: guard
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap
@@ -92,8 +137,9 @@ SELECT
 -- Locks: the first rows, skipping those that another session holds, then all that it writes.
 -- An event whose lease expired and that has one attempt left is claimed alone, as in claim.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
--- Parameters: window or keys and from; limit, run (most rows behind a first one), block (a DEAD row holds its key),
--- max_bytes, max_attempts, relay_id.
+-- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
+-- Parameters: window or keys and from; excluded; limit, run (most rows behind a first one), block (a DEAD row holds its key),
+-- max_bytes, inline_bytes (as in claim), max_attempts, relay_id.
 -- Result: oldest: rows in the window; by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
 -- claimed; the rows of a key are in order.
@@ -216,6 +262,7 @@ locked AS MATERIALIZED (
         ctid = ANY(ARRAY(SELECT firsts.tid FROM firsts))
         AND status = 'PENDING'
         AND available_at <= NOW()
+        AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -258,7 +305,10 @@ following AS (
                 created_at,
                 attempts + 1::bigint >= %(max_attempts)s::bigint
                 AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone,
-                status = 'PENDING' AND available_at <= NOW() AND COALESCE(
+                status = 'PENDING'
+                AND available_at <= NOW()
+                AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
+                AND COALESCE(
                     NOT %(block)s::boolean OR insertion_order < (
                         SELECT holding.insertion_order
                         FROM openoutbox_events AS holding
@@ -299,20 +349,21 @@ summed AS (
 ),
 
 claimed AS (
-    UPDATE openoutbox_events SET
-        status = 'DELIVERING',
-        locked_by = %(relay_id)s::text,
-        locked_at = NOW(),
-        updated_at = NOW()
+    UPDATE openoutbox_events SET --? !peek
+        status = 'DELIVERING', --? !peek
+        locked_by = %(relay_id)s::text, --? !peek
+        locked_at = NOW(), --? !peek
+        updated_at = NOW() --? !peek
+    -- SELECT * FROM openoutbox_events --? peek
     WHERE
         ctid = ANY(ARRAY(
             SELECT tid FROM summed
             WHERE turn = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
         ))
         AND status = 'PENDING'
-    RETURNING
-        event_id, event_type, partition_key, payload, headers, attempts, last_error,
-        created_at, insertion_order, locked_at
+    RETURNING --? !peek
+        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
+        created_at, insertion_order, locked_at --? !peek
 )
 
 SELECT
@@ -322,7 +373,9 @@ SELECT
     event_id::text,
     event_type,
     partition_key,
-    payload,
+    CASE
+        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+    END AS payload,
     headers::text,
     attempts,
     CASE

@@ -64,11 +64,15 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- doublings, bounded as there. RANDOM() is drawn for each row.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts. Result: counts by what became.
+-- Tag excluding: leaves rows out, by their ids.
+-- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; excluded. Result: counts by what became.
 WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
-    WHERE status = 'DELIVERING' AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+    WHERE
+        status = 'DELIVERING'
+        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+        AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY locked_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -102,3 +106,17 @@ SELECT
     COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
     COUNT(*) FILTER (WHERE status = 'DEAD') AS buried
 FROM reaped;
+
+-- name: first_expired
+-- The row that a reap with a limit of 1 would reclaim.
+-- Index: idx_openoutbox_stuck_leases. Locks: that row, skipping those that another session has locked, for the length of
+-- this statement. Parameters: lease (seconds), excluded. Result: its id, or no row.
+SELECT event_id::text
+FROM openoutbox_events
+WHERE
+    status = 'DELIVERING'
+    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+    AND event_id <> ALL(%(excluded)s::uuid[])
+ORDER BY locked_at
+LIMIT 1
+FOR UPDATE SKIP LOCKED;

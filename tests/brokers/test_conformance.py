@@ -62,17 +62,17 @@ def breakable_redis() -> Iterator[ValkeyServer]:
 
 @pytest.fixture(params=[pytest.param(name, marks=SERVERS.get(name, ())) for name in HARNESSES])
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
-    made = HARNESSES[request.param](request)
-    yield made
-    made.close()
+    instance = HARNESSES[request.param](request)
+    yield instance
+    instance.close()
 
 
 @pytest.fixture
 async def publisher(harness: Harness) -> AsyncIterator[Publisher]:
-    made = harness.publisher()
-    await made.open()
-    yield made
-    await made.close()
+    instance = harness.publisher()
+    await instance.open()
+    yield instance
+    await instance.close()
 
 
 def needs(has: bool | object, what: str) -> None:
@@ -212,11 +212,13 @@ async def test_names_the_broker_can_never_accept_are_permanent(harness: Harness,
     assert isinstance(taken, Acknowledged)
 
 
-async def test_a_missing_destination_is_transient_and_holds_up_nobody(harness: Harness, publisher: Publisher) -> None:
+async def test_a_missing_destination_is_transient_and_holds_up_no_other_event(
+    harness: Harness, publisher: Publisher
+) -> None:
     code = harness.features.missing_destination
     needs(code, "missing destination")
     sink = Collector()
-    good, missing = make_event(await harness.destination()), make_event("not-there")
+    good, missing = make_event(await harness.destination()), make_event("missing")
     await publisher.publish([missing, good], sink)
     refused, taken = await sink.outcomes([missing, good])
     assert isinstance(refused, Transient)

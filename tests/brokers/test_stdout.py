@@ -72,7 +72,7 @@ async def test_a_line_that_was_begun_is_finished_before_the_next() -> None:
     with pytest.raises(BrokerUnreachable):
         await _stuck(publisher, lost, sink)
     [outcome] = await sink.outcomes(lost)
-    assert outcome == Unreachable("nobody reads")
+    assert outcome == Unreachable("no reader")
     os.set_blocking(read_end, False)
     text = b""
     after, again = [make_event("t", b"short")], Collector()
@@ -96,5 +96,5 @@ async def _stuck(publisher: StdoutPublisher, events: list[OutboxEvent], sink: Co
             await asyncio.sleep(0)
             await publisher.probe(0.2)
     finally:
-        await publisher.abandon("nobody reads")
+        await publisher.abandon("no reader")
         await publishing

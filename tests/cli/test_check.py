@@ -74,7 +74,7 @@ def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Pa
 
 
 def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "ON_DELIVERED": "delete"}
     [(level, message, advice)] = check(tmp_path, given, status=1)["rights"]
     assert (level, message) == ("error", "test_relay may not delete rows, and ON_DELIVERED=delete needs it")
     outbox.database.run(advice.removeprefix("run: "))
@@ -138,7 +138,8 @@ def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Pat
 
 
 def test_a_name_that_is_almost_a_variable_is_told(outbox: Outbox, tmp_path: Path) -> None:
-    found = check(tmp_path, {"STORAGE_URL": outbox.relay_url, "STORAGE_TABEL_NAME": "other"})
+    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "STORAGE_TABEL_NAME": "other"}
+    found = check(tmp_path, given)
     [(level, message, _)] = found["settings"]
     assert level == "warning"
     assert "did you mean STORAGE_TABLE_NAME?" in message

@@ -91,7 +91,7 @@ def test_kubernetes_sets_variables_and_asks_for_paths_that_exist() -> None:
     assert pod["terminationGracePeriodSeconds"] > STOPPING_SECONDS
 
 
-def test_kubernetes_selects_the_pods_that_it_makes() -> None:
+def test_kubernetes_selects_the_pods_that_it_creates() -> None:
     deployment = manifests()["Deployment"]["spec"]
     budget = manifests()["PodDisruptionBudget"]["spec"]
 
@@ -102,7 +102,7 @@ def test_kubernetes_selects_the_pods_that_it_makes() -> None:
 
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("there is no systemd-analyze here")
+        pytest.skip("this machine has no systemd-analyze")
     for unit in (DEPLOY / "systemd").iterdir():  # the program is not installed where the unit expects it
         text = re.sub(r"^(ExecStart=)\S+", r"\1/bin/true", unit.read_text(encoding="utf-8"), flags=re.MULTILINE)
         (tmp_path / unit.name).write_text(text, encoding="utf-8")
@@ -110,8 +110,8 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
-    found = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
-    assert not found  # a misspelt key is a warning: the exit code says nothing
+    complaints = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
+    assert not complaints  # a misspelt key is a warning only: the exit code is 0
 
 
 def test_systemd_gives_the_relay_the_time_to_stop() -> None:

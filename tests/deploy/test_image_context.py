@@ -1,4 +1,4 @@
-"""The wheel builds from exactly the files that the Dockerfile copies and ``.dockerignore`` lets into the context."""
+"""The wheel builds from exactly the files that the Dockerfile copies and ``.dockerignore`` leaves in the context."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def copy_context(folder: Path) -> None:
     sent = [file for file in files if in_context(str(file), ignore)]
     for source in sources((ROOT / "Dockerfile").read_text(encoding="utf-8")):
         copied = [file for file in sent if pattern(source).fullmatch(str(file))]
-        assert copied, f"COPY {source}: .dockerignore lets no such file into the context"
+        assert copied, f"COPY {source}: .dockerignore keeps all such files out of the context"
         for file in copied:
             target = folder / file
             target.parent.mkdir(parents=True, exist_ok=True)

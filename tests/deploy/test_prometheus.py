@@ -37,7 +37,7 @@ def test_the_alerts_fire_when_they_should(tests: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_threshold_that_moved_is_found(tmp_path: Path) -> None:
+def test_a_moved_threshold_fails_the_tests_of_the_alerts(tmp_path: Path) -> None:
     for path in FOLDER.rglob("*.yaml"):
         copy = tmp_path / path.relative_to(FOLDER)
         copy.parent.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from relay.spark.jobs.report.arguments import ReportArguments
 from tests.support.paths import ROOT
 
 SPARK = ROOT / "deploy" / "spark"
-URL = "postgresql://there"
+URL = "postgresql://database"
 JOBS: dict[str, type[Any]] = {
     job.name: job for job in (IngestArguments, ArchiveArguments, ReplayArguments, ReconcileArguments, ReportArguments)
 }
@@ -47,8 +47,8 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
     assert lines[lines.index("--packages") + 1] == "kafka:source:1"
     assert f"openoutbox-{job}" in lines
     secret = str(tmp_path / "url")
-    given = [secret if word in ("url", "/secrets/url") else word for word in lines[place + 1 :]]
-    read = CommandLine(JOBS[job], f"{job}.py", given).read(FALLBACK.get(job, {}))
+    arguments = [secret if argument in ("url", "/secrets/url") else argument for argument in lines[place + 1 :]]
+    read = CommandLine(JOBS[job], f"{job}.py", arguments).read(FALLBACK.get(job, {}))
     if job == "ingest":
         assert read.inputs == ("/data",)
     if job in ("reconcile", "report"):
@@ -56,7 +56,7 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_the_programs_for_spark_submit_are_there(job: str) -> None:
+def test_the_programs_for_spark_submit_exist(job: str) -> None:
     assert f"relay.spark.jobs.{job}.job" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
 
 
@@ -66,8 +66,9 @@ def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path:
     pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
     commands = [pod["containers"][0]["args"] for pod in pods]
     job = f"local:///opt/openoutbox/{name}.py"
-    (arguments,) = [command for command in commands if job in command]
+    (submitted,) = [command for command in commands if job in command]
     secret = tmp_path / "url"
     secret.write_text(URL)
-    given = [str(secret) if word == "/secrets/url" else word for word in arguments[arguments.index(job) + 1 :]]
-    assert CommandLine(JOBS[name], f"{name}.py", given).read({}).url == URL
+    arguments = submitted[submitted.index(job) + 1 :]
+    arguments = [str(secret) if argument == "/secrets/url" else argument for argument in arguments]
+    assert CommandLine(JOBS[name], f"{name}.py", arguments).read({}).url == URL

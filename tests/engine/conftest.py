@@ -62,13 +62,21 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         relay_id: str = "relay",
         key_order: KeyOrder | None = None,
         wake_ups: OutboxWakeUps | None = None,
+        statement_timeout: float = 15.0,
         **options: object,
     ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
         engine = engine_options(**({"retry": RETRY, "in_order": key_order is not None} | values | options))
         lease, retry = engine.lease_timeout, engine.retry
         storage = PostgresOutbox(
-            storage_options(outbox.relay_url, relay_id, lease_timeout=lease, retry=retry, key_order=key_order)
+            storage_options(
+                outbox.relay_url,
+                relay_id,
+                lease_timeout=lease,
+                retry=retry,
+                key_order=key_order,
+                statement_timeout=statement_timeout,
+            )
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy
-from relay.core.event import Claim, Status
+from relay.core.event import Claim, EventId, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.outbox.options import KeyOrder
@@ -153,19 +154,67 @@ def test_a_failed_claim_is_repeated(engine: MakeEngine, fault: Fault) -> None:
     assert (RelayState.ERROR in states[first_active:]) is (fault is Fault.AWAY)
 
 
-def test_a_row_that_refuses_to_be_claimed_does_not_hold_up_those_before_it(engine: MakeEngine) -> None:
+def test_a_row_that_refuses_to_be_claimed_holds_up_no_other(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     one = engine()
     one.insert(70)
-    one.insert(1, "bad")
+    [bad, _] = one.insert(2, "bad")
     one.insert(10)
     one.table.trigger = refuse_claims
-    one.until(lambda: one.delivered() == 70, 5.0)
+    one.until(lambda: one.delivered() == 80, 2.0)
+    assert one.relay.health.state is RelayState.ACTIVE
+    [line, *_] = [record for record in caplog.records if getattr(record, "action", "") == "claim_refused"]
+    assert (line.levelno, bad in line.getMessage()) == (logging.ERROR, True)
+    claims = one.telemetry.ops["claim", False]
+    one.run(600.0)
+    assert one.telemetry.ops["claim", False] - claims < 150  # ever longer pauses
+    one.table.trigger = None
+    one.until(lambda: one.delivered("bad") == 2, 301.0)
+
+
+def test_a_table_that_refuses_every_claim_is_not_called_well(engine: MakeEngine) -> None:
+    one = engine()
+    one.insert(2000, "bad")
+    one.table.trigger = refuse_claims
     one.until(lambda: one.relay.health.state is RelayState.ERROR, 5.0)
     one.run(3.0)
     assert one.relay.health.state is RelayState.ERROR  # pings do not call it well
     one.table.trigger = None
-    one.until(lambda: one.delivered() == 80, 10.0)
+    one.until(lambda: one.delivered("bad") == 2000, 60.0)
     one.until(lambda: one.relay.health.state is RelayState.ACTIVE)
+
+
+def test_in_order_what_follows_a_row_that_refuses_to_be_claimed_waits_and_other_keys_do_not(engine: MakeEngine) -> None:
+    one = engine(key_order=KeyOrder.SKIP)
+    one.insert(1, "bad", partition_key="a")
+    one.insert(5, "behind", partition_key="a")
+    one.insert(5, partition_key="b")
+    one.table.trigger = refuse_claims
+    one.until(lambda: one.delivered() == 5, 2.0)
+    one.run(60.0)
+    assert one.delivered("behind") == 0
+    one.table.trigger = None
+    one.until(lambda: one.delivered("behind") == 5, 301.0)
+    assert [event.event_type for event in one.broker.offered if event.partition_key == "a"] == ["bad"] + ["behind"] * 5
+
+
+def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt(engine: MakeEngine) -> None:
+    one = engine()
+    claim = one.storage.claim
+    left = [3, 10]  # how many payloads each claim fails to read
+
+    async def partial(*arguments: object) -> Claim:
+        fence, events, _ = await claim(*arguments)  # type: ignore[arg-type]
+        count = len(events) - left.pop() if events and left else len(events)
+        return Claim(fence, events[:count], [event.event_id for event in events[count:]])
+
+    one.storage.claim = partial  # type: ignore[method-assign, assignment]
+    one.insert(10)
+    one.until(lambda: one.delivered() == 10, 5.0)
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+    assert one.telemetry.counts["released"] == 13
+    assert (one.relay.inflight.events, len(one.broker.offered)) == (0, 10)
 
 
 def test_in_order_the_next_of_a_key_follows_its_acknowledgement(engine: MakeEngine) -> None:
@@ -221,12 +270,14 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     claim = one.storage.claim
     limits: list[int] = []
 
-    async def claim_few(limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
+    async def claim_few(
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
         limits.append(limit)
         if limit > 10:
             await asyncio.sleep(0.01)
             raise StorageBusy("canceling statement due to statement timeout", "57014")
-        return await claim(limit, max_bytes, without)
+        return await claim(limit, max_bytes, excluded, without)
 
     one.storage.claim = claim_few  # type: ignore[method-assign]
     one.insert(200)

@@ -8,6 +8,9 @@ import pytest
 
 from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.telemetry import RelayState
+from relay.outbox.extensions import add_extension
+from relay.outbox.options import KeyOrder
+from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
@@ -121,15 +124,32 @@ async def test_a_refused_renewal_costs_the_batch_no_other_lease(outbox: Outbox, 
     assert broker.abandons == []
 
 
-async def test_expired_leases_before_a_refused_one_are_taken_back(outbox: Outbox, start: StartRelay) -> None:
-    outbox.insert([Row("good")] * 10 + [Row("bad")])
+@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+async def test_a_refused_claim_holds_up_no_other_event(
+    outbox: Outbox, start: StartRelay, key_order: KeyOrder | None
+) -> None:
+    if key_order is not None:
+        add_extension(outbox.url, TableName(), "key-order")
+    outbox.insert([Row("good", partition_key="a")] * 30 + [Row("bad", partition_key="b")] * 2)
+    outbox.insert([Row("good", partition_key="c")] * 200)
+    outbox.database.run(_FUNCTION)
+    outbox.database.run(_TRIGGER.format("NEW.event_type = 'bad'"))
+    running = await start(key_order=key_order)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 230, "PENDING": 2})
+    assert running.relay.health.state is RelayState.ACTIVE
+    outbox.database.run("DROP TRIGGER refuse ON openoutbox_events")
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 232}, 30)
+
+
+async def test_expired_leases_around_a_refused_one_are_reclaimed(outbox: Outbox, start: StartRelay) -> None:
+    outbox.insert([Row("good")] * 10 + [Row("bad")] + [Row("behind")] * 10)
     outbox.database.run("""
         UPDATE openoutbox_events SET
             status = 'DELIVERING', locked_by = 'gone', available_at = now() + interval '1 hour',
-            locked_at = now() - interval '1 hour' + CASE event_type WHEN 'bad' THEN interval '1 s' ELSE '0' END
+            locked_at = now() - CASE event_type WHEN 'good' THEN interval '2 h' WHEN 'bad' THEN '1 h' ELSE '30 min' END
     """)
     outbox.database.run(_FUNCTION)
     outbox.database.run(_TRIGGER.format("NEW.event_type = 'bad'"))
     await start()
-    await eventually(lambda: outbox.counts() == {"PENDING": 10, "DELIVERING": 1})
-    assert outbox.rows("sum(attempts)") == [(10,)]
+    await eventually(lambda: outbox.counts() == {"PENDING": 20, "DELIVERING": 1})
+    assert outbox.rows("sum(attempts)") == [(20,)]

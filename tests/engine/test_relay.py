@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay.core.errors import SchemaError, StorageError, StorageUnavailable
+from relay.core.event import EventId
 from relay.core.outcome import ACKNOWLEDGED
 from relay.engine.relay import LoopDied
 from tests.support.doubles.memory_publisher import MemoryPublisher
@@ -117,8 +118,8 @@ def test_a_claim_under_way_at_the_stop_is_not_lost(engine: MakeEngine) -> None:
     one = engine(shutdown_timeout=8.0)
     claim = one.storage.claim
 
-    async def slow(limit: int, max_bytes: int, _without: Sequence[str]) -> object:
-        claimed = await claim(limit, max_bytes)
+    async def slow(limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> object:
+        claimed = await claim(limit, max_bytes, excluded, without)
         await asyncio.sleep(1.0)
         return claimed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
@@ -47,3 +49,19 @@ def outbox_database(database: Database) -> Database:
     for path in sorted((sql_root() / "outbox" / "migrations").glob("*.sql")):
         database.run(load_sql(f"outbox/migrations/{path.name}"))
     return database
+
+
+@pytest.fixture
+def role(database: Database) -> Iterator[str]:
+    """A role of this test's own; roles belong to the whole server."""
+    name = f"app {uuid.uuid4().hex[:8]}"
+    database.run(f'CREATE ROLE "{name}" LOGIN')
+    yield name
+    database.run(f'DROP OWNED BY "{name}"')
+    database.run(f'DROP ROLE "{name}"')
+
+
+def as_role(url: str, role: str) -> str:
+    parts = urlsplit(url)
+    user = role.replace(" ", "%20")
+    return parts._replace(netloc=f"{user}@{parts.hostname}:{parts.port}").geturl()

@@ -35,6 +35,7 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
 
     tenant, stream = str(TENANT), str(STREAM)
     assert cli("store", "migrate", "--positions", "gapless", "--no-notify").endswith("positions gapless, notify off\n")
+    assert cli("store", "grant", "postgres", "reader") == "granted reader to postgres\n"
     assert "provision" in cli("store", "append", tenant, stream, "Opened", fails=UnknownTenant)
     assert cli("tenant", "provision", tenant) == f"provisioned {tenant}\n"
     assert cli("tenant", "list") == f"{tenant}\n"

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from relay.core.errors import SchemaError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
-from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database
-
-
-@pytest.fixture
-def role(database: Database) -> Iterator[str]:
-    """A role of this test's own; roles belong to the whole server."""
-    name = f"app {uuid.uuid4().hex[:8]}"
-    database.run(f'CREATE ROLE "{name}" LOGIN')
-    yield name
-    database.run(f'DROP OWNED BY "{name}"')
-    database.run(f'DROP ROLE "{name}"')
-
-
-def as_role(url: str, role: str) -> str:
-    parts = urlsplit(url)
-    user = role.replace(" ", "%20")
-    return parts._replace(netloc=f"{user}@{parts.hostname}:{parts.port}").geturl()
 
 
 async def test_a_role_stays_inside_its_tenant(store: EventStore, database: Database, role: str) -> None:

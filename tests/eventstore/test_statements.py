@@ -30,7 +30,7 @@ def test_a_tenant_takes_the_place_of_the_example() -> None:
 def test_a_role_is_quoted() -> None:
     assert (
         EventStoreStatements()
-        .definition("eventstore/isolation:grant_event", role='o"app')
+        .definition("eventstore/grants_append:events", role='o"app')
         .rstrip()
         .endswith('TO "o""app"')
     )

@@ -1,4 +1,4 @@
-"""A TCP proxy before PostgreSQL that can swallow everything, or cut a connection at a chosen moment."""
+"""A TCP proxy before PostgreSQL that is slow, swallows everything, or cuts a connection at a chosen moment."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self.watch: Watch = lambda data: None
         self.received = 0  # bytes from clients, swallowed ones too
+        self.bytes_per_second: float | None = None
+        """The pace of replies, over all connections; None for no limit."""
 
     @property
     def url(self) -> str:
@@ -83,6 +85,8 @@ class Proxy:
         with suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
+                if self.bytes_per_second is not None:
+                    await asyncio.sleep(len(data) / self.bytes_per_second)
                 if client.transport.is_closing():
                     continue
                 client.write(data)

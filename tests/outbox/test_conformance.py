@@ -62,7 +62,7 @@ async def test_a_claim_takes_no_more_than_its_limit(table: StorageHarness) -> No
     inserted = [table.insert() for _ in range(5)]
     assert ids(await relay.claim(2, ANY_BYTES)) == inserted[:2]
     assert ids(await relay.claim(10, ANY_BYTES)) == inserted[2:]
-    assert await relay.claim(10, ANY_BYTES) == (None, [])
+    assert await relay.claim(10, ANY_BYTES) == Claim(None, [])
 
 
 async def test_a_claim_is_bounded_in_bytes(table: StorageHarness) -> None:
@@ -80,8 +80,8 @@ async def test_rows_for_some_destinations_are_left(table: StorageHarness) -> Non
     assert ids(first) == [a]
     if table.key_order is not None:
         return
-    assert (await relay.claim(10, ANY_BYTES, [first.events[0].event_type])).events == []
-    assert ids(await relay.claim(10, ANY_BYTES, ["another", "a third"])) == [b]
+    assert (await relay.claim(10, ANY_BYTES, without=[first.events[0].event_type])).events == []
+    assert ids(await relay.claim(10, ANY_BYTES, without=["another", "a third"])) == [b]
 
 
 @pytest.mark.parametrize("field", ["headers", "key"])

@@ -17,7 +17,7 @@ ANY_BYTES = 1 << 40
 
 async def claim(table: StorageHarness, relay: OutboxStorage, count: int) -> tuple[list[EventId], Fence]:
     inserted = [table.insert() for _ in range(count)]
-    fence, events = await relay.claim(count, ANY_BYTES)
+    fence, events, _ = await relay.claim(count, ANY_BYTES)
     assert fence is not None
     assert [event.event_id for event in events] == inserted
     return inserted, fence
@@ -99,3 +99,13 @@ async def test_a_claim_and_the_reaper_skip_locked_rows(table: StorageHarness) ->
         assert await relay.reap(10) == Reaped(1, 0)
         assert (await relay.claim(10, ANY_BYTES)).events == []
     assert [event.event_id for event in (await relay.claim(10, ANY_BYTES)).events] == [second]
+
+
+async def test_excluded_rows_are_neither_claimed_nor_reaped(table: StorageHarness) -> None:
+    relay = table.relay()
+    (first, second), _ = await claim(table, relay, 2)
+    table.advance(LEASE + 1)
+    assert await relay.reap(10, [first]) == Reaped(1, 0)
+    table.advance(100)
+    assert (await relay.claim(10, ANY_BYTES, [second])).events == []
+    assert [event.event_id for event in (await relay.claim(10, ANY_BYTES, [first])).events] == [second]

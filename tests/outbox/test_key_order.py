@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from relay.client import NewEvent, enqueue
+from relay.core.event import Claim
 from relay.outbox.extensions import ORDER_INDEXES, add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.options import KeyOrder
@@ -40,7 +41,7 @@ async def test_a_table_of_any_name_has_its_own(database: Database, name: str) ->
     assert {index_name(table, role) for table in tables for role in ORDER_INDEXES} <= made
     storage = PostgresOutbox(storage_options(database.url, "relay", tables[1], key_order=KeyOrder.BLOCK))
     await storage.open()
-    assert await storage.claim(10, 1000) == (None, [])
+    assert await storage.claim(10, 1000) == Claim(None, [])
     await storage.close()
 
 

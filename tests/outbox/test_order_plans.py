@@ -78,7 +78,14 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
 def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
     sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement("outbox/claim:ordered", TableName(), tags=[tag])
-    fixed = {"max_bytes": 1 << 26, "max_attempts": 25, "relay_id": "relay", "from": FIRST_HASH, "run": RUN}
+    fixed = {
+        "max_bytes": 1 << 26,
+        "inline_bytes": 1 << 19,
+        "max_attempts": 25,
+        "relay_id": "relay",
+        "from": FIRST_HASH,
+        "run": RUN,
+    }
     with connection.transaction(force_rollback=True):
         row = connection.execute(sql.encode(), {**fixed, **parameters}).fetchone()
     assert row is not None

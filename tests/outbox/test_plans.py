@@ -114,7 +114,13 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         found = explain(
-            connection, "outbox/claim:claim", limit=batch, max_bytes=1 << 26, max_attempts=25, relay_id="relay"
+            connection,
+            "outbox/claim:claim",
+            limit=batch,
+            max_bytes=1 << 26,
+            inline_bytes=1 << 19,
+            max_attempts=25,
+            relay_id="relay",
         )
     assert indexes(found) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in found].count("Tid Scan") == 1
@@ -128,6 +134,8 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
         *(f"outbox/settle:{kind}" for kind in KINDS),
         "outbox/settle:delivered+delete",
         "outbox/lease:renew",
+        "outbox/claim:payload_sizes",
+        "outbox/claim:payloads",
         "outbox/lease:held",
         "outbox/lease:read_back",
     ],

@@ -48,7 +48,7 @@ async def make(outbox: Outbox) -> AsyncIterator[Make]:
 
 
 async def claim(storage: PostgresOutbox, count: int = 10) -> tuple[Fence, list[EventId]]:
-    fence, events = await storage.claim(count, ANY_BYTES)
+    fence, events, _ = await storage.claim(count, ANY_BYTES)
     assert fence is not None
     return fence, [event.event_id for event in events]
 
@@ -291,7 +291,7 @@ async def test_times_and_texts_do_not_depend_on_the_database_settings(outbox: Ou
     for setting in ("timezone = 'America/New_York'", "datestyle = 'German, DMY'", "client_encoding = 'LATIN1'"):
         outbox.database.run(f"ALTER DATABASE {outbox.database.name} SET {setting}")
     storage = make()
-    fence, (event,) = await storage.claim(1, ANY_BYTES)
+    fence, (event,), _ = await storage.claim(1, ANY_BYTES)
     assert event[1:3] == ("t\N{SNOWMAN}", "\N{EURO SIGN}")
     assert event.headers == '{"k": "\N{SNOWMAN}"}'
     assert fence is not None
@@ -311,7 +311,7 @@ async def test_at_most_three_connections_named_after_the_relay(outbox: Outbox, m
     outbox.insert([Row("t")] * 200)
 
     async def work() -> None:
-        fence, events = await storage.claim(5, ANY_BYTES)
+        fence, events, _ = await storage.claim(5, ANY_BYTES)
         if fence is not None:
             await storage.settle([Settlement(fence, delivered=[event.event_id for event in events])])
         await storage.reap(10)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from relay.server import ServerLimits, ServerOptions, StatusServer, http
-from relay.server.connections import connection_limit
+from relay.server.connections import Connection, connection_limit
 from tests.server.test_server import ScriptedView
 from tests.support.waiting import eventually, patience
 
@@ -122,6 +124,28 @@ async def test_the_next_byte_does_not_extend_the_deadline_of_a_request() -> None
                 continue
             except ConnectionError:
                 break
+
+
+async def test_a_client_that_resets_its_connection_at_once_leaves_none_behind() -> None:
+    async with serving(ServerLimits(connections=4)) as server:
+        for _ in range(50):
+            one = socket.create_connection(server.address)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
+        async with client(server) as streams:
+            assert await answer(streams) == b"HTTP/1.1 200 OK"
+        await eventually(lambda: server.connections == 0, 10, "the connections to end")
+
+
+async def test_a_fault_while_accepting_does_not_close_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(ServerLimits()) as server:
+        with monkeypatch.context() as fault:
+            fault.setattr(Connection, "start", lambda *_: 1 / 0)
+            async with client(server) as streams:
+                assert await closed(streams)
+
+        async with client(server) as streams:
+            assert await answer(streams) == b"HTTP/1.1 200 OK"
 
 
 class Wide(ScriptedView):

@@ -25,7 +25,7 @@ BEYOND = {"WAKE_UP": "false", **FILES, **LOG}
 """What the contract does not know; by its default nothing is different."""
 
 
-def test_every_variable_of_the_contract_is_there_with_its_default() -> None:
+def test_every_variable_of_the_contract_exists_with_its_default() -> None:
     rows = {row.variable: row.default.removesuffix(" for kafka, nats and redis") for row in describe()}
 
     assert {name: rows.pop(name) for name in BEYOND} == BEYOND

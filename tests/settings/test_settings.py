@@ -131,7 +131,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(variable: str, value: str, 
     assert "\n" not in message
 
 
-def test_all_problems_are_told_at_once_and_one_does_not_bring_forth_another() -> None:
+def test_all_problems_are_reported_at_once_and_none_causes_another() -> None:
     message = refusal(
         STORAGE_URL="",
         PUBLISHER_TYPE="kafka",
@@ -264,7 +264,7 @@ def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> Non
         ("mysql://u:hunter2@h/d", "STORAGE_URL: 'mysql://u:***@h/d': not a PostgreSQL URL"),
     ],
 )
-def test_a_file_that_holds_no_url_is_told_once_and_without_the_secret(
+def test_a_file_that_holds_no_url_is_reported_once_and_without_the_secret(
     tmp_path: Path, content: str | None, reason: str
 ) -> None:
     secret = tmp_path / "url"
@@ -326,7 +326,7 @@ def test_the_file_is_read_against_the_given_environment(dotenv: Path) -> None:
     assert read_settings.storage_url.get_secret_value() == "postgres://relay:none@db/app"
 
 
-def test_an_absent_file_is_fine_and_a_broken_one_is_told(dotenv: Path) -> None:
+def test_an_absent_file_is_fine_and_a_broken_one_is_reported(dotenv: Path) -> None:
     assert Settings.from_env(NEEDED, dotenv).batch_size == 100
     dotenv.write_text("BATCH_SIZE=1\n'oops\n")
 

@@ -51,7 +51,7 @@ class DriverFailed(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One write. Rows have a ``number``; with a ``folder`` it is a stream of the files there."""
+    """One write. Rows have a ``number``; with a ``folder`` it is a stream of the files in it."""
 
     options: dict[str, str]
     format: str = "openoutbox"
@@ -171,7 +171,7 @@ def write(session: SparkSession, job: Job) -> None:
 
 
 def stream(session: SparkSession, job: Job) -> None:
-    """Write the files in the job's folder, a micro-batch for each, until there are no more."""
+    """Write the files in the job's folder, one micro-batch each, until none is left."""
     source = session.readStream.schema("number long").option("maxFilesPerTrigger", "1").json(str(job.folder))
     writer = events(source).drop("number").writeStream.format(job.format).options(**job.options)
     query = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start()
@@ -223,7 +223,7 @@ def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, cal
     session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     try:
         reply = (number, function(session, *args, **kwargs), None)
-    except BaseException:  # noqa: BLE001 - the test is told whatever happened
+    except BaseException:  # noqa: BLE001 - the test sees whatever happened
         reply = (number, None, traceback.format_exc())
     with lock:
         replies.write(pickle.dumps(reply))
@@ -231,7 +231,7 @@ def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, cal
 
 
 def main() -> None:
-    """Answer calls until there are no more."""
+    """Answer calls until the input ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     builder = SparkSession.Builder().master(sys.argv[1]).appName("driver")

@@ -1,6 +1,7 @@
-"""The data source with accidents: what happens to real jobs, made to happen at a chosen moment.
+"""The data source with accidents: what happens to real jobs, at a chosen moment.
 
-Each accident happens once (a file in the folder ``marks`` remembers it), to the first attempt at partition 0.
+Each accident happens once (a file in the folder ``marks`` remembers it), to the first attempt at partition 0; with the
+fault ``kill``, one to partition 0 and another one to partition 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.support.waiting import wait_until
 
 
 class Accident(OutboxError):
-    """It was made to happen."""
+    """A test caused it."""
 
 
 class Marks:
@@ -69,13 +70,17 @@ class FaultyWriter(BatchWriter):
         self.marks = marks
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        if current_task().partitionId() != 0:
+        partition = current_task().partitionId()
+        if self.fault == "kill" and partition == 1:
+            written = super().write(iterator)
+            if self.marks.first_time("killed-after"):
+                kill_executor()
+            return written
+        if partition != 0:
             return super().write(iterator)
         written = super().write(self._disturbed(iterator))
         if self.fault == "raise-after" and self.marks.first_time("raised"):
             raise Accident("after the database's commit")
-        if self.fault == "kill-after" and self.marks.first_time("killed"):
-            kill_executor()
         if self.fault == "twice":
             self._wait_for_the_other()
         return written
@@ -85,7 +90,7 @@ class FaultyWriter(BatchWriter):
             yield batch
             if number == 0 and self.fault == "raise-within" and self.marks.first_time("raised"):
                 raise Accident("in the middle of the partition")
-            if number == 0 and self.fault == "kill-within" and self.marks.first_time("killed"):
+            if number == 0 and self.fault == "kill" and self.marks.first_time("killed-within"):
                 kill_executor()
 
     def _wait_for_the_other(self) -> None:

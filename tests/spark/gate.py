@@ -1,4 +1,4 @@
-"""A gate in the database: tasks of a job stop in the middle of their work, and their executor can be found there."""
+"""A gate in the database: tasks of a job stop in the middle of their work, and the database knows their executor."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def _owner(port: int) -> int:
     """The process that has a connection from this port."""
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     (inode,) = [line.split()[9] for line in lines if line.split()[1].endswith(f":{port:04X}")]
-    for found in Path("/proc").glob("[0-9]*/fd/*"):
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
         try:
-            if str(found.readlink()) == f"socket:[{inode}]":
-                return int(found.parts[2])
+            if str(entry.readlink()) == f"socket:[{inode}]":
+                return int(entry.parts[2])
         except OSError:
             continue
-    raise AssertionError(f"nobody has port {port}")
+    raise AssertionError(f"no process has port {port}")
 
 
 def _executor_of(pid: int) -> int:

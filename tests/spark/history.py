@@ -76,7 +76,7 @@ def in_archive(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
 
 
 def in_both(spark: SparkSession, outbox: Outbox, path: Path) -> list[tuple[object, ...]]:
-    """Every row of table and archive, in order: one that is in both is there twice."""
+    """Every row of table and archive, in order: one that is in both appears twice."""
     return sorted([*in_table(outbox), *in_archive(spark, path)], key=str)
 
 
@@ -101,9 +101,9 @@ def answering(run: Callable[..., int], name: str, outbox: Outbox, capsys: pytest
 
     def ask(*arguments: str, code: int = 0) -> Answer:
         ended = run(name, [*arguments, "--json"], url=outbox.url)
-        said = capsys.readouterr()
-        assert ended == code, said.err
-        answer: Answer = json.loads(said.out)
+        printed = capsys.readouterr()
+        assert ended == code, printed.err
+        answer: Answer = json.loads(printed.out)
         return answer
 
     return ask

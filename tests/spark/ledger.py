@@ -6,7 +6,7 @@ from tests.support.fixtures.outbox import Outbox
 
 
 def staging_tables(outbox: Outbox) -> list[str]:
-    """Names of the staging tables that are there."""
+    """Names of the staging tables."""
     rows = outbox.database.run(r"SELECT relname FROM pg_class WHERE relname LIKE 'stage\_%' AND relkind = 'r'")
     return [str(name) for (name,) in rows]
 

@@ -132,14 +132,14 @@ def test_the_commands_of_a_jobs_page_have_arguments_that_exist(tmp_path: Path, j
 
 def commands(text: str, job: str) -> list[list[str]]:
     """What the lines give to the job."""
-    found = []
+    arguments = []
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line)
         for program in (f"{job}.py", f"deploy/spark/{job}.py", job):
             if program in words and "spark" in line:
-                found.append(words[words.index(program) + 1 :])
+                arguments.append(words[words.index(program) + 1 :])
                 break
-    return found
+    return arguments
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -153,6 +153,6 @@ def test_every_command_can_be_read(job: str, tmp_path: Path, capsys: pytest.Capt
     documented = [each for block in blocks(f"docs/spark-{job}.md") for each in commands(block.text, job)]
     assert len(shown) >= 2
     assert len(documented) >= 2
-    for given in [*shown, *documented]:
-        words: Sequence[str] = [str(tmp_path / instead[word]) if word in instead else word for word in given]
+    for arguments in [*shown, *documented]:
+        words: Sequence[str] = [str(tmp_path / instead[word]) if word in instead else word for word in arguments]
         assert CommandLine(JOBS[job], job, words).read(FALLBACK[job]).output

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.replay.job import run as run_replay
-from tests.cli.running import run_cli
+from tests.cli.running import call_cli
 from tests.spark.history import fill
 from tests.spark.ledger import staging_tables
 from tests.spark.write.test_batch import orders
@@ -53,7 +53,7 @@ def test_without_grants_the_driver_says_what_is_missing(
 def test_the_documented_grants_are_enough(
     spark: SparkSession, outbox: Outbox, save: Save, role: str, tmp_path: Path
 ) -> None:
-    done = run_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
+    done = call_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
     documented = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8").replace("spark_writer", f'"{role}"')
@@ -85,7 +85,7 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     fill(outbox, "DEAD", 10)
     assert run(job, arguments, url=url) == 1
     assert "this role may not" in capsys.readouterr().err
-    done = run_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
+    done = call_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     granted = sorted(f"{line};" for line in done.stdout.splitlines()[1:])
     page = (ROOT / "docs" / f"spark-{job}.md").read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def fail(run_id: uuid.UUID, outbox: Outbox) -> None:
         connection.execute("SELECT 1 / 0")
 
 
-def test_a_slot_is_given_up_by_a_task_that_fails(outbox: Outbox) -> None:
+def test_a_task_that_fails_releases_its_slot(outbox: Outbox) -> None:
     run_id = uuid.uuid4()
     for _ in range(3):
         with pytest.raises(psycopg.errors.DivisionByZero):

@@ -22,7 +22,7 @@ TABLE: MappingProxyType[str, Kind] = MappingProxyType(
         "_TIMED_OUT": TimedOut,
         "_TIMED_OUT_QUEUE": TimedOut,
         "REQUEST_TIMED_OUT": TimedOut,  # the in-sync replicas did not acknowledge in time
-        "NETWORK_EXCEPTION": TimedOut,  # cut off before the reply: it may be there or not
+        "NETWORK_EXCEPTION": TimedOut,  # cut off before the reply: the broker may have it or not
         # Cut off with each of the client's resends.
         "_TRANSPORT": ConnectionCut,
         # No connection, or a refused login.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
@@ -10,7 +11,13 @@ from relay.core.errors import ConfigError
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-_SCHEME = "kafka://"
+_SERVER = r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:,\[\]\s]+)(?::\d{1,5})?"
+_SERVERS = re.compile(rf"{_SERVER}(?:,\s*{_SERVER})*,?")
+_PROPERTY = re.compile(r"[a-z]+(?:\.[a-z0-9]+)+")
+_SHAPE = (
+    "write host:9092,host2:9092 or kafka://user:password@host:9092, and percent-encode special characters of user and "
+    "password (@ is %40, / is %2F, ? is %3F, # is %23)"
+)
 _LONGEST_LINGER = 0.001
 """Seconds. A batch is handed over within microseconds, so a longer wait would only delay it (measured: batches of
 100 take 2.0 ms with 1 ms of lingering and 6.2 ms with 5 ms; 0 ms saves 1 ms and costs a quarter more CPU)."""
@@ -36,7 +43,8 @@ class KafkaOptions:
 
     User and password are percent-decoded, and mean SASL_SSL with PLAIN unless ``security.protocol`` and
     ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
-    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on.
+    (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on. By default keys
+    are partitioned by CRC32; ``partitioner=murmur2_random`` puts them where Java's producer does.
     """
     batch_size: int | None
     """Most messages of one produce request; None is librdkafka's own 10,000."""
@@ -50,7 +58,7 @@ class KafkaOptions:
     write_timeout: float
     """From the offer of a message to its acknowledgement, resends included (``message.timeout.ms``)."""
     read_timeout: float
-    """For the reply to one request (``socket.timeout.ms``)."""
+    """For the reply to any other request (``socket.timeout.ms``, which is not below ``write_timeout``)."""
     connection_timeout: float
     """For one connection, TLS and login included (``socket.connection.setup.timeout.ms``; 1 s at least)."""
     max_attempts: int
@@ -79,7 +87,8 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
         "message.send.max.retries": _within(1 if everyone else 0, options.max_attempts, _MOST),
         "message.timeout.ms": _milliseconds(options.write_timeout),
         "request.timeout.ms": _milliseconds(options.write_timeout, most=900_000),
-        "socket.timeout.ms": _milliseconds(options.read_timeout, least=10, most=300_000),
+        # A broker answers one connection's requests in turn: any reply may have to wait behind an acknowledgement.
+        "socket.timeout.ms": _milliseconds(max(options.read_timeout, options.write_timeout), least=10, most=300_000),
         "socket.connection.setup.timeout.ms": _milliseconds(options.connection_timeout, least=1000),
         "topic.metadata.propagation.max.ms": _milliseconds(min(_UNKNOWN_TOPIC_AFTER, options.write_timeout / 2)),
         "queue.buffering.max.messages": _within(1, options.queue_messages, _MOST),
@@ -93,6 +102,13 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     return config | connection
 
 
+def refusal(text: str, options: KafkaOptions) -> str:
+    """Why librdkafka refused the configuration; without its own words where they may hold a part of a password."""
+    if "@" in options.url.partition("?")[2]:
+        return f"PUBLISHER_URL or KAFKA_*: librdkafka refuses a property or its value; {_SHAPE}"
+    return f"PUBLISHER_URL or KAFKA_*: {redacted(text, producer_config(options))}"
+
+
 def redacted(text: str, config: dict[str, Any]) -> str:
     """``text`` with the secrets of ``config`` masked."""
     for name, value in config.items():
@@ -103,14 +119,17 @@ def redacted(text: str, config: dict[str, Any]) -> str:
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:
     """The bootstrap servers, and the connection's properties."""
-    scheme, separator, rest = url.rpartition("://")
-    if separator and scheme.lower() != "kafka":
-        raise ConfigError(f"PUBLISHER_URL: {scheme!r} is not a Kafka scheme; write host:9092,host2:9092 or {_SCHEME}…")
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator:
+        rest = url.strip()
+    elif scheme.lower() != "kafka":
+        raise ConfigError(f"PUBLISHER_URL: its scheme is not a Kafka scheme; {_SHAPE}")
     address, _, query = rest.partition("?")
     login, _, servers = address.rstrip("/").rpartition("@")
-    if not servers:
-        raise ConfigError("PUBLISHER_URL names no Kafka broker; write host:9092,host2:9092")
     properties = dict(parse_qsl(query, keep_blank_values=True))
+    # With a bare ? in the password, its parts would be read as server and properties, and shown by later errors.
+    if not _SERVERS.fullmatch(servers) or ("@" in query and not all(map(_PROPERTY.fullmatch, properties))):
+        raise ConfigError(f"PUBLISHER_URL names no Kafka broker; {_SHAPE}")
     if refused := sorted(_OURS & properties.keys()):
         raise ConfigError(f"PUBLISHER_URL: {refused[0]} must not be set there; the relay's guarantees depend on it")
     if not login:

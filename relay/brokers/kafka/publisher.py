@@ -4,9 +4,11 @@ Messages are independent: a slow or failing one delays no other. A broker refuse
 is too large or invalid. The messages of such a batch are offered again one by one, over a second session whose batches
 hold a single message; only a refusal there is the message's own outcome.
 
+The probe has a connection of its own (``relay.brokers.kafka.probe``): slow acknowledgements are no outage.
+
 A session that fails fatally (a lost or fenced idempotent sequence) is replaced automatically and its events are
 released. librdkafka reports a refused login or TLS handshake as an error of the client, never with a message: the
-reason is kept until the broker answers again, and every failed probe names it.
+reason stands until the broker answers again, and every failed probe names it.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, REFUSED_LOGIN, classify
-from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted
+from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted, refusal
+from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Outcome, OutcomeSink, Transient, Unreachable
+from relay.core.outcome import OutcomeSink, Transient, Unreachable
 
 _log = logging.getLogger(__name__)
 _LIBRARY_LOG = logging.getLogger("librdkafka")
@@ -46,6 +49,7 @@ class KafkaPublisher:
         self._config: dict[str, Any] = {}
         self._main: KafkaSession | None = None
         self._alone: KafkaSession | None = None
+        self._probe: KafkaProbe | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusal = ""
         """Why login or TLS was refused last; empty after a successful probe."""
@@ -59,7 +63,7 @@ class KafkaPublisher:
             # A trial producer; log_level 0 because librdkafka writes its complaints straight to standard error.
             await asyncio.to_thread(lambda: Producer(config | {"log_level": 0}) and None)
         except KafkaException as error:
-            raise ConfigError(f"PUBLISHER_URL or KAFKA_*: {redacted(error.args[0].str(), config)}") from None
+            raise ConfigError(refusal(error.args[0].str(), self._options)) from None
         _LIBRARY_LOG.addFilter(_not_repeated)
         self._config = config | {"logger": _LIBRARY_LOG}
 
@@ -69,26 +73,42 @@ class KafkaPublisher:
             await self._main_session().offer(events, sink)
 
     async def probe(self, timeout: float) -> None:
-        """Ask any broker for metadata over the session's own connections; nothing is answered from a cache."""
-        session = self._main_session()
+        """Ask any broker for metadata, over a connection of the probe's own."""
+        if self._probe is None:
+            self._probe = KafkaProbe(self._config, self._note_error)
+        probe = self._probe
         try:
-            await asyncio.wait_for(asyncio.to_thread(session.ask, timeout), timeout + 0.1)
-        except TimeoutError:
-            session.serve()  # the cause may still be unreported
-            raise BrokerUnreachable(self._reason(f"no answer within {timeout:g} s")) from None
-        except KafkaException as error:
-            session.serve()
-            raise BrokerUnreachable(self._reason(error.args[0].str())) from None
+            await probe.ask(timeout)
+        except (TimeoutError, KafkaException) as error:
+            probe.serve()  # the cause may still be unreported
+            reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.args[0].str()
+            if probe is self._probe:
+                self._probe = None
+                self._start(probe.close())
+            raise BrokerUnreachable(self._reason(reason)) from None
         self._refusal = self._trouble = ""
 
     async def abandon(self, reason: str) -> None:
-        """Purge and destroy both sessions; the next publish or probe opens a new one."""
-        await self._retire(Unreachable(reason))
+        """Purge and destroy both sessions; the next publish opens a new one."""
+        lost = Unreachable(reason)
+        sessions = [session for session in (self._main, self._alone) if session is not None]
+        self._main = self._alone = None
+        # Ended before the first await: a timer may be due, and what it reports must not open a new session.
+        for session in sessions:
+            session.end(lost)
+        await asyncio.gather(*(session.gone() for session in sessions))
+        # Sessions that were replaced before still hold messages until they are gone, and messages of a refused batch
+        # may not have been offered again yet.
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
 
     async def close(self) -> None:
         """Abandon what is left."""
-        closing = asyncio.create_task(self.abandon("the publisher was closed"))
-        await asyncio.wait({closing}, timeout=_CLOSE_WITHIN)
+        closing = [asyncio.create_task(self.abandon("the publisher was closed"))]
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            closing.append(asyncio.create_task(probe.close()))
+        await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
 
     def twin(self) -> KafkaPublisher:
         """A publisher with a client, and so connections, of its own.
@@ -96,13 +116,6 @@ class KafkaPublisher:
         It resends once, so that a cut is noticed in less than a second instead of four (five resends).
         """
         return KafkaPublisher(replace(self._options, max_attempts=1))
-
-    async def _retire(self, outcome: Outcome) -> None:
-        sessions = [session for session in (self._main, self._alone) if session is not None]
-        self._main = self._alone = None
-        await asyncio.gather(*(session.retire(outcome) for session in sessions))
-        # Tasks that offer single messages find their session ended and resolve their events.
-        await asyncio.gather(*(task for task in self._tasks if task is not asyncio.current_task()))
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:
@@ -157,9 +170,10 @@ class KafkaPublisher:
         if session is self._alone:
             self._alone = None
         if failure.code in FATAL_UNTIL_GRANTED:
-            self._start(session.retire(Transient(failure.code, failure.text)))
+            session.end(Transient(failure.code, failure.text))
         else:
-            self._start(session.retire(Unreachable(f"{failure.code}: {failure.text}")))
+            session.end(Unreachable(f"{failure.code}: {failure.text}"))
+        self._start(session.gone())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

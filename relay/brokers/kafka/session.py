@@ -5,13 +5,14 @@ event loop polls every millisecond while answers come: a polling thread would ta
 report, and would wait for it while the loop has work. ``_pending`` alone says what is unanswered: the code that removes
 an entry resolves its event, so an event is resolved at most once, and a late report has no entry.
 
-A session ends once and is not used again (``retire``): its queues are purged, in-flight requests included, and the
+A session ends once and is not used again (``end``): its queues are purged, in-flight requests included, and the
 producer is destroyed with its connections, so that a half-sent request cannot be completed later.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from relay.brokers.kafka.headers import message_headers
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Resolution
 
+_log = logging.getLogger(__name__)
 _POLL = 0.001  # seconds between two polls while reports come
 _LONGEST_POLL = 0.02  # seconds between two polls while an answer is missing, at most
 _IDLE_POLL = 0.5  # seconds between two polls of an idle client, which has only errors to report
@@ -33,8 +35,6 @@ _ROOM_POLL = 0.1  # seconds between two looks for room in a full queue
 _PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; the producer's end drops the rest
 _SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 21
-_PROBE_TOPIC = "!"
-"""A name that no topic can have: one small reply, and nothing is created where topics are created automatically."""
 
 
 class Failure(NamedTuple):
@@ -53,11 +53,11 @@ class SessionCallbacks(NamedTuple):
 
 
 class KafkaSession:
-    """A producer in use. Made and called in the event loop's thread."""
+    """A producer in use. Only the event loop's thread creates and calls it."""
 
     def __init__(self, config: dict[str, Any], callbacks: SessionCallbacks, *, receipts: bool) -> None:
         self.ended_as: Outcome | None = None
-        """None until ``retire``; then the outcome of every event that was still unanswered."""
+        """None until ``end``; then the outcome of every event that was still unanswered."""
         producer = Producer(config | {"error_cb": callbacks.error})
         self._producer: Producer | None = producer
         """None once the session has ended and the last reports are read."""
@@ -91,11 +91,6 @@ class KafkaSession:
             elif at < len(events):
                 await asyncio.sleep(0)
 
-    def ask(self, timeout: float) -> None:
-        """Ask a broker for metadata and wait for its reply. Blocks: call it in a thread. Raises KafkaException."""
-        if (producer := self._producer) is not None:
-            producer.list_topics(_PROBE_TOPIC, timeout=timeout)
-
     def serve(self) -> None:
         """Take the client's reports. A fatal error is raised by ``poll`` and not passed to ``error_cb``."""
         if (producer := self._producer) is None:
@@ -104,10 +99,34 @@ class KafkaSession:
             producer.poll(0)
         except KafkaException as error:
             self._callbacks.error(error.args[0])
+        finally:  # whatever a callback raised: these reports do not come again
+            self._pass_on()
+
+    def end(self, outcome: Outcome) -> None:
+        """End the session: from here on every report resolves its event as ``outcome``, acknowledgements excepted.
+
+        Does not wait, so that no timer or report comes between the decision to end the session and its end; call
+        ``gone`` afterwards.
+        """
+        if self.ended_as is None:
+            self.ended_as = outcome
+            self._room.set()
+            self._timer.cancel()
+            self._ending = self._loop.create_task(self._end())
+
+    async def gone(self) -> None:
+        """Wait for an ended session: on return every event is resolved and the producer destroyed."""
+        ending, ended_as = cast("asyncio.Task[None]", self._ending), cast("Outcome", self.ended_as)
+        await asyncio.wait({ending}, timeout=2 * _PURGE_WITHIN)
+        lost, self._pending = self._pending, {}
+        resolve([(entry, ended_as) for entry in lost.values()])
+
+    def _pass_on(self) -> None:
+        """Resolve what was acknowledged; the publisher decides on what failed, while the session is in use."""
         if self._acked:
             acked, self._acked = self._acked, []
-            resolve(acked)
             self._room.set()
+            resolve(acked)
         if self._failed:
             failed, self._failed = self._failed, []
             self._room.set()
@@ -116,17 +135,6 @@ class KafkaSession:
             else:
                 ended_as = self.ended_as
                 resolve([(entry, ended_as) for entry, _ in failed])
-
-    async def retire(self, outcome: Outcome) -> None:
-        """End the session; on return every event is resolved (unanswered ones as ``outcome``) and the producer gone."""
-        if self._ending is None:
-            self.ended_as = outcome
-            self._room.set()
-            self._timer.cancel()
-            self._ending = self._loop.create_task(self._end())
-        await asyncio.wait({self._ending}, timeout=2 * _PURGE_WITHIN)
-        lost, self._pending = self._pending, {}
-        resolve([(entry, self.ended_as or outcome) for entry in lost.values()])
 
     async def _end(self) -> None:
         """Purge, take the reports of that, and destroy the producer in a thread, since that joins its threads."""
@@ -143,7 +151,10 @@ class KafkaSession:
     def _on_timer(self) -> None:
         """The timer's callback: polls fast while answers come, slower while one is missing, slowest when idle."""
         waiting = len(self._pending)
-        self.serve()
+        try:
+            self.serve()
+        except Exception:  # noqa: BLE001 - without its timer the session would report nothing any more
+            _log.exception("the Kafka client's reports could not be passed on", extra={"action": "publisher_error"})
         if self.ended_as is not None:
             return
         if len(self._pending) < waiting:

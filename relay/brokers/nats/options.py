@@ -12,8 +12,17 @@ from urllib.parse import parse_qsl, unquote
 from relay.brokers.nats.identity import identity_arguments
 from relay.core.errors import ConfigError
 
-_SERVER = re.compile(r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>[^@/?]+)/?")
-_QUERY = frozenset({"credentials", "nkey_seed", "tls_ca", "tls_cert", "tls_key"})
+_SERVER = re.compile(
+    r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:\[\]\s]+)(?::\d{1,5})?)/?"
+)
+_FILES = frozenset({"credentials", "nkey_seed", "tls_ca", "tls_cert", "tls_key"})
+_LIMIT = "max_control_line"
+_SHAPE = (
+    "write nats://user:password@host:4222,host2:4222 or tls://…, and percent-encode special characters of user, "
+    "password and token (@ is %40, / is %2F, ? is %3F, # is %23, the comma is %2C)"
+)
+DEFAULT_CONTROL_LINE = 4096
+"""Bytes; a server's default. A server does not tell its clients when it was set to another value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +33,8 @@ class NatsOptions:
     """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
 
     User, password and token are percent-decoded. The query may name files: ``credentials``, ``nkey_seed``,
-    ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
+    ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection. ``max_control_line`` is the
+    servers' own setting of that name, where it is not 4096.
     """
     publish_timeout: float
     """From the offer of a message to its acknowledgement."""
@@ -41,11 +51,12 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
 
     Raises ConfigError when the URL or a file it names cannot be used.
     """
-    address, _, query = options.url.partition("?")
+    address, _, _ = options.url.partition("?")
     servers = [_match(part) for part in address.split(",")]
-    files = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := sorted(files.keys() - _QUERY):
-        raise ConfigError(f"PUBLISHER_URL: {unknown[0]!r} is not known; NATS takes {', '.join(sorted(_QUERY))}")
+    if servers[0]["login"] is None and any(server["login"] is not None for server in servers):
+        raise ConfigError(f"PUBLISHER_URL: the login must stand before the first NATS server; {_SHAPE}")
+    files = {name: value for name, value in _parameters(options).items() if name in _FILES}
+    control_line(options)
     arguments: dict[str, Any] = {
         "servers": [f"nats://{server['address']}" for server in servers],
         "name": "relay",
@@ -58,12 +69,31 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
     return arguments
 
 
+def control_line(options: NatsOptions) -> int:
+    """The most bytes that the server takes for subject, reply subject and sizes of one message. Raises ConfigError."""
+    limit = _parameters(options).get(_LIMIT, str(DEFAULT_CONTROL_LINE))
+    if not re.fullmatch(r"[1-9]\d{0,8}", limit):
+        raise ConfigError(f"PUBLISHER_URL: {_LIMIT} is not a number of bytes, as the NATS server is configured with")
+    return int(limit)
+
+
+def _parameters(options: NatsOptions) -> dict[str, str]:
+    """The query of the URL. No message shows a part of it where it may be the rest of a password."""
+    query = options.url.partition("?")[2]
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(parameters.keys() - _FILES - {_LIMIT}):
+        shown = "a parameter" if "@" in query else repr(unknown[0])
+        known = ", ".join(sorted(_FILES | {_LIMIT}))
+        raise ConfigError(f"PUBLISHER_URL: {shown} is not known; NATS takes {known}; {_SHAPE}")
+    return parameters
+
+
 def _match(part: str) -> re.Match[str]:
     match = _SERVER.fullmatch(part.strip())
     if match is None:
-        raise ConfigError("PUBLISHER_URL names no NATS server; write nats://host:4222")
+        raise ConfigError(f"PUBLISHER_URL names no NATS server; {_SHAPE}")
     if match["scheme"] not in (None, "nats", "tls"):
-        raise ConfigError(f"PUBLISHER_URL: {match['scheme']!r} is not a NATS scheme; write nats://host:4222 or tls://…")
+        raise ConfigError(f"PUBLISHER_URL: its scheme is not a NATS scheme; {_SHAPE}")
     return match
 
 

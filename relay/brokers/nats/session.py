@@ -31,7 +31,7 @@ from relay.brokers.nats.errors import (
     invalid_subject,
 )
 from relay.brokers.nats.headers import block_size, message_headers
-from relay.brokers.nats.options import NatsOptions
+from relay.brokers.nats.options import NatsOptions, control_line
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
@@ -51,6 +51,7 @@ _SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at leas
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
+_LONGEST_NUMBERS = 64  # bytes for the three numbers of a control line, and the blanks between them
 
 
 class _Client(Client):
@@ -73,6 +74,7 @@ class NatsSession:
         self.ended_as: Unreachable | ConnectionCut | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._options = options
+        self._control_line = control_line(options)
         self._client = _Client()
         self._pending: dict[int, tuple[Entry, float]] = {}
         self._serial = 0
@@ -96,7 +98,7 @@ class NatsSession:
                 session._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
             )
         except asyncio.CancelledError:
-            await session.end("the connection was given up")
+            await session.end("the connection attempt was cancelled")
             raise
         else:
             if not session._trouble:
@@ -122,7 +124,9 @@ class NatsSession:
                 sink([(lost, self.ended_as) for lost in events[at:]])
                 return ()
             headers = message_headers(event)
-            refused = invalid_subject(event.event_type) or self._too_large(event, headers)
+            refused = (
+                invalid_subject(event.event_type) or self._too_large(event, headers) or self._too_long(event, headers)
+            )
             if refused is None:
                 await self._send(event, headers, sink)
             else:
@@ -184,6 +188,24 @@ class NatsSession:
         if size + at_most <= limit or (size := size + block_size(headers)) <= limit:
             return None
         return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {limit}")
+
+    def _too_long(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
+        """The refusal of a subject that does not fit into the server's control line; the server would cut.
+
+        The limit is for what stands between ``HPUB`` (or ``PUB``) and the line's end: subject, reply subject and sizes.
+        """
+        limit, subject = self._control_line, event.event_type
+        if _LONGEST_CHARACTER * len(subject) + len(self._prefix) + _LONGEST_NUMBERS <= limit:
+            return None
+        header = block_size(headers)
+        sizes = f"{self._prefix}{self._serial + 1} {header} {header + len(event.payload)}"
+        if (size := len(subject.encode()) + 1 + len(sizes)) <= limit:
+            return None
+        return Permanent(
+            "MAX_CONTROL_LINE",
+            f"a subject of {len(subject.encode())} bytes makes a control line of {size}, over the server's "
+            f"max_control_line of {limit}",
+        )
 
     async def _on_answer(self, message: Msg) -> None:
         """One acknowledgement, positive or negative."""

@@ -28,6 +28,9 @@ from relay.core.outcome import Outcome, OutcomeSink, Unreachable
 _MOST_REDIRECTS: Final = 8
 """Of one event; more of them mean that the nodes disagree about the slot."""
 
+_MOST_SESSIONS: Final = 2
+"""For one group of redirected events; the first may be cut because of others."""
+
 Connect = Callable[[RedisAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
 
 
@@ -86,7 +89,7 @@ class RedisNodes:
     def _redirect(self, source: RedisAddress | None) -> Redirect:
         def redirect(offer: Offer, error: AskError) -> None:
             event, sink, redirects = offer
-            # A node that does not know its own name leaves the host empty: it means the one that was asked.
+            # A node that does not know its own name leaves the host empty: it means itself.
             address = RedisAddress(error.host or (source.host if source else ""), error.port)
             if redirects >= _MOST_REDIRECTS or not address.host:
                 sink([(event, classify(error))])
@@ -112,17 +115,19 @@ class RedisNodes:
         # No await between the last look at the list and this line: what comes later starts a new task.
         self._following = None
 
-    async def _offer(self, address: RedisAddress, offers: list[Offer], asking: bool) -> None:
+    async def _offer(self, address: RedisAddress, offers: Sequence[Offer], asking: bool) -> None:
+        """Offer redirected events to a node; what its session did not send before it was cut, over the next one."""
         try:
-            if self._abandoned is not None:  # it began after the list was taken: open no session now
-                raise BrokerUnreachable(str(self._abandoned))
-            session = await self._session(address).get()
+            for _ in range(_MOST_SESSIONS):
+                if self._abandoned is not None:  # it began after the list was taken: open no session now
+                    break
+                session = await self._session(address).get()
+                if not (offers := await session.follow(offers, asking=asking)):
+                    return
+            raise BrokerUnreachable(f"{address} cuts each connection before everything is sent")
         except BrokerUnreachable as error:
             lost = self._abandoned or Unreachable(str(error))
             resolve(((event, sink), lost) for event, sink, _ in offers)
-        else:
-            unsent = await session.follow(offers, asking=asking)
-            resolve(((event, sink), Unreachable("the connection was cut")) for event, sink, _ in unsent)
 
     def _resolve_redirected(self, outcome: Outcome) -> None:
         redirected, self._redirected = self._redirected, []

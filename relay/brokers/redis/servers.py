@@ -130,7 +130,7 @@ class RedisServers:
 
 
 async def ping(connection: AbstractConnection) -> None:
-    """Ask whether the server takes writes. Raises RedisError or OSError: a replica is as good as not there."""
+    """Ask whether the server takes writes. Raises RedisError or OSError: a replica counts as unreachable."""
     try:
         await connection.send_command("PING")
         await connection.read_response()

@@ -46,7 +46,7 @@ class RedisSession:
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._connection = connection
-        # Kept from the start: redis-py drops its reference when it gives a connection up, and what the writer still
+        # Noted at the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._options = options
@@ -154,6 +154,8 @@ class RedisSession:
             await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
             self.end(classify_loss(error))
+        except RuntimeError as error:  # uvloop's, for a transport that is closed and whose reader does not know it yet
+            self.end(ConnectionCut(f"CONNECTION: {error}"))
 
     async def _read(self) -> None:
         """Read replies until the session ends; the body of the reading task."""

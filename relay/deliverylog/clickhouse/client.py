@@ -71,9 +71,10 @@ class ClickHouseClient:
 
         try:
             driver = await asyncio.get_running_loop().run_in_executor(threads, connect)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the library documents none; each becomes an error of the log
             threads.shutdown(wait=False)
-            raise _unavailable(error, embedded=embedded) from error
+            # The error of a server's URL may hold a part of the password.
+            raise _unavailable(error, embedded=embedded) from (error if embedded else None)
         return cls(driver, threads, embedded=embedded)
 
     async def close(self) -> None:

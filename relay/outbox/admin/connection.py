@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 
 from relay.core.errors import SchemaError
-from relay.outbox.tablecheck import creation, refuse_kind, refuse_missing
+from relay.outbox.tablecheck import NO_PRIVILEGE, creation, refuse_kind, refuse_missing
 from relay.postgres.codec import MOMENTS, Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
@@ -23,18 +23,30 @@ LOCK_TIMEOUT: Final = 0.5  # seconds; an operation gives way to a change of the 
 
 
 @contextmanager
-def operating(url: str, table: TableName, doing: str) -> Iterator[Connection]:
+def operating(url: str, table: TableName, doing: str, rights: str = "SELECT") -> Iterator[Connection]:
     """A connection, once ``table`` has been seen to be a plain table with the contract's columns.
 
-    Raises ConfigError for a wrong URL, SchemaError for a wrong table, StorageUnavailable, and for errors of the
-    statements inside what ``relay.postgres.errors`` makes of them.
+    Raises ConfigError for a wrong URL, SchemaError for a wrong table and for a missing right (naming the GRANT of
+    ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
     """
     parameters = connection_parameters(url, _NAME)
     with translating():
         opened = connect(parameters, MOMENTS)
-    with translating(doing), opened as connection:
+    grant = f'run as the owner of the table: GRANT {rights} ON {table.quoted} TO "{opened.info.user}"'
+    with naming_the_grant(grant), translating(doing), opened as connection:
         _check_table(connection, table)
         yield connection
+
+
+@contextmanager
+def naming_the_grant(grant: str) -> Iterator[None]:
+    """Add ``grant`` to the message of a SchemaError about a missing right."""
+    try:
+        yield
+    except SchemaError as error:
+        if error.sqlstate != NO_PRIVILEGE:
+            raise
+        raise SchemaError(f"{error}; {grant}", error.sqlstate) from error
 
 
 def rows(

@@ -26,6 +26,7 @@ _LONGEST_BATCH: Final = 0.2  # seconds
 _SMALLEST_BATCH: Final = 50
 _REST: Final = 4  # while events wait, times as long as the batch before took
 _DOING: Final = "pruning"
+_RIGHTS: Final = "SELECT, DELETE, UPDATE (updated_at)"
 
 Kind = Literal["delivered", "dead"]
 KINDS: Final[tuple[Kind, ...]] = ("delivered", "dead")
@@ -69,7 +70,7 @@ def prune(
     Raises StorageBusy when the table is locked for more than half a second, SchemaError without the rights; what
     ``on_batch`` was told of stays done.
     """
-    with operating(url, table, _DOING) as connection:
+    with operating(url, table, _DOING, _RIGHTS) as connection:
         done = _cutoffs(connection, options)
         on_batch(done)
         for kind in KINDS:

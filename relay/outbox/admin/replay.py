@@ -32,12 +32,14 @@ from relay.outbox.admin.connection import (
     short_transaction,
 )
 from relay.outbox.extensions import REPLAYS, replays_of
+from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where a preview stops counting."""
 
 _DOING: Final = "replaying"
+_RIGHTS: Final = f"SELECT, UPDATE ({', '.join(WRITTEN)})"
 
 Kind = Literal["delivered", "dead"]
 Bound = datetime | timedelta
@@ -95,7 +97,7 @@ class Replayed:
 
 def preview(url: str, table: TableName, selection: Selection, options: ReplayOptions) -> Replayed:
     """What ``replay`` would take back now. Raises ReplayRefused as ``replay`` does."""
-    with operating(url, table, _DOING) as connection:
+    with operating(url, table, _DOING, _RIGHTS) as connection:
         parameters = _parameters(connection, selection)
         _refuse_duplicates(connection, table, selection, options, parameters)
         totals = Replayed(recorded=_recorded(connection, table))
@@ -121,7 +123,7 @@ def replay(
     Raises ReplayRefused before anything is done when an event was delivered within the duplicate window; StorageBusy
     when the table is locked for more than half a second; what ``on_batch`` was told of stays done.
     """
-    with operating(url, table, _DOING) as connection:
+    with operating(url, table, _DOING, _RIGHTS) as connection:
         parameters = _parameters(connection, selection)
         _refuse_duplicates(connection, table, selection, options, parameters)
         done = Replayed(recorded=_recorded(connection, table))

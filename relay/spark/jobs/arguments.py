@@ -67,6 +67,7 @@ class Kind:
             raise ConfigError(f"{flag}: {error}") from None
         if self.check is not None:
             self.check(texts[-1], flag)
+        # Of equal values the last one stays: of NAME=VALUE pairs with one name, Spark uses the last.
         return tuple(dict.fromkeys(values[::-1]))[::-1] if self.repeated else values[-1]
 
 
@@ -101,7 +102,7 @@ def option(
 
 
 class _Option(NamedTuple):
-    """What ``option`` says of a field, and its name."""
+    """The metadata of a field, and its name."""
 
     help: str
     kind: Kind

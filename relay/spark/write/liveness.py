@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 
 def this_driver() -> str:
-    """The driver in whose name this process works: the JVM that started it."""
+    """The driver of this process: the JVM that started it."""
     pid = _jvm()
     return f"{_machine()}/{pid}/{_start_time(pid) or 0}"
 

@@ -28,7 +28,7 @@ class Features:
     receipts: bool = False
     """Acknowledgements can carry where the message is."""
     hangs: bool = False
-    """The broker can be made to take connections and answer nothing."""
+    """The test can let the broker take connections and answer nothing."""
     stops: bool = False
     """The broker can be stopped and started again."""
     missing_destination: str | None = None
@@ -60,7 +60,7 @@ class Harness(ABC):
 
     @abstractmethod
     async def destination(self) -> str:
-        """A new destination that exists, of one partition where there are partitions."""
+        """A new destination that exists, of one partition where the broker has partitions."""
 
     async def read(self, destination: str, count: int) -> list[Message]:
         """The first ``count`` messages of a destination, in order."""

@@ -51,24 +51,24 @@ class KafkaHarness(ServerHarness):
         settings = {"bootstrap.servers": self._server.url, "group.id": "none", "enable.auto.commit": False}
         consumer = Consumer(settings)
         consumer.assign([TopicPartition(destination, 0, 0)])
-        found: list[KafkaMessage] = []
+        messages: list[KafkaMessage] = []
 
         def enough() -> bool:
-            found.extend(message for message in consumer.consume(1000, timeout=0.1) if message.error() is None)
-            return len(found) >= count
+            messages.extend(message for message in consumer.consume(1000, timeout=0.1) if message.error() is None)
+            return len(messages) >= count
 
         try:
             wait_until(enough, what=f"{count} messages of {destination}")
         finally:
             consumer.close()
-        return [_message(message) for message in found][:count]
+        return [_message(message) for message in messages][:count]
 
 
 def _message(message: KafkaMessage) -> Message:
     pairs = cast("list[tuple[str, bytes]]", message.headers() or [])
     headers = [(name, value.decode()) for name, value in pairs]
     identities = [value for name, value in headers if name.lower() == "x-event-id"]
-    assert len(identities) == 1, "our header is there once, in whatever case"
+    assert len(identities) == 1, "our header arrives once, in whatever case"
     value, key = message.value(), message.key()
     assert value is not None, "an empty payload is a value of no length, never a tombstone"
     return Message(

@@ -44,9 +44,9 @@ class NatsHarness(ServerHarness):
     async def read(self, destination: str, count: int) -> list[Message]:
         name = destination.partition(".")[0]
         client = await nats.connect(self._server.url)
-        found = await read_stream(client.jetstream(), Stream(name, name), count, 30.0)
+        messages = await read_stream(client.jetstream(), Stream(name, name), count, 30.0)
         await client.close()
-        return [_message(message) for message in found]
+        return [_message(message) for message in messages]
 
 
 def _message(message: Any) -> Message:

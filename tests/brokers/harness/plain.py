@@ -50,12 +50,12 @@ class StdoutHarness(Harness):
         return f"destination-{self._destinations}"
 
     async def read(self, destination: str, count: int) -> list[Message]:
-        def found() -> list[Message]:
+        def messages() -> list[Message]:
             lines = [line.decode() for line in list(self._lines)]
             return [_message(line) for line in lines if json.loads(line)["event_type"] == destination]
 
-        await eventually(lambda: len(found()) >= count)
-        return found()[:count]
+        await eventually(lambda: len(messages()) >= count)
+        return messages()[:count]
 
     def hang(self) -> None:
         self._reading.clear()

@@ -14,7 +14,7 @@ from tests.support.servers.valkey import ValkeyServer
 
 
 class RedisHarness(ServerHarness):
-    """One stream a destination; a stream is made by the first entry, and any name is one."""
+    """One stream a destination; the first entry creates a stream, and any name is one."""
 
     features = Features(receipts=True, hangs=True, stops=True, too_large=2_000_000)
 

@@ -1,4 +1,4 @@
-"""Every way to log in to Kafka, each with a good and a bad secret: which of them is let in, and what is told."""
+"""Every way to log in to Kafka, each with a good and a bad secret: which of them connects, and what is reported."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Secured:
     def url(self, listener: str, login: str = "", **properties: str | Path) -> str:
         """The PUBLISHER_URL for one listener; an underscore in a property's name stands for a dot."""
         known: dict[str, str | Path] = {"ssl_ca_location": self.identities.ca_file}
-        given = known | properties
-        query = "&".join(f"{name.replace('_', '.')}={quote(str(value), safe='')}" for name, value in given.items())
+        parameters = known | properties
+        query = "&".join(f"{name.replace('_', '.')}={quote(str(value), safe='')}" for name, value in parameters.items())
         return f"kafka://{login}{self.broker.address(listener)}?{query}"
 
 
@@ -118,7 +118,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("way", REASONS)
-async def test_a_good_secret_is_let_in(secured: Secured, way: str) -> None:
+async def test_a_good_secret_connects(secured: Secured, way: str) -> None:
     publisher, sink, events = KafkaPublisher(kafka_options(good_url(secured, way))), Collector(), [make_event(TOPIC)]
     await publisher.open()
     await publisher.publish(events, sink)
@@ -127,23 +127,23 @@ async def test_a_good_secret_is_let_in(secured: Secured, way: str) -> None:
 
 
 @pytest.mark.parametrize(("way", "reason"), REASONS.items())
-async def test_a_bad_secret_is_unreachable_and_told_without_the_secret(
+async def test_a_bad_secret_is_unreachable_and_reported_without_it(
     secured: Secured, way: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     publisher, sink, events = KafkaPublisher(kafka_options(bad_url(secured, way))), Collector(), [make_event(TOPIC)]
     await publisher.open()
-    told = await _probe_error(publisher, reason)
+    reported = await _probe_error(publisher, reason)
     await publisher.publish(events, sink)
-    await publisher.abandon(told)
-    assert await sink.outcomes(events) == [Unreachable(told)]
+    await publisher.abandon(reported)
+    assert await sink.outcomes(events) == [Unreachable(reported)]
     await publisher.close()
     for secret in (WRONG, quote(WRONG, safe=""), "PRIVATE KEY"):
-        assert secret not in told + caplog.text
+        assert secret not in reported + caplog.text
 
 
 async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
-    """What a probe says once it has found the reason; the first may only report a timeout."""
+    """What a probe says once it knows the reason; the first may only report a timeout."""
     async with asyncio.timeout(patience()):
         while True:
             with pytest.raises(BrokerUnreachable) as caught:

@@ -46,7 +46,7 @@ def test_every_code_of_the_library_has_an_outcome(name: str) -> None:
         "A_CODE_OF_TOMORROW",
     ],
 )
-def test_what_an_operator_or_time_can_mend_is_transient(name: str) -> None:
+def test_what_an_operator_or_time_can_correct_is_transient(name: str) -> None:
     assert isinstance(classify(name, ""), Transient)
 
 

@@ -24,6 +24,6 @@ def test_a_longer_name_that_begins_alike_is_left_as_it_is() -> None:
     assert message_headers(event)[1:] == [("X-Event-ID-2", "v")]
 
 
-def test_without_headers_there_is_the_event_id_alone() -> None:
+def test_without_headers_the_event_id_is_sent_alone() -> None:
     event = make_event("t")
     assert message_headers(event) == [("X-Event-ID", event.event_id)]

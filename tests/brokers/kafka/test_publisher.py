@@ -28,10 +28,10 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 async def publisher(kafka: str) -> AsyncIterator[KafkaPublisher]:
-    made = KafkaPublisher(kafka_options(kafka, receipts=True))
-    await made.open()
-    yield made
-    await made.close()
+    instance = KafkaPublisher(kafka_options(kafka, receipts=True))
+    await instance.open()
+    yield instance
+    await instance.close()
 
 
 async def outcomes(publisher: KafkaPublisher, events: list[OutboxEvent]) -> list[Outcome]:
@@ -53,11 +53,11 @@ async def test_over_the_clients_own_limit_is_permanent_and_says_by_how_much(
 async def test_an_invalid_record_takes_no_neighbour_with_it(publisher: KafkaPublisher, topic: MakeTopic) -> None:
     compacted = topic(config={"cleanup.policy": "compact"})
     events = [make_event(compacted, key=None if n == 3 else str(n)) for n in range(10)]
-    found = await outcomes(publisher, events)
-    refused = found.pop(3)
+    results = await outcomes(publisher, events)
+    refused = results.pop(3)
     assert isinstance(refused, Permanent)
     assert refused.code == "INVALID_RECORD"
-    assert all(isinstance(outcome, Acknowledged) for outcome in found)
+    assert all(isinstance(outcome, Acknowledged) for outcome in results)
 
 
 async def test_a_topic_that_comes_late_is_used_then(publisher: KafkaPublisher, kafka_admin: AdminClient) -> None:
@@ -88,18 +88,44 @@ async def test_a_receipt_names_partition_and_offset(publisher: KafkaPublisher, t
     assert await outcomes(publisher, [make_event(topic())]) == [Acknowledged({"partition": 0, "offset": 0})]
 
 
-async def test_a_client_that_breaks_is_made_anew(publisher: KafkaPublisher, topic: MakeTopic) -> None:
+async def test_a_client_that_breaks_is_replaced(publisher: KafkaPublisher, topic: MakeTopic) -> None:
     name = topic()
     sink, events = Collector(), [make_event(name, os.urandom(100_000)) for _ in range(200)]
     await publisher.publish(events, sink)
     session = publisher._main
     assert session is not None
     publisher._replace(session, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
-    found = await sink.outcomes(events)
-    lost = {outcome for outcome in found if not isinstance(outcome, Acknowledged)}
+    results = await sink.outcomes(events)
+    lost = {outcome for outcome in results if not isinstance(outcome, Acknowledged)}
     assert lost <= {Unreachable("INVALID_PRODUCER_EPOCH: fenced")}
     [outcome] = await outcomes(publisher, [make_event(name)])
     assert isinstance(outcome, Acknowledged)
+
+
+JAVA_HASHES = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""Keys and their murmur2, from the tests of Kafka's Java client (UtilsTest)."""
+
+
+async def test_keys_land_where_javas_producer_puts_them_when_asked(kafka: str, topic: MakeTopic) -> None:
+    name, partitions = topic(partitions=50), {}
+    for query in ("", "?partitioner=murmur2_random"):
+        publisher = KafkaPublisher(kafka_options(f"{kafka}{query}", receipts=True))
+        await publisher.open()
+        acknowledged = await outcomes(publisher, [make_event(name, key=key) for key in JAVA_HASHES])
+        partitions[query] = [
+            one.receipt["partition"] for one in acknowledged if isinstance(one, Acknowledged) and one.receipt
+        ]
+        await publisher.close()
+    java = [(value & 0x7FFFFFFF) % 50 for value in JAVA_HASHES.values()]
+    assert partitions["?partitioner=murmur2_random"] == java
+    assert partitions[""] != java, "librdkafka's own default is CRC32"
 
 
 class LoginServer(KafkaServer):
@@ -140,7 +166,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(login_server: LoginSe
     await publisher.close()
 
 
-async def test_the_right_login_is_let_in(login_server: LoginServer) -> None:
+async def test_the_right_login_connects(login_server: LoginServer) -> None:
     publisher = _with_password(login_server, "right")
     await publisher.open()
     async with asyncio.timeout(patience()):

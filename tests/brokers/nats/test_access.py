@@ -1,4 +1,4 @@
-"""Every way to log in to NATS, each with a good and a bad secret: which of them is let in, and what is told."""
+"""Every way to log in to NATS, each with a good and a bad secret: which of them connects, and what is reported."""
 
 from __future__ import annotations
 
@@ -112,23 +112,23 @@ def server(way: tuple[Way, str]) -> Iterator[NatsServer]:
         yield server
 
 
-async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
+async def test_a_good_secret_connects_and_a_bad_one_is_reported_without_it(
     way: tuple[Way, str], server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    (made, reason), sink, events = way, Collector(), [make_event("letters")]
-    arguments = connect_arguments(nats_options(made.url(server, True)))
+    (login, reason), sink, events = way, Collector(), [make_event("letters")]
+    arguments = connect_arguments(nats_options(login.url(server, True)))
     admin = await nats.connect(**arguments)
     await admin.jetstream().add_stream(name="letters", subjects=["letters"])
     await admin.close()
 
-    publisher = NatsPublisher(nats_options(made.url(server, True)))
+    publisher = NatsPublisher(nats_options(login.url(server, True)))
     await publisher.open()
     await publisher.publish(events, sink)
     assert await sink.outcomes(events) == [Acknowledged()]
     await publisher.close()
 
-    refused = NatsPublisher(nats_options(made.url(server, False)))
+    refused = NatsPublisher(nats_options(login.url(server, False)))
     await refused.open()
     with pytest.raises(BrokerUnreachable, match=reason) as caught:
         await refused.probe(5.0)
@@ -136,7 +136,7 @@ async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
     await refused.publish(events, sink)
     [outcome] = await sink.outcomes(events)
     assert isinstance(outcome, Unreachable)
-    for secret in made.secrets:
+    for secret in login.secrets:
         assert secret not in f"{caught.value} {outcome} {caplog.text}"
     await refused.close()
 
@@ -166,7 +166,7 @@ async def test_a_seed_that_is_replaced_is_used_for_the_next_connection(mounted: 
 
 
 @pytest.mark.parametrize(
-    ("parameter", "content", "told"),
+    ("parameter", "content", "words"),
     [
         ("nkey_seed", None, "cannot be read: No such file"),
         ("nkey_seed", "hunter2", "holds no NKey seed; one begins with SU"),
@@ -175,12 +175,12 @@ async def test_a_seed_that_is_replaced_is_used_for_the_next_connection(mounted: 
         ("credentials", b"hunter2\xff", "not UTF-8 text"),
     ],
 )
-async def test_a_file_that_cannot_be_meant_stops_the_start(
-    tmp_path: Path, parameter: str, content: str | bytes | None, told: str
+async def test_an_invalid_file_stops_the_start(
+    tmp_path: Path, parameter: str, content: str | bytes | None, words: str
 ) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=words) as caught:
         await NatsPublisher(nats_options(f"nats://127.0.0.1:1?{parameter}={path}")).open()
     assert "hunter2" not in str(caught.value)

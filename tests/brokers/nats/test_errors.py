@@ -29,8 +29,8 @@ def test_every_error_of_the_library_has_an_outcome(name: str) -> None:
     kind = getattr(errors, name)
     expected = next((EXCEPTIONS[base] for base in kind.__mro__ if base in EXCEPTIONS), Transient)
     # Some of them want arguments, and print them.
-    made = type(name, (kind,), {"__init__": lambda _: None, "__str__": lambda _: "text"})()
-    assert type(classify_exception(made)) is expected
+    error = type(name, (kind,), {"__init__": lambda _: None, "__str__": lambda _: "text"})()
+    assert type(classify_exception(error)) is expected
 
 
 def test_the_most_specific_class_decides() -> None:

@@ -43,10 +43,10 @@ def guarded_url(server: NatsServer, login: str) -> str:
 
 @pytest.fixture
 async def publisher(nats_url: str) -> AsyncIterator[NatsPublisher]:
-    made = NatsPublisher(nats_options(nats_url, receipts=True, publish_timeout=1.0))
-    await made.open()
-    yield made
-    await made.close()
+    instance = NatsPublisher(nats_options(nats_url, receipts=True, publish_timeout=1.0))
+    await instance.open()
+    yield instance
+    await instance.close()
 
 
 async def outcomes(publisher: NatsPublisher, events: list[OutboxEvent]) -> list[Outcome]:
@@ -56,26 +56,78 @@ async def outcomes(publisher: NatsPublisher, events: list[OutboxEvent]) -> list[
 
 
 async def test_a_repeat_is_acknowledged_and_stored_once(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream()
-    event = make_event(made.subject())
-    assert await outcomes(publisher, [event]) == [Acknowledged({"stream": made.name, "sequence": 1})]
-    repeat = make_event(made.subject(), event_id=event.event_id)
+    target = await stream()
+    event = make_event(target.subject())
+    assert await outcomes(publisher, [event]) == [Acknowledged({"stream": target.name, "sequence": 1})]
+    repeat = make_event(target.subject(), event_id=event.event_id)
     assert await outcomes(publisher, [repeat]) == [
-        Acknowledged({"stream": made.name, "sequence": 1, "duplicate": True})
+        Acknowledged({"stream": target.name, "sequence": 1, "duplicate": True})
     ]
 
 
 async def test_a_streams_limit_of_size_is_permanent(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream(max_msg_size=1000)
-    large, small = await outcomes(publisher, [make_event(made.subject(), b"x" * 2000), make_event(made.subject())])
+    target = await stream(max_msg_size=1000)
+    large, small = await outcomes(publisher, [make_event(target.subject(), b"x" * 2000), make_event(target.subject())])
     assert isinstance(large, Permanent)
     assert large.code == "JETSTREAM_10054"
     assert isinstance(small, Acknowledged)
 
 
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[NatsServer]:
+    with NatsServer(config="max_control_line: 8192") as server:
+        yield server
+
+
+@pytest.mark.parametrize("limit", [4096, 8192])
+@pytest.mark.parametrize("character", ["x", "ü"])
+async def test_a_subject_over_the_control_line_is_permanent_and_cuts_no_connection(
+    nats_url: str, roomy: NatsServer, limit: int, character: str
+) -> None:
+    """To the byte: the longest subject that the server takes is published, the next one is refused unsent."""
+    url = nats_url if limit == 4096 else f"{roomy.url}?max_control_line=8192"
+    publisher = NatsPublisher(nats_options(url, receipts=True, publish_timeout=2.0))
+    await publisher.open()
+    prefix = f"long{uuid.uuid4().hex[:8]}."
+    client = await nats.connect(url.partition("?")[0])
+    await client.jetstream().add_stream(name=prefix[:-1], subjects=[f"{prefix}>"])
+    await publisher.probe(patience(5))
+    session = await publisher._current.get()
+    # HPUB takes subject, reply subject, and the sizes of the header block and of everything (65 and 72 bytes).
+    room = limit - len(f" {session._prefix}1 65 72") - len(prefix)
+    padding = "x" * (room % len(character.encode()))
+    longest = prefix + padding + character * (room // len(character.encode()))
+    good, bad, other = make_event(longest), make_event(longest + "x"), make_event(f"{prefix}other")
+    taken, refused, last = await outcomes(publisher, [good, bad, other])
+    assert isinstance(taken, Acknowledged)
+    assert isinstance(refused, Permanent)
+    assert refused.code == "MAX_CONTROL_LINE"
+    assert f"of {len(longest.encode()) + 1} bytes makes a control line of {limit + 1}" in refused.reason
+    assert isinstance(last, Acknowledged)
+    assert session.ended_as is None
+    await client.jetstream().delete_stream(prefix[:-1])
+    await client.close()
+    await publisher.close()
+
+
+async def test_missing_acknowledgements_are_no_outage(publisher: NatsPublisher, nats_url: str) -> None:
+    """The server answers PING at once however long a stream takes; so the probe needs no connection of its own."""
+    client = await nats.connect(nats_url)
+    subject = f"slow.{uuid.uuid4().hex}"
+    requests = await client.subscribe(subject)
+    event, sink = make_event(subject), Collector()
+    await publisher.publish([event], sink)
+    request = await requests.next_msg(patience(5))
+    await publisher.probe(0.5)
+    assert sink.resolutions == []
+    await client.publish(request.reply, b'{"stream": "slow", "seq": 7}')
+    assert await sink.outcomes([event]) == [Acknowledged({"stream": "slow", "sequence": 7})]
+    await client.close()
+
+
 async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: MakeStream) -> None:
-    made = await stream(max_msgs=1, discard=nats.js.api.DiscardPolicy.NEW)
-    first, second = await outcomes(publisher, [make_event(made.subject()), make_event(made.subject())])
+    target = await stream(max_msgs=1, discard=nats.js.api.DiscardPolicy.NEW)
+    first, second = await outcomes(publisher, [make_event(target.subject()), make_event(target.subject())])
     assert isinstance(first, Acknowledged)
     assert isinstance(second, Transient)
     assert second.code == "JETSTREAM_10077"
@@ -84,21 +136,21 @@ async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: Make
 async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout(
     publisher: NatsPublisher, stream: MakeStream, nats_url: str
 ) -> None:
-    made, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
+    target, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
     listener = await nats.connect(nats_url)
     await listener.subscribe(heard)
     await listener.flush()
-    late, good = await outcomes(publisher, [make_event(heard), make_event(made.subject())])
+    late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
     assert isinstance(late, TimedOut)
     assert isinstance(good, Acknowledged)
     await listener.close()
 
 
 async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStream) -> None:
-    made = await stream()
+    target = await stream()
     publisher = NatsPublisher(nats_options(nats_url, max_pending=10))
     await publisher.open()
-    events = [make_event(made.subject()) for _ in range(1000)]
+    events = [make_event(target.subject()) for _ in range(1000)]
     assert await outcomes(publisher, events) == [Acknowledged()] * 1000
     await publisher.close()
 

@@ -1,4 +1,4 @@
-"""Every way to log in to Redis, each with a good and a bad secret: which of them is let in, and what is told."""
+"""Every way to log in to Redis, each with a good and a bad secret: which of them connects, and what is reported."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def _targets() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
-    made = Access(tmp_path_factory.mktemp("access"))
-    with made.users, made.certified:
-        yield made
+    access = Access(tmp_path_factory.mktemp("access"))
+    with access.users, access.certified:
+        yield access
 
 
 @pytest.mark.parametrize(("way", "reason"), REASONS.items())
-async def test_a_good_secret_is_let_in_and_a_bad_one_is_told_without_it(
+async def test_a_good_secret_connects_and_a_bad_one_is_reported_without_it(
     access: Access, way: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -40,6 +40,6 @@ ERRORS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) a
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_of_the_library_has_an_outcome(kind: type[Exception]) -> None:
     # Some of them want arguments, and print them.
-    made = type(kind.__name__, (kind,), {"__init__": lambda _: None, "__str__": lambda _: "text"})()
+    error = type(kind.__name__, (kind,), {"__init__": lambda _: None, "__str__": lambda _: "text"})()
     expected = next((TABLE[base][1] for base in kind.__mro__ if base in TABLE), Transient)
-    assert type(classify(made)) is expected
+    assert type(classify(error)) is expected

@@ -11,7 +11,7 @@ import pytest
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import redis_options
 from tests.support.servers.valkey import ValkeyServer
@@ -158,7 +158,7 @@ async def test_a_node_that_is_gone_is_named_and_forgotten_after_one_probe() -> N
         cluster.nodes[1].stop(signal.SIGKILL)
         gone = make_event(streams[cluster.nodes[1]])
         [outcome] = await asyncio.wait_for(outcomes(publisher, [gone]), 10)
-        assert isinstance(outcome, Unreachable)
+        assert isinstance(outcome, Unreachable | ConnectionCut)
         assert str(cluster.nodes[1].port) in await refusal(publisher)
         await publisher.abandon("closed")
         assert await refusal(publisher) == ""

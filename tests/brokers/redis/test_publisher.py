@@ -37,9 +37,9 @@ async def outcomes(url: str, events: list[OutboxEvent], **options: int) -> list[
     publisher, sink = RedisPublisher(redis_options(url, **options)), Collector()
     await publisher.open()
     await publisher.publish(events, sink)
-    found = await sink.outcomes(events)
+    results = await sink.outcomes(events)
     await publisher.close()
-    return found
+    return results
 
 
 async def test_each_command_has_its_own_outcome(guarded: ValkeyServer, admin: Redis) -> None:
@@ -96,6 +96,7 @@ async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: Valkey
     await admin.client_pause(60_000, all=False)  # writes only
     late, last = [make_event("s"), make_event("s")], Collector()
     await publisher.publish(late, last)
+    await publisher.probe(0.2)  # on a connection of its own
     assert await last.outcomes(late) == [TimedOut("TIMEOUT", "no reply within 0.3 s")] * 2
     await admin.client_unpause()
     await publisher.close()
@@ -127,6 +128,24 @@ async def test_tls_from_an_unknown_authority_is_unreachable_and_says_why(guarded
         await publisher.close()
 
 
+async def test_a_connection_that_was_closed_a_moment_ago_is_cut(
+    guarded: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write raises RuntimeError, with uvloop, on a transport that is closed before its reader has read the end."""
+    publisher, sink, events = RedisPublisher(redis_options(guarded.url)), Collector(), [make_event("closed")]
+    await publisher.open()
+    session = await publisher._nodes._session(None).get()
+
+    async def closed(*_: object, **__: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    monkeypatch.setattr(session._connection, "send_packed_command", closed)
+    await publisher.publish(events, sink)
+    [outcome] = await sink.outcomes(events)
+    assert isinstance(outcome, ConnectionCut)
+    await publisher.close()
+
+
 async def test_what_a_cut_connection_carried_is_cut_off_and_the_rest_goes_over_the_next(
     guarded: ValkeyServer, admin: Redis
 ) -> None:
@@ -134,7 +153,7 @@ async def test_what_a_cut_connection_carried_is_cut_off_and_the_rest_goes_over_t
     events = [make_event("cut", b"small") for _ in range(3)]
     events[1] = make_event("cut", b"x" * 3_000_000)  # the server closes the connection on it
     events += [make_event("cut", b"later") for _ in range(3)]
-    found = await outcomes(guarded.url, events, max_pending=2)  # so that the last ones are not sent yet
+    results = await outcomes(guarded.url, events, max_pending=2)  # so that the last ones are not sent yet
     await admin.config_set("client-query-buffer-limit", "1gb")
-    assert isinstance(found[1], ConnectionCut)
-    assert found[4:] == [Acknowledged()] * 2
+    assert isinstance(results[1], ConnectionCut)
+    assert results[4:] == [Acknowledged()] * 2

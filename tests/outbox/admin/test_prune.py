@@ -151,7 +151,8 @@ def _claim_until(outbox: Outbox, stop: threading.Event, claims: list[float]) -> 
         while not stop.is_set():
             began = time.monotonic()
             with connection.transaction(force_rollback=True):
-                connection.execute(claim, {"limit": 100, "max_bytes": 2**26, "max_attempts": 25, "relay_id": "beside"})
+                bounds = {"limit": 100, "max_bytes": 2**26, "inline_bytes": 2**19}
+                connection.execute(claim, {**bounds, "max_attempts": 25, "relay_id": "beside"})
             claims.append(time.monotonic() - began)
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.files import Archive, read_archive
 from relay.spark.jobs.archive.job import run
 from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import ArchiveError
-from tests.cli.running import COMMAND, environment, run_cli
+from relay_cli.main import app
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
-from tests.support.servers.spark import submit_arguments
 
 
 @pytest.fixture
@@ -35,8 +33,8 @@ def archive(spark: SparkSession, outbox: Outbox, folder: Path, capsys: pytest.Ca
     return lambda *arguments, code=0: ask(str(folder), *arguments, code=code)
 
 
-def options(outbox: Outbox, folder: Path) -> ArchiveArguments:
-    return ArchiveArguments(url=outbox.url, path=str(folder))
+def options(outbox: Outbox, folder: Path, statuses: tuple[str, ...] = ("DELIVERED", "DEAD")) -> ArchiveArguments:
+    return ArchiveArguments(url=outbox.url, path=str(folder), statuses=statuses)
 
 
 def test_old_rows_move_as_they_are_and_others_stay(
@@ -45,7 +43,7 @@ def test_old_rows_move_as_they_are_and_others_stay(
     a_past(outbox)
     before = in_table(outbox)
     dry = archive("--dry-run")
-    assert (dry["rows"], {found["status"] for found in dry["found"]}) == (120, {"DELIVERED", "DEAD"})
+    assert (dry["rows"], {each["status"] for each in dry["found"]}) == (120, {"DELIVERED", "DEAD"})
     assert not folder.exists()
     done = archive("--max-connections", "2", "--batch-rows", "7")
     assert (done["archived"], done["deleted"], done["left"]) == (120, 120, 0)
@@ -67,21 +65,27 @@ def test_old_rows_move_as_they_are_and_others_stay(
     exec(shown.adapted({"/data/outbox": str(folder)}).text, {"spark": spark})
 
 
-@pytest.mark.parametrize("steps", range(1, 6))
-def test_a_run_that_stops_after_any_step_is_made_up_for_by_the_next(
-    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask, steps: int
+def test_the_next_run_finishes_or_discards_a_run_that_stopped_after_any_step(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
 ) -> None:
+    """The first run stops after one step, the second one after two, and so on; the last one archives other rows."""
     a_past(outbox, 20)
     before = in_table(outbox)
-    with archive_run(spark, options(outbox, folder)) as stopped:
-        for step in stopped.steps()[:steps]:
-            step()
-    assert set(in_both(spark, outbox, folder)) == set(before)
+    stopped, discarded, recovered = [], [], []
+    for steps in range(1, 6):
+        statuses = ("DELIVERED",) if steps < 5 else ("DEAD",)
+        with archive_run(spark, options(outbox, folder, statuses)) as run_:
+            for step in run_.steps()[:steps]:
+                step()
+        assert set(in_both(spark, outbox, folder)) == set(before), f"after {steps} steps"
+        stopped.append(run_.progress.run)
+        discarded.append(run_.progress.discarded)
+        recovered.append(run_.progress.recovered)
+    assert discarded == [[], [], [stopped[1]], [stopped[2]], []]
+    assert recovered == [[], [], [], [], [stopped[3]]]
     done = archive()
+    assert (done["archived"], done["recovered"], done["discarded"]) == (0, [stopped[4]], [])
     assert in_both(spark, outbox, folder) == before
-    published = steps >= 4
-    assert (done["archived"], done["recovered"]) == ((0, [stopped.progress.run]) if published else (40, []))
-    assert done["discarded"] == ([stopped.progress.run] if steps in (2, 3) else [])
     assert len(in_table(outbox)) == 20
 
 
@@ -114,7 +118,7 @@ def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_on
     assert ids(in_both(spark, outbox, folder)) == everything
 
 
-def test_rows_may_be_kept_and_are_archived_once_all_the_same(
+def test_with_keep_rows_stay_in_the_table_and_are_archived_once(
     spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
 ) -> None:
     a_past(outbox, 20)
@@ -168,21 +172,18 @@ def test_a_table_that_is_not_there_is_one_line(
     assert not folder.exists()
 
 
-def test_relay_cli_runs_it_on_this_machine(spark: SparkSession, outbox: Outbox, folder: Path, tmp_path: Path) -> None:
+def test_relay_cli_takes_the_outbox_from_the_environment(spark: SparkSession, outbox: Outbox, folder: Path) -> None:
+    """In this process; tests/spark/test_documents.py runs a job of relay-cli as a process of its own."""
     a_past(outbox, 10)
     before = in_table(outbox)
-    lean = submit_arguments(spark_sql_python_filterPushdown_enabled="false")  # as it is by default
-    small = shlex.join([*lean, "pyspark-shell"])
-    done = subprocess.run(
-        [*COMMAND, "spark", "archive", str(folder), "--json"],
-        cwd=tmp_path,
-        env=environment(STORAGE_URL=outbox.pruner_url, SPARK_LOCAL_IP="127.0.0.1", PYSPARK_SUBMIT_ARGS=small),
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")  # Spark's default: the job enables it
+    done = CliRunner().invoke(app, ["spark", "archive", str(folder), "--json"], env={"STORAGE_URL": outbox.pruner_url})
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["deleted"] == 20
     assert in_both(spark, outbox, folder) == before
-    assert "examples:" in run_cli(tmp_path, "spark", "archive", "--help").stdout
+
+
+def test_its_help_has_examples() -> None:
+    done = CliRunner().invoke(app, ["spark", "archive", "--help"])
+    assert done.exit_code == 0, done.output
+    assert "examples:" in done.stdout

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.spark.jobs.reconcile import summaries
@@ -15,6 +16,7 @@ from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, withou
 from relay.spark.jobs.reconcile.fingerprints import expected, from_kafka, from_table
 
 START = datetime(2026, 3, 10, 12, tzinfo=UTC)
+TOPIC = "orders"
 ROWS = (
     "event_id string, event_type string, partition_key string, payload binary, headers string, status string, "
     "created_at timestamp, delivered_at timestamp"
@@ -31,14 +33,14 @@ def event_id(number: int) -> str:
 
 @dataclass
 class Sent:
-    """A row, and the message that the relay made of it."""
+    """A row, from which the relay makes a message."""
 
     number: int
     key: str | None = "k"
     payload: bytes = b"body"
     headers: str = '{"n": 1.50, "text": "é"}'
     status: str = "DELIVERED"
-    topic: str = "orders"
+    topic: str = TOPIC
     created: float = 0.0
 
     def row(self) -> tuple[Any, ...]:
@@ -65,7 +67,7 @@ class Arrived:
     key: bytes | None = b"k"
     payload: bytes | None = b"body"
     headers: list[tuple[str, bytes | None]] = field(default_factory=lambda: [("text", "é".encode()), ("n", b"1.50")])
-    topic: str = "orders"
+    topic: str = TOPIC
     partition: int = 0
     identity: str | None = None
 
@@ -82,16 +84,19 @@ def sides(spark: SparkSession, sent: Sequence[Sent], arrived: Sequence[Arrived])
     return expected(rows, ("replay_id",)), from_kafka(messages, ("replay_id",))
 
 
-def found(spark: SparkSession, sent: Sequence[Sent], arrived: Sequence[Arrived]) -> list[tuple[str, int, str]]:
-    rows, messages = sides(spark, sent, arrived)
-    matched = match(rows, messages, COMPARED)
-    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
-    return sorted(
-        (row["kind"], UUID(row["event_id"]).int if row["event_id"] else 0, row["detail"]) for row in frame.collect()
-    )
+Finding = tuple[str, int, str]
 
 
-def test_what_arrived_as_it_was_sent_is_no_finding(spark: SparkSession) -> None:
+@dataclass
+class Scene:
+    """What was sent and what arrived, in a topic of its own, and the findings: kind, number, detail."""
+
+    sent: list[Sent]
+    arrived: list[Arrived]
+    findings: list[Finding]
+
+
+def as_it_was_sent() -> Scene:
     sent = [
         Sent(1),
         Sent(2),
@@ -111,72 +116,120 @@ def test_what_arrived_as_it_was_sent_is_no_finding(spark: SparkSession) -> None:
         Arrived(8, 14, headers=[("X-User-x-event-id", b"mine"), ("replay_id", b"r")]),
         Arrived(9, 15),
     ]
-    assert found(spark, sent, arrived) == []
+    return Scene(sent, arrived, [])
 
 
-def test_each_kind_names_exactly_its_events(spark: SparkSession) -> None:
-    sent = [Sent(number) for number in range(1, 13)]
-    arrived = [Arrived(number, number) for number in range(1, 13) if number != 2]
+def one_of_each_kind() -> Scene:
+    sent = [Sent(number) for number in range(101, 113)]
+    arrived = [Arrived(number, number) for number in range(101, 113) if number != 102]
     arrived += [
-        Arrived(3, 20),
-        Arrived(4, 21, payload=b"Body"),
-        Arrived(99, 22),
-        Arrived(0, 23, identity="no UUID"),
-        Arrived(0, 24, identity=""),
+        Arrived(103, 120),
+        Arrived(104, 121, payload=b"Body"),
+        Arrived(199, 122),
+        Arrived(0, 123, identity="no UUID"),
+        Arrived(0, 124, identity=""),
     ]
-    arrived[4].key = None  # 6
-    arrived[5].headers = [("text", b"e"), ("n", b"1.50")]  # 7
-    arrived[6].headers = arrived[6].headers[:1]  # 8
-    arrived[7].payload = None  # 9
-    arrived[8].topic = "other"  # 10
-    assert found(spark, sent, arrived) == [
-        ("changed", 4, "payload"),
-        ("changed", 6, "key"),
-        ("changed", 7, "headers"),
-        ("changed", 8, "headers"),
-        ("changed", 9, "payload"),
-        ("changed", 10, "topic"),
-        ("duplicated", 3, ""),
-        ("duplicated", 4, ""),
-        ("missing", 2, ""),
+    arrived[4].key = None  # 106
+    arrived[5].headers = [("text", b"e"), ("n", b"1.50")]  # 107
+    arrived[6].headers = arrived[6].headers[:1]  # 108
+    arrived[7].payload = None  # 109
+    arrived[8].topic = "other"  # 110
+    findings = [
+        ("changed", 104, "payload"),
+        ("changed", 106, "key"),
+        ("changed", 107, "headers"),
+        ("changed", 108, "headers"),
+        ("changed", 109, "payload"),
+        ("changed", 110, "topic"),
+        ("duplicated", 103, ""),
+        ("duplicated", 104, ""),
+        ("missing", 102, ""),
         ("unexpected", 0, "no event id"),
         ("unexpected", 0, "no event id"),
-        ("unexpected", 99, "no row of the outbox has this id"),
+        ("unexpected", 199, "no row of the outbox has this id"),
     ]
+    return Scene(sent, arrived, findings)
 
 
-def test_order_is_a_keys_first_delivery_within_a_partition(spark: SparkSession) -> None:
-    sent = [Sent(number, key=key) for number, key in enumerate("aaaabb", 1)]
-    sent += [Sent(7, key=None), Sent(8, key=None), Sent(10, key="t", created=50), Sent(9, key="t", created=50)]
+def out_of_order() -> Scene:
+    """Order is that of a key's first deliveries within a partition."""
+    sent = [Sent(number, key=key) for number, key in enumerate("aaaabb", 201)]
+    sent += [Sent(207, key=None), Sent(208, key=None), Sent(210, key="t", created=50), Sent(209, key="t", created=50)]
     arrived = [
-        Arrived(1, 1, b"a"),
-        Arrived(3, 2, b"a"),
-        Arrived(2, 3, b"a"),
-        Arrived(1, 4, b"a"),  # a repeat is not a first delivery
-        Arrived(4, 5, b"a"),
-        Arrived(6, 6, b"b", partition=1),
-        Arrived(5, 7, b"b", partition=0),  # of another partition: nobody knows
-        Arrived(8, 8, None),
-        Arrived(7, 9, None),
-        Arrived(10, 10, b"t"),
-        Arrived(9, 11, b"t"),  # created in the same moment
+        Arrived(201, 1, b"a"),
+        Arrived(203, 2, b"a"),
+        Arrived(202, 3, b"a"),
+        Arrived(201, 4, b"a"),  # a repeat is not a first delivery
+        Arrived(204, 5, b"a"),
+        Arrived(206, 6, b"b", partition=1),
+        Arrived(205, 7, b"b", partition=0),  # partitions have no order between them
+        Arrived(208, 8, None),
+        Arrived(207, 9, None),
+        Arrived(210, 10, b"t"),
+        Arrived(209, 11, b"t"),  # created in the same moment
     ]
-    assert found(spark, sent, arrived) == [("duplicated", 1, ""), ("out_of_order", 2, f"after {event_id(3)}")]
+    return Scene(sent, arrived, [("duplicated", 201, ""), ("out_of_order", 202, f"after {event_id(203)}")])
 
 
-def test_a_replays_copies_are_no_duplicates_but_its_repeats_are(spark: SparkSession) -> None:
-    def replayed(number: int, offset: int, replay: bytes) -> Arrived:
+def replayed(first: int) -> Scene:
+    """Two events, replayed: each copy has its replay's id."""
+
+    def copy(number: int, offset: int, replay: bytes) -> Arrived:
         message = Arrived(number, offset)
         message.headers.append(("replay_id", replay))
         return message
 
-    sent = [Sent(1), Sent(2)]
-    arrived = [Arrived(1, 1), Arrived(2, 2), replayed(1, 3, b"r"), replayed(1, 4, b"s"), replayed(2, 5, b"r")]
-    assert found(spark, sent, arrived) == []
-    assert found(spark, sent, [*arrived, replayed(2, 6, b"r")]) == [("duplicated", 2, "")]
+    second = first + 1
+    arrived = [Arrived(first, 1), Arrived(second, 2)]
+    arrived += [copy(first, 3, b"r"), copy(first, 4, b"s"), copy(second, 5, b"r")]
+    return Scene([Sent(first), Sent(second)], arrived, [])
 
 
-def test_an_event_that_came_meanwhile_is_no_stranger(spark: SparkSession) -> None:
+def replayed_and_repeated() -> Scene:
+    scene = replayed(401)
+    repeat = Arrived(402, 6)
+    repeat.headers.append(("replay_id", b"r"))
+    return Scene(scene.sent, [*scene.arrived, repeat], [("duplicated", 402, "")])
+
+
+SCENES: dict[str, Scene] = {
+    "as it was sent": as_it_was_sent(),
+    "one of each kind": one_of_each_kind(),
+    "out of order": out_of_order(),
+    "replayed": replayed(301),
+    "replayed and repeated": replayed_and_repeated(),
+}
+
+
+@pytest.fixture(scope="module")
+def findings_by_topic(spark: SparkSession) -> dict[str, list[Finding]]:
+    """The findings of all scenes, compared at once: each scene's topic has its name."""
+    sent = [replace(each, topic=name) for name, scene in SCENES.items() for each in scene.sent]
+    arrived = [
+        replace(each, topic=name) if each.topic == TOPIC else each
+        for name, scene in SCENES.items()
+        for each in scene.arrived
+    ]
+    rows, messages = sides(spark, sent, arrived)
+    matched = match(rows, messages, COMPARED)
+    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
+    by_topic: dict[str, list[Finding]] = {}
+    for row in frame.collect():
+        number = UUID(row["event_id"]).int if row["event_id"] else 0
+        by_topic.setdefault(row["topic"], []).append((row["kind"], number, row["detail"]))
+    return by_topic
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_findings_name_exactly_the_events_and_kinds(findings_by_topic: dict[str, list[Finding]], name: str) -> None:
+    assert sorted(findings_by_topic.get(name, [])) == SCENES[name].findings
+
+
+def test_findings_are_of_no_other_topic(findings_by_topic: dict[str, list[Finding]]) -> None:
+    assert findings_by_topic.keys() <= SCENES.keys()
+
+
+def test_an_event_that_was_inserted_meanwhile_is_no_finding(spark: SparkSession) -> None:
     rows, messages = sides(spark, [Sent(1)], [Arrived(1, 1), Arrived(2, 2), Arrived(3, 3)])
     matched = match(rows, messages, COMPARED)
     again = spark.createDataFrame([(event_id(1),), (event_id(2),)], "event_id string")

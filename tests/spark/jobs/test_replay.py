@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.replay.job import run
-from tests.cli.running import run_cli
+from relay_cli.main import app
 from tests.spark.history import Ask, a_past, answering, fill
 from tests.support.fixtures.outbox import Outbox
 
@@ -51,11 +52,11 @@ def test_rows_of_the_table_become_copies_with_the_replays_id(outbox: Outbox, rep
     done = replay("--status", "dead")
     assert (done["inserted"], done["total"], done["waiting"]) == (25, 25, 0)
     assert {row[0]: row[1:] for row in outbox.rows(f"event_id, {EVENT}")} == before
-    found = copied(outbox, "status, attempts, last_error, available_at <= now(), headers->>'replay_id'")
-    assert set(found) == {("PENDING", 0, None, True, done["replay_id"])}
-    assert len(found) == 25
-    kept = copied(outbox, "headers->>'big', headers->>'text'", "headers ? 'big'")
-    assert set(kept) == {("12345678901234567890123", "é\n")}
+    copies = copied(outbox, "status, attempts, last_error, available_at <= now(), headers->>'replay_id'")
+    assert set(copies) == {("PENDING", 0, None, True, done["replay_id"])}
+    assert len(copies) == 25
+    headers = copied(outbox, "headers->>'big', headers->>'text'", "headers ? 'big'")
+    assert set(headers) == {("12345678901234567890123", "é\n")}
     raw = copied(outbox, "headers->>'X-Raw-Headers'", "headers ? 'X-Raw-Headers'")
     assert set(raw) == {('[1, "two"]',)}
 
@@ -113,7 +114,7 @@ def test_what_nats_would_drop_is_left_to_a_later_run(outbox: Outbox, replay: Ask
     assert (done["inserted"], done["total"], done["recent"]) == (1, 12, 0)
 
 
-def test_a_rate_is_kept_by_the_spaces_between_batches(outbox: Outbox, replay: Ask) -> None:
+def test_a_rate_spaces_the_batches(outbox: Outbox, replay: Ask) -> None:
     fill(outbox, "DEAD", 40)
     assert replay("--status", "dead", "--rate", "10")["inserted"] == 40
     moments = sorted(row[0] for row in outbox.rows("DISTINCT available_at"))
@@ -130,15 +131,17 @@ def test_an_archive_that_is_not_there_is_one_line(
     assert "error: /nowhere: there is no archive" in capsys.readouterr().err
 
 
-def test_its_help_has_examples(tmp_path: Path) -> None:
-    assert "examples:" in run_cli(tmp_path, "spark", "replay", "--help").stdout
+def test_its_help_has_examples() -> None:
+    done = CliRunner().invoke(app, ["spark", "replay", "--help"])
+    assert done.exit_code == 0, done.output
+    assert "examples:" in done.stdout
 
 
-def test_the_replay_id_is_told_before_anything_is_done(
+def test_the_replay_id_is_printed_before_the_first_copy(
     outbox: Outbox, replay: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replay_id = str(uuid.uuid4())
     assert run("replay", ["--status", "dead", "--replay-id", replay_id], url=outbox.url) == 0
-    said = capsys.readouterr()
-    assert f"its id is {replay_id}" in said.err
-    assert said.out.startswith("0 events inserted, 0 by this replay in all; ")
+    printed = capsys.readouterr()
+    assert f"its id is {replay_id}" in printed.err
+    assert printed.out.startswith("0 events inserted, 0 by this replay in all; ")

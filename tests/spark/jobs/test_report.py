@@ -54,9 +54,9 @@ def test_the_delivery_log_by_type_and_hour(
     fill(database.url, attempts())
     with granted(database, "docs/spark-report.md", "spark_reader") as url:
         assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], log_url=url) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [told[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
-    assert told["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}
+    summary = json.loads(capsys.readouterr().out)
+    assert [summary[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
+    assert summary["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}
     hours = {
         (row["type"], row["hour"].astimezone(UTC).hour): (row["delivered"], row["failed"], row["latency_p50"])
         for row in spark.read.parquet(f"{tmp_path}/report/hours").collect()
@@ -86,10 +86,10 @@ def test_an_archives_events(spark: SparkSession) -> None:
         "delivered_at timestamp, updated_at timestamp",
     )
     outcomes = from_archive(rows)
-    found = {row["type"]: row.asDict() for row in by_type(outcomes).collect()}
+    types = {row["type"]: row.asDict() for row in by_type(outcomes).collect()}
     names = ("delivered", "failed", "retries", "dead", "latency_p50", "latency_max")
-    assert [found["a"][name] for name in names] == [2, 2, 2, 0, 4.0, 6.0]
-    assert [found["b"][name] for name in names] == [0, 3, 2, 2, None, None]
+    assert [types["a"][name] for name in names] == [2, 2, 2, 0, 4.0, 6.0]
+    assert [types["b"][name] for name in names] == [0, 3, 2, 2, None, None]
     assert {row["code"]: row["count"] for row in failures(outcomes).collect()} == {"NO_ACK": 1, "MAX_PAYLOAD": 1}
     assert [(bucket.start, bucket.counts["delivered"]) for bucket in curve(outcomes, 3600)] == [
         (int(START.timestamp()) // 3600 * 3600, 2),
@@ -107,7 +107,7 @@ def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "told"),
+    ("arguments", "code", "message"),
     [
         ([], 2, "--log-url, --log-url-file or --archive: missing"),
         (["--log-url", "clickhouse://h/d"], 2, "relay-cli log metrics"),
@@ -116,9 +116,14 @@ def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_what_is_wrong_is_one_line(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], code: int, told: str
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    message: str,
 ) -> None:
-    assert run("report", ["--output", f"{tmp_path}/report", *given]) == code
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("error: ")
-    assert told in said
+    assert run("report", ["--output", f"{tmp_path}/report", *arguments]) == code
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error

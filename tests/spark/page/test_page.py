@@ -100,11 +100,11 @@ def test_a_distribution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0 µs"), (2e-5, "20 µs"), (0.0015, "1.5 ms"), (12, "12 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 d")],
 )
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_words() -> None:

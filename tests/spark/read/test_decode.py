@@ -1,4 +1,4 @@
-"""Rows of binary COPY, made by its documentation, come out of ``decode`` as the values that went in."""
+"""Rows of binary COPY, as its documentation has them, come out of ``decode`` as the values that went in."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def row(*fields: bytes | None) -> bytes:
 
 
 def received(*rows: bytes) -> Rows:
-    found = Rows()
+    decoded = Rows()
     for each in rows:
-        found.add(each)
-    return found
+        decoded.add(each)
+    return decoded
 
 
 VALUES = {
@@ -80,7 +80,7 @@ def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "message"),
     [
         (row(b"a", b"b"), "without exactly 1 fields"),
         (row(b"a") + b"x", "size is not that of its fields"),
@@ -88,8 +88,8 @@ def test_infinities_are_the_ends_of_what_spark_can_hold() -> None:
         (struct.pack("!h", 1), "ends too early"),
     ],
 )
-def test_other_bytes_are_refused(sent: bytes, said: str) -> None:
-    with pytest.raises(StorageError, match=said):
+def test_other_bytes_are_refused(sent: bytes, message: str) -> None:
+    with pytest.raises(StorageError, match=message):
         decode(received(sent), [FieldKind.text], pa.schema([pa.field("t", pa.string())]))
 
 

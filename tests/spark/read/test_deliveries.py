@@ -16,14 +16,14 @@ FIRST = datetime(2026, 1, 20, tzinfo=UTC)
 
 def entries() -> list[LogEntry]:
     """Attempts of 50 days: every third one failed, every fifth to another destination than its event's."""
-    made = []
+    log = []
     for number in range(600):
         time = FIRST + timedelta(hours=2 * number)
         of = event(f"e-{number}", time - timedelta(seconds=3), topic=f"orders.{number % 2}", data=b"body")
         failed = {"status": "failed", "code": "MSG_SIZE_TOO_LARGE", "response_data": {"reason": "é"}}
         more = failed if number % 3 == 0 else {}
-        made.append(entry(f"a-{number}", time, of, destination_id=f"d{1 + number % 5}", **more))
-    return made
+        log.append(entry(f"a-{number}", time, of, destination_id=f"d{1 + number % 5}", **more))
+    return log
 
 
 async def write(url: str, schema: str) -> None:

@@ -107,13 +107,13 @@ def test_a_batch_gives_every_event_of_every_tenant(spark: SparkSession, database
     columns = "SequenceNum, TenantId::text, StreamId::text, Version, Type, Meta::text, Data::text"
     assert sorted(map(tuple, frame.drop("log_date").collect())) == stored(database, columns)
     some = events(spark.read, database.url, tenants=f"{TENANTS[3]},{TENANTS[4]}", types="T0,T2", start=100, end=1000)
-    found = some.schema("type string, sequence_num long, log_date timestamp").load()
+    selected = some.schema("type string, sequence_num long, log_date timestamp").load()
     expected = database.run(
         "SELECT SequenceNum FROM bank.event "
         "WHERE TenantId = ANY(%s) AND Type <> 'T1' AND SequenceNum BETWEEN 101 AND 1000",
         ([TENANTS[3], TENANTS[4]],),
     )
-    assert sorted(row.sequence_num for row in found.collect()) == sorted(number for (number,) in expected)
+    assert sorted(row.sequence_num for row in selected.collect()) == sorted(number for (number,) in expected)
     assert events(spark.read, database.url, start="end").load().count() == 0
 
 

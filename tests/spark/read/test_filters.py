@@ -1,4 +1,4 @@
-"""Which conditions are taken over, and as what; the others are given back as they are."""
+"""Which conditions go to the database, and as what; the others go back to Spark unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pushed(*filters: d.Filter) -> tuple[dict[str, Any], list[d.Filter]]:
 
 
 @pytest.mark.parametrize(
-    ("given", "values"),
+    ("condition", "values"),
     [
         (d.EqualTo(STATUS, "DEAD"), {"status_in": ["DEAD"]}),
         (d.EqualNullSafe(STATUS, "DEAD"), {"status_in": ["DEAD"]}),
@@ -51,12 +51,12 @@ def pushed(*filters: d.Filter) -> tuple[dict[str, Any], list[d.Filter]]:
         (d.LessThan(IDS, str(ID)), {"event_id_below": ID}),
     ],
 )
-def test_what_is_taken_over(given: d.Filter, values: dict[str, Any]) -> None:
-    assert pushed(given) == (values, [])
+def test_conditions_for_the_database(condition: d.Filter, values: dict[str, Any]) -> None:
+    assert pushed(condition) == (values, [])
 
 
 @pytest.mark.parametrize(
-    "given",
+    "condition",
     [
         d.GreaterThan(TYPE, "a"),
         d.StringEndsWith(TYPE, "a"),
@@ -80,11 +80,11 @@ def test_what_is_taken_over(given: d.Filter, values: dict[str, Any]) -> None:
         d.GreaterThan(CREATED, datetime.max.replace(tzinfo=UTC)),
     ],
 )
-def test_what_is_left_to_spark(given: d.Filter) -> None:
-    values, rest = pushed(given)
+def test_conditions_that_are_left_to_spark(condition: d.Filter) -> None:
+    values, rest = pushed(condition)
     assert values == {}
-    assert rest == [given]
-    assert rest[0] is given
+    assert rest == [condition]
+    assert rest[0] is condition
 
 
 def test_conditions_on_one_column_hold_together() -> None:
@@ -108,13 +108,13 @@ def test_conditions_on_one_column_hold_together() -> None:
 
 
 def test_of_several_moments_the_range_is_taken_and_spark_looks_again() -> None:
-    given = d.In(CREATED, (NOON, NOON + 3 * TICK))
-    assert pushed(given) == ({"created_at_from": NOON, "created_at_below": NOON + 4 * TICK}, [given])
+    condition = d.In(CREATED, (NOON, NOON + 3 * TICK))
+    assert pushed(condition) == ({"created_at_from": NOON, "created_at_below": NOON + 4 * TICK}, [condition])
 
 
 def test_what_contradicts_itself_is_left_to_spark() -> None:
-    missing, there = d.IsNull(KEY), d.IsNotNull(KEY)
-    assert pushed(missing, there) == ({"partition_key_null": True}, [there])
+    missing, present = d.IsNull(KEY), d.IsNotNull(KEY)
+    assert pushed(missing, present) == ({"partition_key_null": True}, [present])
     first, second = d.StringStartsWith(TYPE, "a"), d.StringStartsWith(TYPE, "ab")
     assert pushed(first, second) == ({"event_type_prefix": "a"}, [second])
 

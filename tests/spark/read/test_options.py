@@ -1,4 +1,4 @@
-"""What a reader may be told, and what it says to anything else; how keys are cut into ranges."""
+"""A reader's options, its errors for invalid ones, and how keys are cut into ranges."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ URL = {"url": "postgresql://reader:secret@db/shop"}
 
 
 def test_options_know_no_case() -> None:
-    given = {**URL, "TABLE": "a.b", "numpartitions": "3", "Columns": "Event_Id, payload", "pushdown": "True"}
-    options = outbox_options(given)
+    values = {**URL, "TABLE": "a.b", "numpartitions": "3", "Columns": "Event_Id, payload", "pushdown": "True"}
+    options = outbox_options(values)
     assert (options.table, options.partitions, options.columns) == (
         TableName("b", "a"), 3, ("event_id", "payload"),
     )  # fmt: skip
@@ -27,7 +27,7 @@ def test_options_know_no_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("values", "message"),
     [
         ({"numPartitions": "0"}, "numPartitions"),
         ({"maxConnections": "x"}, "maxConnections"),
@@ -39,9 +39,9 @@ def test_options_know_no_case() -> None:
         ({"url": "mysql://x"}, "not a PostgreSQL URL"),
     ],
 )
-def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        outbox_options({**URL, **given})
+def test_wrong_options_are_named(values: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        outbox_options({**URL, **values})
 
 
 def test_columns_by_option_and_by_schema() -> None:

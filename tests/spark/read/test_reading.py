@@ -92,11 +92,11 @@ def test_conditions_find_what_the_database_finds(spark: SparkSession, filled: Ou
     )
     for condition in PUSHED + SHARED:
         wanted = frame.where(condition)
-        found = [row.event_id for row in wanted.select("event_id").collect()]
+        ids = [row.event_id for row in wanted.select("event_id").collect()]
         spoken = condition.replace("timestamp '", "timestamptz '")
         expected = filled.database.run(f"SELECT event_id::text FROM openoutbox_events WHERE {spoken}")
-        assert sorted(found) == sorted(each for (each,) in expected), condition
-        assert 0 < len(found) < 6000, condition
+        assert sorted(ids) == sorted(each for (each,) in expected), condition
+        assert 0 < len(ids) < 6000, condition
         plan = wanted._jdf.queryExecution().executedPlan().toString()
         assert ("Filter " in plan) == (condition in SHARED), plan
 
@@ -153,13 +153,13 @@ def reader_of(outbox: Outbox, **options: str) -> TableReader:
 
 def test_rows_that_move_while_ranges_are_read_are_each_read_once(filled: Outbox) -> None:
     reader = reader_of(filled, numPartitions="3", columns="event_id,status")
-    found: list[str] = []
+    ids: list[str] = []
     for share in reader.partitions():
         for batch in reader.read(share):
-            found += batch.column("event_id").to_pylist()
+            ids += batch.column("event_id").to_pylist()
         filled.database.run("UPDATE openoutbox_events SET updated_at = now()")
-    assert len(found) == 6000
-    assert set(found) == {each for (each,) in filled.rows("event_id::text")}
+    assert len(ids) == 6000
+    assert set(ids) == {each for (each,) in filled.rows("event_id::text")}
 
 
 WIDEN = "UPDATE openoutbox_events SET payload = convert_to(repeat(md5(event_id::text), 200), 'UTF8')"
@@ -177,14 +177,14 @@ def begun(outbox: Outbox) -> tuple[int, Iterator[pa.RecordBatch]]:
 
 def sessions(outbox: Outbox) -> int:
     """How many connections the readers have."""
-    found = outbox.database.run(
+    rows = outbox.database.run(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s",
         (APPLICATION,),
     )
-    return int(found[0][0])
+    return int(rows[0][0])
 
 
-def test_a_read_that_is_given_up_leaves_no_connection(filled: Outbox) -> None:
+def test_a_read_that_is_abandoned_leaves_no_connection(filled: Outbox) -> None:
     _, batches = begun(filled)
     assert sessions(filled) == 1
     batches.close()  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ def test_every_row_arrives_as_it_is(spark: SparkSession, outbox: Outbox, save: S
 
 
 @BOTH
-def test_every_column_may_be_given(spark: SparkSession, outbox: Outbox, save: Save, commit: str) -> None:
+def test_every_column_of_an_event_is_written(spark: SparkSession, outbox: Outbox, save: Save, commit: str) -> None:
     event_id = uuid.uuid4()
     binary_id = uuid.uuid4()
     due = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
@@ -137,7 +137,11 @@ def test_no_rows_are_no_events(spark: SparkSession, outbox: Outbox, save: Save) 
 
 WRONG = {
     "payload": ("'t' AS event_type", {}, "column payload: missing"),
-    "stranger": ("'t' AS event_type, 'x' AS payload, 1 AS colour", {}, "column colour: not a column of the outbox"),
+    "unknown column": (
+        "'t' AS event_type, 'x' AS payload, 1 AS colour",
+        {},
+        "column colour: not a column of the outbox",
+    ),
     "option": ("'t' AS event_type, 'x' AS payload", {"maxConnection": "5"}, "option maxconnection"),
     "table": ("'t' AS event_type, 'x' AS payload", {"table": "nowhere"}, "there is no table nowhere"),
     "no outbox": ("'t' AS event_type, 'x' AS payload", {"table": "pg_catalog.pg_type"}, "it has no column event_type"),
@@ -147,8 +151,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_fails_on_the_driver_by_name(spark: SparkSession, outbox: Outbox, save: Save, case: str) -> None:
-    columns, options, told = WRONG[case]
-    with pytest.raises(PySparkException, match=told):
+    columns, options, message = WRONG[case]
+    with pytest.raises(PySparkException, match=message):
         save(spark.sql(f"SELECT {columns}"), **options)
     assert outbox.rows("event_id") == []
 

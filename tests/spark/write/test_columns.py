@@ -72,7 +72,7 @@ def test_business_keys_may_be_columns_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "event_type", "keys", "told"),
+    ("columns", "event_type", "keys", "message"),
     [
         ([TYPE], None, (), "column payload: missing"),
         ([PAYLOAD], None, (), "column event_type: missing"),
@@ -90,10 +90,10 @@ def test_business_keys_may_be_columns_of_their_own() -> None:
         ([TYPE, ("payload", MapType(DateType(), StringType()))], None, (), r"column payload \(the keys\)"),
     ],
 )
-def test_what_is_wrong_is_told_by_the_columns_name(
-    columns: list[tuple[str, DataType]], event_type: str | None, keys: tuple[str, ...], told: str
+def test_what_is_wrong_is_named_by_its_column(
+    columns: list[tuple[str, DataType]], event_type: str | None, keys: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(EventError, match=told):
+    with pytest.raises(EventError, match=message):
         read_columns(schema(*columns), event_type, keys)
 
 

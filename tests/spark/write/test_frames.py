@@ -109,7 +109,7 @@ PLAIN = Columns(payload=0, payload_kind=ColumnKind.text)
 
 
 @pytest.mark.parametrize(
-    ("columns", "arrays", "told"),
+    ("columns", "arrays", "message"),
     [
         (PLAIN, [pa.array(["a", None])], "column payload: null in 1 rows"),
         (replace(PLAIN, event_type=1), [pa.array(["a"]), pa.array([""])], "column event_type: empty in 1 rows"),
@@ -118,6 +118,6 @@ PLAIN = Columns(payload=0, payload_kind=ColumnKind.text)
         (replace(PLAIN, id_columns=(("n", 1),)), [pa.array(["a"]), pa.array([None], pa.int64())], "column n: null"),
     ],
 )
-def test_rows_that_are_no_events_are_refused_by_name(columns: Columns, arrays: list[pa.Array], told: str) -> None:
-    with pytest.raises(EventError, match=told):
+def test_rows_that_are_no_events_are_refused_by_name(columns: Columns, arrays: list[pa.Array], message: str) -> None:
+    with pytest.raises(EventError, match=message):
         frame_rows(columns, None if columns.event_type else "t", *arrays)

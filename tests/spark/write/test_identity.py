@@ -54,17 +54,17 @@ def test_content_makes_one_id_a_row_whatever_the_order_and_the_batches(rows: lis
         batches = [pa.array(these[at : at + step], pa.binary()) for at in range(0, len(these), step)]
         return [each for batch in batches for each in uuids(ids_of_content(space, batch, seen))]
 
-    made = ids(rows, 7)
-    assert len(set(made)) == len(rows)
-    assert set(made) == set(ids(shuffled, 3))
-    assert not set(made) & set(uuids(ids_of_content(uuid.uuid4(), pa.array(rows, pa.binary()), Occurrences())))
+    first = ids(rows, 7)
+    assert len(set(first)) == len(rows)
+    assert set(first) == set(ids(shuffled, 3))
+    assert not set(first) & set(uuids(ids_of_content(uuid.uuid4(), pa.array(rows, pa.binary()), Occurrences())))
 
 
 @given(
     st.lists(st.uuids(), max_size=5),
     st.sampled_from([str, lambda each: each.hex, lambda each: f"{{{each}}}", str.upper]),
 )
-def test_ids_that_are_given_are_taken(ids: list[uuid.UUID], spelt: object) -> None:
+def test_ids_in_a_column_are_used(ids: list[uuid.UUID], spelt: object) -> None:
     texts = [str(spelt(str(each) if spelt is str.upper else each)) for each in ids]  # type: ignore[operator]
     assert uuids(read_ids(pa.array(texts, pa.string()), text=True)) == ids
     assert uuids(read_ids(pa.array([each.bytes for each in ids], pa.binary()), text=False)) == ids

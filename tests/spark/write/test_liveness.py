@@ -1,4 +1,4 @@
-"""Drivers that live, drivers that are dead, and drivers of which nobody here can tell."""
+"""Drivers that live, drivers that are dead, and drivers of other machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_driver_of_a_child_lives_while_its_parent_does() -> None:
     assert is_dead(driver)
 
 
-def test_a_process_id_that_was_given_out_again_is_another_driver() -> None:
+def test_a_process_id_that_is_used_again_is_another_driver() -> None:
     place, _, started = this_driver().rpartition("/")
     assert not is_dead(f"{place}/{started}")
     assert is_dead(f"{place}/{int(started) + 1}")

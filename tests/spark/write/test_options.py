@@ -51,17 +51,17 @@ def test_the_url_is_in_no_repr() -> None:
         ("queryId", ""),
     ],
 )
-def test_a_wrong_value_is_told_by_the_options_name(name: str, value: str) -> None:
+def test_a_wrong_value_is_named_by_its_option(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"option {name}"):
         write_options({"url": URL, name: value})
 
 
-def test_an_option_that_is_not_known_is_told() -> None:
+def test_an_unknown_option_is_named() -> None:
     with pytest.raises(ConfigError, match="option batchrow, colour: not known"):
         write_options({"url": URL, "batchRow": "5", "colour": "red"})
 
 
-def test_no_url_is_told() -> None:
+def test_a_missing_url_is_named() -> None:
     with pytest.raises(ConfigError, match="option url: missing"):
         write_options({})
 

@@ -66,7 +66,7 @@ def test_only_the_attempts_that_spark_names_count(outbox: Outbox) -> None:
     assert staging_tables(outbox) == []
 
 
-def test_a_commit_whose_answer_was_lost_is_told_by_the_ledger(outbox: Outbox) -> None:
+def test_the_ledger_knows_a_commit_whose_reply_was_lost(outbox: Outbox) -> None:
     staging = Staging(outbox)
     staging.stage(1, 10)
     assert staging.commit([1], 10) == staging.commit([1], 10) == (10, 10)

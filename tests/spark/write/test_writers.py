@@ -42,18 +42,18 @@ EPOCH = {"streaming.sql.batchId": "7"}
 
 
 def test_the_query_id_comes_from_the_tasks_properties_or_from_the_option() -> None:
-    told = {**EPOCH, "sql.streaming.queryId": "told"}
-    assert run_of(WriteOptions("postgresql://"), **told).query_id == "told"
-    assert run_of(WriteOptions("postgresql://", query_id="given"), **told).query_id == "given"
-    run = run_of(WriteOptions("postgresql://", query_id="given"), **EPOCH)
-    assert (run.query_id, run.epoch) == ("given", 7)
+    named = {**EPOCH, "sql.streaming.queryId": "spark's"}
+    assert run_of(WriteOptions("postgresql://"), **named).query_id == "spark's"
+    assert run_of(WriteOptions("postgresql://", query_id="option's"), **named).query_id == "option's"
+    run = run_of(WriteOptions("postgresql://", query_id="option's"), **EPOCH)
+    assert (run.query_id, run.epoch) == ("option's", 7)
 
 
 def test_without_a_query_id_or_an_epoch_nothing_is_written() -> None:
     with pytest.raises(ConfigError, match="option queryId"):
         run_of(WriteOptions("postgresql://"), **EPOCH)
     with pytest.raises(ConfigError, match="option queryId"):
-        run_of(WriteOptions("postgresql://", query_id="given"))
+        run_of(WriteOptions("postgresql://", query_id="option's"))
 
 
 def test_what_a_stream_cannot_be_is_refused() -> None:

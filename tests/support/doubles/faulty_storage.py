@@ -68,11 +68,15 @@ class FaultyOutbox(MemoryOutbox):
         self._seconds = seconds
         self._began = truth.table.now - timedelta(seconds=seconds())
 
-    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
         def unheard(claim: Claim) -> None:
             self._truth.unheard.update(event.event_id for event in claim.events)
 
-        return await self._do("claim", lambda: super(FaultyOutbox, self).claim(limit, max_bytes, without), unheard)
+        return await self._do(
+            "claim", lambda: super(FaultyOutbox, self).claim(limit, max_bytes, excluded, without), unheard
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._do("settle", lambda: super(FaultyOutbox, self).settle(settlements))
@@ -80,8 +84,8 @@ class FaultyOutbox(MemoryOutbox):
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         return await self._do("renew", lambda: super(FaultyOutbox, self).renew(fence, event_ids))
 
-    async def reap(self, limit: int) -> Reaped:
-        return await self._do("reap", lambda: self._reap(limit))
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        return await self._do("reap", lambda: self._reap(limit, excluded))
 
     async def backlog(self) -> Backlog:
         return await self._do("stats", super().backlog)
@@ -92,10 +96,10 @@ class FaultyOutbox(MemoryOutbox):
     async def ping(self) -> None:
         await self._do("ping", super().ping)
 
-    async def _reap(self, limit: int) -> Reaped:
-        expired = self._truth.expired()
+    async def _reap(self, limit: int, excluded: Sequence[EventId]) -> Reaped:
+        expired = self._truth.expired() - set(excluded)
         assert not expired & self.known(), "it takes back events whose outcome it knows"
-        reaped = await super().reap(limit)
+        reaped = await super().reap(limit, excluded)
         rows = self._truth.table.rows
         self._truth.reaped.update(one for one in expired if rows[one].status is not Status.DELIVERING)
         return reaped

@@ -77,7 +77,9 @@ class MemoryTable:
                 for changed, original in before:
                     for one in fields(MemoryRow):
                         setattr(changed, one.name, getattr(original, one.name))
-                raise RowRefused(f"new row violates {refusal} (SQLSTATE 23514)", "23514")
+                error = RowRefused(f"new row violates {refusal} (SQLSTATE 23514)", "23514")
+                error.event_id = row.event_id if len(before) == 1 else None
+                raise error
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -136,12 +138,14 @@ class MemoryOutbox:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
-        """Lease due rows, oldest first, but for some destinations (not in order per key)."""
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease due rows, oldest first."""
         now = self._statement()
         taken: list[MemoryRow] = []
         total = 0
-        for row in self._due(now, limit, without):
+        for row in self._due(now, limit, excluded, without):
             total += _event(row, now).size
             alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
             if taken and (total > max_bytes or alone):
@@ -156,25 +160,26 @@ class MemoryOutbox:
             taken.sort(key=lambda row: row.insertion_order)
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
 
-    def _due(self, now: datetime, limit: int, without: Sequence[str]) -> list[MemoryRow]:
+    def _due(self, now: datetime, limit: int, excluded: Sequence[EventId], without: Sequence[str]) -> list[MemoryRow]:
         """What may be claimed, in turn."""
         if self._key_order is not None:
-            return self._due_in_order(now, limit)
-        due = [row for row in self._in(Status.PENDING) if row.available_at <= now and self._is_free(row)]
+            return self._due_in_order(now, limit, excluded)
+        pending = filter(self._is_free, self._in(Status.PENDING))
+        due = [row for row in pending if row.available_at <= now and row.event_id not in excluded]
         return sorted((row for row in due if row.event_type not in without), key=_age)[:limit]
 
-    def _due_in_order(self, now: datetime, limit: int) -> list[MemoryRow]:
+    def _due_in_order(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
         """Of each key the first unfinished row, then equal shares of those right behind them."""
         runs: dict[str, list[MemoryRow]] = {}
         for row in sorted(self.table.rows.values(), key=lambda row: row.insertion_order):
             if row.status is Status.DELIVERED or (row.status is Status.DEAD and self._key_order is KeyOrder.SKIP):
                 continue
             runs.setdefault(row.partition_key or row.event_id, []).append(row)
-        free = [
-            list(itertools.takewhile(lambda row: row.status is Status.PENDING and row.available_at <= now, run))
-            for run in runs.values()
-            if self._is_free(run[0])
-        ]
+
+        def is_claimable(row: MemoryRow) -> bool:
+            return row.status is Status.PENDING and row.available_at <= now and row.event_id not in excluded
+
+        free = [list(itertools.takewhile(is_claimable, run)) for run in runs.values() if self._is_free(run[0])]
         leading = sorted((run for run in free if run), key=lambda run: _age(run[0]))[:limit]
         share = limit // max(len(leading), 1)
         places = itertools.zip_longest(*(run[:share] for run in leading))
@@ -234,11 +239,12 @@ class MemoryOutbox:
         unchanged = frozenset(row.event_id for row in held) - ids
         return Renewal(Fence(renewed) if ids else fence, ids, unchanged)
 
-    async def reap(self, limit: int) -> Reaped:
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """Take back expired leases, oldest first."""
         now = self._statement()
         delivering = filter(self._is_free, self._in(Status.DELIVERING))
         expired = [row for row in delivering if row.locked_at and row.locked_at < now - self._lease]
+        expired = [row for row in expired if row.event_id not in excluded]
         expired.sort(key=lambda row: row.locked_at or now)
         with self.table.statement(expired[:limit]):
             return self._take_back(expired[:limit], now)

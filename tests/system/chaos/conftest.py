@@ -42,7 +42,7 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     if "kafka_proxy" in request.fixturenames:
         shared: TcpProxy = request.getfixturevalue("kafka_proxy")
         shared.set(Mode.FLOW)
-        shared.delay, shared.tap = 0.0, None
+        shared.delay, shared.slow_links, shared.tap = 0.0, None, None
 
 
 @pytest.fixture

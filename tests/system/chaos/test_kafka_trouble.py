@@ -12,7 +12,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
 from tests.system.chaos.brokers import Broker
 from tests.system.chaos.load import Writers
-from tests.system.chaos.looking import Balance, check_finished, delivered, setbacks, watch_setbacks
+from tests.system.chaos.looking import Balance, check_finished, delivered, seconds_until, setbacks, watch_setbacks
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("chaos-kafka")]
 
@@ -79,8 +79,59 @@ class LieAboutSequences:
         return data[:place] + struct.pack(">h", _OUT_OF_ORDER_SEQUENCE_NUMBER) + data[place + 2 :]
 
 
+class ProducerLinks:
+    """Notes the connections over which something was produced, and passes everything on."""
+
+    def __init__(self) -> None:
+        self.links: set[int] = set()
+
+    def request(self, link: int, data: bytes) -> None:
+        if len(data) >= 6 and struct.unpack_from(">h", data, 4) == (_PRODUCE,):
+            self.links.add(link)
+
+    def reply(self, _: int, data: bytes) -> bytes:
+        return data
+
+
 @pytest.mark.parametrize("broker", ["kafka"], indirect=True)
-def test_a_producer_that_breaks_for_good_is_made_anew_and_its_events_released(
+def test_slow_acknowledgements_are_waited_for_and_no_outage(
+    outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured
+) -> None:
+    """As with a slow replica: what a producer's connection asks for after its events is answered after them.
+
+    The acknowledgements take longer than a lease, a probe and KAFKA_READ_TIMEOUT; another relay would reap.
+    """
+    watch_setbacks(outbox)
+    env = {"LEASE_TIMEOUT": "4s", "HEALTH_CHECK_INTERVAL": "500ms", "KAFKA_WRITE_TIMEOUT": "30s"}
+    relays = [daemon(**broker.env(), **env, RELAY_ID=f"slow-{number}").wait_ready() for number in range(2)]
+    broker.proxy.tap = tap = ProducerLinks()
+    outbox.fill(broker.destination, 1)
+    outbox.wait_finished(30)
+    broker.proxy.slow_links, broker.proxy.delay = tap.links, 11.0
+    outbox.fill(broker.destination, 20)
+    states: set[float] = set()
+
+    def all_delivered() -> bool:
+        states.update(relay.metric("openoutbox_relay_state") for relay in relays if relay.running)
+        return delivered(outbox) == 21
+
+    seconds = seconds_until(all_delivered, 40, "the acknowledgements")
+    assert states == {1.0}
+    assert seconds > 10
+    assert setbacks(outbox, "TRUE") == 0
+    check_finished(outbox)
+    assert broker.received().total() == 21
+    measured(
+        fault="Kafka acknowledges after 11 s, the lease 4 s, two relays, probed every 0.5 s",
+        delivered_after_s=seconds,
+        renewals=sum(int(one.metric("openoutbox_storage_latency_seconds_count", op="renew")) for one in relays),
+        released=0,
+        duplicates=0,
+    )
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_a_producer_that_breaks_for_good_is_replaced_and_its_events_released(
     outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured
 ) -> None:
     watch_setbacks(outbox)

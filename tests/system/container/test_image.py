@@ -65,7 +65,7 @@ def relay(engine: Engine, database: Database) -> Running:
     return Running(engine, name)
 
 
-def test_a_relay_delivers_is_healthy_and_stops_when_told(relay: Running, database: Database) -> None:
+def test_a_relay_delivers_is_healthy_and_stops_on_sigterm(relay: Running, database: Database) -> None:
     event_id = str(uuid.uuid4())
     database.run(
         "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 'user.signup', '{}')", [event_id]
@@ -84,7 +84,7 @@ def test_a_relay_delivers_is_healthy_and_stops_when_told(relay: Running, databas
     ]
 
 
-def test_the_health_check_fails_where_nobody_listens(engine: Engine) -> None:
+def test_the_health_check_fails_when_no_relay_listens(engine: Engine) -> None:
     port = f"SERVER_PORT=127.0.0.1:{free_port()}"
 
     assert engine.podman("run", "--rm", "--env", port, IMAGE, "--healthcheck", check=False).returncode == 1

@@ -10,7 +10,7 @@ from tests.system.simulation.broker import Answer
 from tests.system.simulation.database_faults import ClockStep
 from tests.system.simulation.faults import FOR_GOOD, Answered, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
-from tests.system.simulation.plan import LARGEST, Plan
+from tests.system.simulation.plan import LARGEST, NewEvent, Plan
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
@@ -48,11 +48,16 @@ class Judge:
         # In order per key one event waits for the other; so do the groups of what was cut off together.
         if plan.key_order is not None or any(_cuts(fault) for fault in plan.faults):
             rounds = max(rounds, len(events))
-        scarred = sum((event.last_error or "").startswith("LEASE_EXPIRED") for event in events)
+        scarred = sum(map(_may_kill, events))
         stall = late * (rounds + scarred)
-        own = sum(len(fault.events) for fault in plan.faults if _is_silent(fault))
-        if own and (scarred or own * 2 >= places or any(fault.expires for fault in plan.faults)):
-            stall += own * (plan.publish_timeout + 2.0)
+        silent = {event_id for fault in plan.faults if _is_silent(fault) for event_id in fault.events}
+        mute = [event for event in events if event.event_id in silent]
+        full = 2 * len(mute) >= min(one.max_in_flight for one in options)
+        full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
+        full = full or len(mute) >= min(one.capacity for one in plan.relays)
+        alone = scarred > 0 or any(fault.expires for fault in plan.faults)
+        if mute and (full or alone):
+            stall += len(mute) * (plan.publish_timeout + 2.0)
         return stall
 
     def _aftermath(self, fault: Fault) -> float:
@@ -165,6 +170,10 @@ class Judge:
             if place < last.get(key, -1):
                 raise Violation(f"{one} of key {key} first reached the broker behind a later event of its key")
             last[key] = place
+
+
+def _may_kill(event: NewEvent) -> bool:
+    return (event.last_error or "").startswith("LEASE_EXPIRED")
 
 
 def _cuts(fault: Fault) -> bool:

@@ -112,6 +112,8 @@ class _Drawing:
     spare: tuple[str, ...]
     """Relays that may be lost for good: one other is always left."""
     ids: tuple[EventId, ...]
+    scarred: tuple[EventId, ...]
+    """Events with one attempt left."""
     destinations: dict[str, tuple[EventId, ...]]
     last_at: float
     lease: float
@@ -145,17 +147,20 @@ def draw(seed: int, *, open_too: bool = False) -> Plan:
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
     lease = rng.choice([4.0, 6.0, 10.0, 16.0])
     retry = RetryPolicy(rng.randint(2, 5), rng.choice([0.3, 1.0]), rng.choice([2.0, 5.0]), 0.1)
-    publish_timeout = rng.choice([2.0, 4.0, 12.0])
-    names = ("a", "b", "c")[: rng.choice([1, 2, 2, 2, 3])]
+    publish_timeout = rng.choice([2.0, 4.0, 18.0])
+    names = ("a", "b", "c")[: rng.choice([1, 1, 2, 2, 2, 3])]
     last_at = rng.uniform(3.0, 12.0)
     transactions = _transactions(rng, last_at, in_order=key_order is not None, retry=retry)
     ids = tuple(event.event_id for one in transactions for event in one.events)
     events = [event for one in transactions for event in one.events]
+    scarred = tuple(event.event_id for event in events if event.attempts)
     destinations = {
         name: tuple(event.event_id for event in events if event.destination == name) for name in DESTINATIONS
     }
     later_lease = rng.choice([4.0, 16.0]) if not liveness and rng.random() < 0.1 else lease
-    drawing = _Drawing(rng, liveness, names, names[1:], ids, destinations, last_at, lease, publish_timeout, later_lease)
+    drawing = _Drawing(
+        rng, liveness, names, names[1:], ids, scarred, destinations, last_at, lease, publish_timeout, later_lease
+    )
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
     drawn = _faults(drawing, open_too=open_too)
@@ -173,7 +178,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
             max_in_flight=rng.choice([24, 100] if drawing.liveness else [4, 12, 100]),
-            batch_bytes=rng.choice([2_000, 1 << 20]),
+            batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
             lease_timeout=drawing.next_lease,
@@ -202,7 +207,7 @@ def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: 
             number += 1
             key = f"k{rng.randrange(3)}" if rng.random() < (0.8 if in_order else 0.3) else None
             size = rng.choice([2, 2, 2, 300, LARGEST])
-            scarred = retry.max_attempts - 1 if rng.random() < 0.06 else 0
+            scarred = retry.max_attempts - 1 if rng.random() < 0.12 else 0
             error = rng.choice(["LEASE_EXPIRED: lease of z expired", "LEADER: changed"]) if scarred else None
             events.append(NewEvent(EventId(f"e{number}"), rng.choice(DESTINATIONS), key, size, scarred, error))
         # Writers of one key wait for one another, so an ordered outbox sees no late commit before an early one.
@@ -244,7 +249,7 @@ def _compatible(drawn: list[Fault]) -> tuple[Fault, ...]:
     return tuple(chosen)
 
 
-_STATES = [(Status.DELIVERED,), (Status.DELIVERING,), (Status.PENDING, Status.DEAD), (Status.DELIVERED, Status.DEAD)]
+_STATES = [(Status.DELIVERING,), (Status.DELIVERED,), (Status.PENDING, Status.DEAD), (Status.DELIVERED, Status.DEAD)]
 _OWN_ANSWERS = [Answer.SILENT, Answer.DROP, Answer.REFUSE, Answer.BURY, Answer.CUT]
 
 Draw = Callable[[_Drawing], "Fault | None"]
@@ -280,15 +285,17 @@ _PASSING: list[Draw] = [
 
 _OPEN: list[Draw] = [
     lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
-    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
-    lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
-    lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), (Status.DELIVERING,)),
 ]
 """Faults that the engine does not bear yet: left out unless a history asks for them."""
 
 _LASTING: list[Draw] = [
+    lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES[1:])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
+    lambda d: database.Busy(d.when(), FOR_GOOD, "", "settle", d.rng.choice([1, 4])),
     lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
+    lambda d: f.Answered(0.0, FOR_GOOD, d.scarred, Answer.SILENT) if d.scarred else None,
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(), d.rng.choice([Answer.SILENT, Answer.DROP, Answer.REFUSE])),

@@ -11,8 +11,9 @@ from relay.core.outcome import Unreachable
 from tests.system.simulation import broker
 from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
-from tests.system.simulation.database_faults import RowsLocked, TableLocked
-from tests.system.simulation.faults import Answered, BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.database_faults import RowsLocked, RowsRefused, TableLocked
+from tests.system.simulation.faults import FOR_GOOD, Answered, BrokerReadOnly, Fault, LateAnswers
+from tests.system.simulation.mutate import mutate
 from tests.system.simulation.plan import Plan, draw
 from tests.system.simulation.world import Result, play
 
@@ -49,6 +50,14 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "probes_behind_answers", True)
 
 
+def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.claim", "first.last_code == LEASE_EXPIRED and ", "")
+
+
+def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(other for other in")
+
+
 def _is_cut(fault: Fault) -> bool:
     return isinstance(fault, Answered) and fault.answer is Answer.CUT
 
@@ -67,6 +76,16 @@ PUT_BACKS = (
         "a read-only broker's answer is the event's failure",
         _read_only_is_refusal,
         lambda fault: isinstance(fault, BrokerReadOnly),
+    ),
+    PutBack(
+        "a lone event on its last attempt stops the others, whatever failed before",
+        _last_attempts_travel_alone,
+        lambda fault: isinstance(fault, Answered) and fault.answer in (Answer.SILENT, Answer.DROP),
+    ),
+    PutBack(
+        "an event on its last attempt waits for rows that cannot be settled",
+        _last_chance_waits_for_every_batch,
+        lambda fault: isinstance(fault, RowsLocked | RowsRefused) and fault.until == FOR_GOOD,
     ),
     PutBack(
         "a probe waits behind slow acknowledgements",

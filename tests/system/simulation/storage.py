@@ -144,11 +144,13 @@ class SimulatedStorage:
         for connection in self._connections:
             connection.disconnect()
 
-    async def claim(self, limit: int, max_bytes: int, without: Sequence[str] = ()) -> Claim:
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
         """Lease due rows."""
         memory = self._memory
         claim: Claim = await self._claiming.run(
-            "claim", lambda: run(memory.claim(limit, max_bytes, without)), size=limit
+            "claim", lambda: run(memory.claim(limit, max_bytes, excluded, without)), size=limit
         )
         return claim
 
@@ -210,9 +212,11 @@ class SimulatedStorage:
     def _held_under(self, fence: Fence, event_ids: Iterable[EventId]) -> frozenset[EventId]:
         return frozenset(row.event_id for row in self._held(event_ids) if row.locked_at == fence)
 
-    async def reap(self, limit: int) -> Reaped:
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """Take back expired leases."""
-        reaped: Reaped = await self._housekeeping.run("reap", lambda: run(self._memory.reap(limit)), size=limit)
+        reaped: Reaped = await self._housekeeping.run(
+            "reap", lambda: run(self._memory.reap(limit, excluded)), size=limit
+        )
         return reaped
 
     async def backlog(self) -> Backlog:

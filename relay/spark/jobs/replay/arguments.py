@@ -29,7 +29,7 @@ from relay.spark.jobs.arguments import (
 )
 
 Bound = datetime | timedelta
-"""A time, or how long before the replay began."""
+"""A time, or an age at the first start of the replay."""
 
 
 def _rate(value: str) -> float:

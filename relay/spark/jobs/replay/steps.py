@@ -83,7 +83,7 @@ def replay(spark: SparkSession, job: ReplayArguments) -> ReplayResult:
 
 
 def preview(spark: SparkSession, job: ReplayArguments) -> ReplayPreview:
-    """The events that ``replay`` would insert, if it began now."""
+    """The events that ``replay`` would insert, if it started now."""
     statements = SparkStatements(job.table, DEFAULT_SCHEMA)
     with translating("reading the catalog"), connect(job.url) as connection:
         now = identify(connection, statements).now

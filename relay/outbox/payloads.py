@@ -1,0 +1,134 @@
+"""Read the payloads of a claim after it has committed, in pieces, where they are large.
+
+A statement commits only once its result is on its way: while a backend waits for a client to read, it holds its row
+locks, and no lease is set. So a claim carries payloads only as far as they fit into the buffers of the two sockets.
+Measured on Linux with its default limits and a client that reads nothing: a backend got rid of 801 KiB on a new
+connection with the segment size of Ethernet, of 6.5 MiB once 200 KB had been read over it; on loopback of 4 MiB.
+Therefore ``INLINE_BYTES`` is half a MiB. Larger claims commit without payloads, which plain SELECTs read afterwards:
+they lock nothing, and each piece has the deadline of a statement, so what counts is progress, not the size of a claim.
+
+``Appetite`` adapts to a slow link: a claim or read that takes too long makes the next claim ask for less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, LiteralString
+
+from relay.core.errors import StorageError
+from relay.core.event import Claim, EventId, Fence, OutboxEvent
+from relay.outbox.options import PostgresOptions
+from relay.postgres.codec import id_array
+from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.sql import statement
+
+INLINE_BYTES: Final = 512 * 1024
+"""Most payload bytes that a claim carries itself."""
+
+_PIECE_BYTES: Final = 512 * 1024  # payload bytes of one statement that reads several rows
+_SLICE_BYTES: Final = 4 * 1024 * 1024  # of one row; not smaller, because each slice decompresses what is before it
+_READ_WITHIN: Final = 2.0  # seconds for the payloads of one claim; a stop waits for them
+_SHARE_OF_LEASE: Final = 0.5  # within which a single row must be read
+_LARGEST_DIVISOR: Final = 32  # of what a claim asks for
+
+Row = tuple[Any, ...]
+
+
+class Appetite:
+    """How many bytes a claim asks for: fewer after one that took too long, more again after each that did not.
+
+    How many rows is the engine's decision.
+    """
+
+    def __init__(self) -> None:
+        self._divisor = 1
+        self._most: int | None = None
+
+    @property
+    def inline_bytes(self) -> int:
+        """Most payload bytes that the next claim carries itself."""
+        return INLINE_BYTES // self._divisor
+
+    def payload(self, max_bytes: int) -> int:
+        """Most payload bytes of the next claim: ``max_bytes``, or less."""
+        return max_bytes if self._most is None else min(max_bytes, self._most)
+
+    def claim_failed(self) -> None:
+        """A claim ran into its deadline, or its connection was lost: let the next one carry half."""
+        self._divisor = min(self._divisor * 2, _LARGEST_DIVISOR)
+
+    def read_late(self, read_bytes: int) -> None:
+        """Only that many bytes of payload could be read in time: ask for no more."""
+        self._most = max(read_bytes, INLINE_BYTES)
+
+    def in_time(self, max_bytes: int) -> None:
+        """A claim and its payloads came in time: ask for twice as much."""
+        self._divisor = max(self._divisor // 2, 1)
+        if self._most is not None:
+            self._most = self._most * 2 if self._most * 2 < max_bytes else None
+
+
+class PayloadReader:
+    """Completes the claims of one relay, over the connection that made them."""
+
+    def __init__(self, connection: DeadlineConnection, options: PostgresOptions) -> None:
+        self._connection = connection
+        self._relay_id = options.relay_id
+        self._longest = options.lease_timeout * _SHARE_OF_LEASE
+        self._sizes = statement("outbox/claim:payload_sizes", options.table)
+        self._payloads = statement("outbox/claim:payloads", options.table)
+        self._slice = statement("outbox/claim:payload_slice", options.table)
+
+    async def complete(self, fence: Fence, events: Sequence[OutboxEvent]) -> Claim:
+        """Read the payloads of ``events``; what cannot be read in time is in ``unread``. Raises nothing."""
+        began = time.monotonic()
+        payloads: dict[EventId, bytes] = {}
+        try:
+            sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, [event.event_id for event in events]))
+            held = [event.event_id for event in events if event.event_id in sizes]
+            for piece in _pieces(held, sizes):
+                if payloads and time.monotonic() - began > _READ_WITHIN:
+                    break
+                if sizes[piece[0]] > _SLICE_BYTES:
+                    payloads |= await self._sliced(fence, piece[0], sizes[piece[0]], began + self._longest)
+                else:
+                    payloads |= dict(await self._rows(self._payloads, fence, piece))
+        except StorageError:
+            pass  # the engine releases what is unread, as soon as the database is back
+        read = [event._replace(payload=payloads[event.event_id]) for event in events if event.event_id in payloads]
+        return Claim(fence, read, [event.event_id for event in events if event.event_id not in payloads])
+
+    async def _sliced(self, fence: Fence, event_id: EventId, size: int, until: float) -> dict[EventId, bytes]:
+        """The payload of one row, slice by slice; empty when the row is lost or time is up."""
+        slices: list[bytes] = []
+        for start in range(1, size + 1, _SLICE_BYTES):
+            rows = await self._rows(self._slice, fence, [event_id], start=start, length=_SLICE_BYTES)
+            if not rows or time.monotonic() > until:
+                return {}
+            slices.append(rows[0][0])
+        return {event_id: b"".join(slices)}
+
+    async def _rows(self, sql: LiteralString, fence: Fence, event_ids: Sequence[EventId], **more: int) -> list[Row]:
+        parameters = {"ids": id_array(event_ids), "relay_id": self._relay_id, "fence": fence, **more}
+
+        async def work(connection: Connection) -> list[Row]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(sql, parameters)
+            return await cursor.fetchall()
+
+        return await self._connection.run("reading payloads", work)
+
+
+def _pieces(event_ids: Sequence[EventId], sizes: dict[EventId, int]) -> Iterator[list[EventId]]:
+    """The ids in their order, in groups of ``_PIECE_BYTES`` of payload; a larger row is alone."""
+    piece: list[EventId] = []
+    total = 0
+    for event_id in event_ids:
+        total += sizes[event_id]
+        if piece and total > _PIECE_BYTES:
+            yield piece
+            piece, total = [], sizes[event_id]
+        piece.append(event_id)
+    if piece:
+        yield piece

@@ -1,0 +1,23 @@
+-- The rights of a role that appends, also by a plain INSERT.
+
+-- name: schema
+-- To use the store's schema.
+GRANT USAGE ON SCHEMA public TO app_role;
+
+-- name: events
+-- To append through the parent, and to read the version of a stream.
+GRANT SELECT, INSERT ON public.event TO app_role;
+
+-- name: append
+-- To append with a check of the version.
+GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) TO app_role;
+
+-- name: positions
+-- To take positions. Tags: gapless or settled.
+GRANT EXECUTE ON FUNCTION public.event_take_positions(INT) TO app_role; --? gapless
+-- GRANT EXECUTE ON FUNCTION public.event_register(), public.event_next_position() TO app_role; --? settled
+
+-- name: sequence
+-- To draw positions. Tags: gapless (none are drawn: the grant of the schema is repeated) or settled.
+GRANT USAGE ON SCHEMA public TO app_role; --? gapless
+-- GRANT SELECT, USAGE ON SEQUENCE public.event_sequencenum_seq TO app_role; --? settled

@@ -1,0 +1,5 @@
+-- The rights of a role that subscribes, in addition to those of grants_read.sql.
+
+-- name: subscriptions
+-- To keep the checkpoints and leases of subscriptions.
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.event_subscription TO app_role;
