@@ -106,10 +106,8 @@ class OutboxStorage(Protocol):
     ) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
-        Rows for the destinations in ``without`` are left. A claim in order per key leaves none.
-
-        Rows in ``excluded`` are left out. When the database refuses a claim with a limit of 1, the error's ``event_id``
-        names the row, where known.
+        Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
+        When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
         """
