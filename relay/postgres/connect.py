@@ -258,7 +258,7 @@ class DeadlineConnection:
 async def _cancel(connection: Connection) -> None:
     """Ask the server to cancel what the connection runs, within ``LONGEST_CANCEL``; never raises psycopg's errors.
 
-    Not ``wait_for``: with a libpq before 17 the request is made in a thread, which cannot be interrupted.
+    Not ``wait_for``: with a libpq before 17 the request is made in a thread, which nothing can interrupt.
     """
     request = asyncio.ensure_future(connection.cancel_safe(timeout=LONGEST_CANCEL))
     try:

@@ -4,7 +4,7 @@
 -- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.
 -- Index: idx_openoutbox_processing_queue finds the candidates, a TID scan updates them. A join on event_id instead
 -- turns into a hash join with a sequential scan when the batch is large.
--- Locks: the candidates, skipping rows that somebody else holds; those beyond the byte budget stay PENDING and are
+-- Locks: the candidates, skipping rows that another session has locked; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- An event whose lease expired (it may have killed its relay) and that has one attempt left is claimed alone, so that
 -- no neighbour is with it when it uses that up.
@@ -269,7 +269,7 @@ locked AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 
--- What was locked in the version that the snapshot saw: nobody has claimed of this key since.
+-- What was locked in the version that the snapshot saw: no relay has claimed of this key since.
 heads AS MATERIALIZED (
     SELECT
         firsts.hash,

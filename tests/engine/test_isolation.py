@@ -1,4 +1,4 @@
-"""A database whose transactions are serializable by default: the relay's are READ COMMITTED, and in nobody's way."""
+"""A database whose transactions are serializable by default: the relay's are READ COMMITTED."""
 
 from __future__ import annotations
 
