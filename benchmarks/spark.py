@@ -164,7 +164,7 @@ def turn(url: str, expected: int, work: Callable[[], None]) -> float:
 
 
 def measure(session: SparkSession, url: str, folder: Path, count: int, rounds: int) -> dict[str, list[float]]:
-    """Rows per second of everybody, in each round."""
+    """Rows per second of every writer, in each round."""
     frame = make_rows(session, folder / "rows", count)
     few = session.read.parquet(str(folder / "rows")).limit(count // 50).repartition(2).persist()
     part = few.count()

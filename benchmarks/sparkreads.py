@@ -189,15 +189,15 @@ def turns(session: SparkSession, url: str, psql: Path, folder: Path, counts: tup
 
 
 def measure_reads(session: SparkSession, url: str, psql: Path, folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Rows per second of everybody, in each round; the table must be filled. Each has read once before."""
+    """Rows per second of every reader, in each round; the table must be filled. Each has read once before."""
     rows, dead = prepare(url)
-    everybody = turns(session, url, psql, folder, (rows, dead))
-    for _, work in everybody.values():
+    readers = turns(session, url, psql, folder, (rows, dead))
+    for _, work in readers.values():
         work()
     check(session, url, rows, dead)
-    paces: dict[str, list[float]] = {name: [] for name in everybody}
+    paces: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(rounds):
-        for name, (count, work) in everybody.items():
+        for name, (count, work) in readers.items():
             began = time.perf_counter()
             work()
             paces[name].append(count / (time.perf_counter() - began))

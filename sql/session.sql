@@ -9,3 +9,7 @@ SELECT PG_IS_IN_RECOVERY() OR CURRENT_SETTING('transaction_read_only')::boolean;
 -- there, a statement worth compiling, and compiling takes a hundred times longer than running it. Local to the
 -- transaction; touches no table. Parameters: none.
 SELECT SET_CONFIG('jit', 'off', TRUE);
+
+-- name: default_isolation
+-- The isolation level of a transaction that names none. Touches no table. Parameters: none. Result: the level.
+SELECT CURRENT_SETTING('default_transaction_isolation');

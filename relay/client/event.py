@@ -1,4 +1,4 @@
-"""The event as an application announces it, checked when it is made.
+"""The event as an application announces it, checked at its construction.
 
 Whatever the database would refuse is refused here, by name, before the application's transaction is touched: a
 failed INSERT would take that whole transaction with it.
@@ -18,7 +18,7 @@ from relay.client.identity import uuid7
 from relay.core.errors import EventError
 
 Payload = bytes | bytearray | memoryview | str | Mapping[str, object] | Sequence[object] | int | float
-"""What a body may be made of: bytes as they are, text as UTF-8, anything else as JSON."""
+"""The types of a body: bytes as they are, text as UTF-8, anything else as JSON."""
 
 LONGEST_DELAY: Final = timedelta(days=36_525)
 """A hundred years: beyond it, it is a mistake."""

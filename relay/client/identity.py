@@ -18,7 +18,7 @@ def uuid7(milliseconds: int | None = None) -> UUID:
     """A new id of now, or of another time since 1970: milliseconds, their fraction in 4096ths, 62 random bits.
 
     That is method 3 of RFC 9562; for a given time the fraction is random, too. Safe in threads and after a fork. Ids
-    of now, made by one process, ascend as far as its clock does.
+    of now, from one process, ascend as long as its clock does.
     """
     chance = int.from_bytes(os.urandom(10), "big")
     if milliseconds is None:

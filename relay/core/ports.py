@@ -101,11 +101,13 @@ class OutboxStorage(Protocol):
     async def close(self) -> None:
         """Close every connection; never raises, never waits for the database longer than a second."""
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone).
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
-        Rows in ``excluded`` are left out. When the database refuses a claim with a limit of 1, the error's ``event_id``
-        names the row, where known.
+        Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
+        When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
         """
@@ -154,7 +156,7 @@ class Publisher(Protocol):
         """Offer every event, in order, and return once the client holds them all (back-pressure).
 
         Each event is resolved exactly once through ``sink``, in the loop's thread, maybe before this returns, as
-        soon as its own answer is there. Raises nothing that an outcome can say. Calls do not overlap.
+        soon as its own answer has arrived. Raises nothing that an outcome can express. Calls do not overlap.
         """
 
     async def probe(self, timeout: float) -> None:
@@ -183,14 +185,14 @@ class Publisher(Protocol):
 class SettledAttempt(NamedTuple):
     """One attempt to deliver an event and what became of it, as the delivery log wants to know it.
 
-    A named tuple because one is made for every event on the hot path; nothing in it is computed there.
+    A named tuple because one is built for every event on the hot path; nothing in it is computed there.
     """
 
     event: OutboxEvent
     outcome: Outcome
     """What the broker's side said."""
     verdict: Verdict
-    """What was made of it. A release uses up no attempt and is not recorded."""
+    """The verdict on it. A release uses up no attempt and is not recorded."""
     claimed_at: Fence
     """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
     seconds: float
@@ -201,7 +203,7 @@ class AttemptRecorder(Protocol):
     """Where settled attempts go to be remembered: the delivery log's entry.
 
     The engine calls it once for each batch of attempts whose settlement is committed: ``refuses`` first, so that no
-    attempt is made to be thrown away, then ``record``. Neither blocks, waits or raises.
+    attempt is built only to be dropped, then ``record``. Neither blocks, waits or raises.
     """
 
     @property

@@ -33,8 +33,9 @@ class BacklogSampler:
         self._sampled_at = float("-inf")
         self._took = 0.0
         self._said_slow_at = float("-inf")
-        self._sampling: asyncio.Task[None] | None = None
-        """The full sample under way; the loop and any number of readers wait for the same one."""
+        self._sampling = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        """The full sample that has not begun yet; the loop and any number of readers wait for the same one."""
         self.latest: Backlog | None = None
         """The last full sample."""
 
@@ -46,13 +47,13 @@ class BacklogSampler:
     async def refresh(self) -> None:
         """Read the backlog again, unless that is expensive. Raises nothing, waits a second at most.
 
-        For a person who reads /stats, and would be puzzled by numbers that are seconds old. Readers that come together
-        share one statement, and those that come in a row take a twentieth of the time at most.
+        For a person who reads /stats, and would be puzzled by numbers from before. Readers that come together share
+        one statement, which begins after the last of them came.
         """
-        if self._took > _CHEAP_SECONDS or self._health.storage_error or self.sample_age < self._took * _SHARE:
+        if self._took > _CHEAP_SECONDS or self._health.storage_error:
             return
         # Not cancelled with a reader who leaves: that would cut off the statement, and the connection that reaps.
-        done, _ = await asyncio.wait({self._start_sample()}, timeout=_PATIENCE_SECONDS)
+        done, _ = await asyncio.wait({self._next_sample()}, timeout=_PATIENCE_SECONDS)
         if not done:
             self._say_slow()
 
@@ -70,7 +71,7 @@ class BacklogSampler:
             started = self._clock()
             try:
                 if started >= next_full:
-                    await asyncio.shield(self._start_sample())
+                    await asyncio.shield(self._next_sample())
                     took = self._clock() - started
                     next_full = started + max(self._options.sample_interval, took * _SHARE)
                 else:
@@ -81,12 +82,18 @@ class BacklogSampler:
             took = self._clock() - started
             await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
 
-    def _start_sample(self) -> asyncio.Task[None]:
-        """The sample under way, or a new one."""
-        if self._sampling is None or self._sampling.done():
-            self._sampling = asyncio.ensure_future(self._sample())
-            self._sampling.add_done_callback(_take_error)
-        return self._sampling
+    def _next_sample(self) -> asyncio.Task[None]:
+        """A sample that begins after this call."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._sample_in_turn())
+            self._next.add_done_callback(_take_error)
+        return self._next
+
+    async def _sample_in_turn(self) -> None:
+        async with self._sampling:  # one statement at a time
+            # From here on it is under way: what is inserted now may be missed, so a later reader needs a later sample.
+            self._next = None
+            await self._sample()
 
     async def _sample(self) -> None:
         started = self._clock()

@@ -30,6 +30,7 @@ from relay.engine.waiting import Patience, wait_event
 
 _FIRST_POLL = 0.005  # seconds between claims while events trickle in
 _MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
+_RESERVE = 4  # a quarter of the places is for destinations that answer
 _SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
 
 
@@ -57,6 +58,8 @@ class Claimer:
         self._excluded = Exclusions("claim", context.clock)
         self._refusals = 0
         """Claims in a row that the database refused for a row."""
+        self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
+        """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -164,19 +167,31 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
-        events, bytes_held = self._inflight.room()
-        enough = max(1, self._options.batch_size // _SMALLEST_SHARE)
-        return events >= min(enough, self._options.max_in_flight) and bytes_held >= self._options.batch_bytes // 2
+        places, size, without = self._room()
+        enough = 1 if without else max(1, self._options.batch_size // _SMALLEST_SHARE)
+        most = self._options.max_in_flight - self._reserve
+        return places >= min(enough, most) and size >= self._options.batch_bytes // 2
+
+    def _room(self) -> tuple[int, int, list[str]]:
+        """How many events and bytes may be claimed now, and for which destinations none.
+
+        The last quarter of the places is for destinations that answer: else one that does not would take all of them.
+        """
+        places, size = self._inflight.room()
+        if places > self._reserve:
+            return places - self._reserve, size, []
+        slow = self._inflight.slow_destinations(self._clock())
+        return (places if slow and self._reserve else 0), size, slow
 
     async def _claim(self) -> int:
         """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
-        events, bytes_held = self._inflight.room()
-        limit = min(events, self._limit)
+        places, size, without = self._room()
+        limit = min(places, self._limit)
         sent_at = self._clock()
         self.claiming = True
         ok = False
         try:
-            claim = await self._storage.claim(limit, bytes_held, self._excluded.ids())
+            claim = await self._storage.claim(limit, size, self._excluded.ids(), without)
             ok = True
             self._health.storage_worked("claim")
             self._refusals = 0

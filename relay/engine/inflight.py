@@ -15,6 +15,7 @@ from relay.core.telemetry import Telemetry
 from relay.engine.batch import Batch
 from relay.engine.portion import Portion
 
+_SLOW = 1.0  # seconds without an answer
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 
 
@@ -52,6 +53,14 @@ class InFlight:
             return 0, 0
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
         return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
+
+    def slow_destinations(self, now: float) -> list[str]:
+        """Destinations of events that have waited for an answer for a second or more."""
+        slow: set[str] = set()
+        for batch in self.batches:
+            if now - batch.offered_at >= _SLOW:
+                slow.update(event.event_type for event in batch.offered.values())
+        return sorted(slow)
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""

@@ -81,7 +81,7 @@ class PayloadReader:
         self._slice = statement("outbox/claim:payload_slice", options.table)
 
     async def complete(self, fence: Fence, events: Sequence[OutboxEvent]) -> Claim:
-        """Read the payloads of ``events``; what cannot be read in time is in ``unread``. Raises nothing."""
+        """Read the payloads of ``events``; what is not read in time is in ``unread``. Raises nothing."""
         began = time.monotonic()
         payloads: dict[EventId, bytes] = {}
         try:

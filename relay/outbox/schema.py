@@ -111,7 +111,7 @@ def index_names(table: TableName) -> dict[str, str]:
 def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step, ...]:
     """The migrations that create what ``wanted`` names (``table``, or roles of indexes), in order.
 
-    On a ``live`` table indexes are built CONCURRENTLY, so that writers go on; such a statement cannot be part of a
+    On a ``live`` table indexes are built CONCURRENTLY, so that writers go on; such a statement may not be part of a
     transaction.
     """
     pending = []

@@ -95,16 +95,21 @@ class PostgresOutbox:
         for task in late:
             task.cancel()
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` payload in sum (one larger row alone)."""
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
+        """
         most_bytes = self._appetite.payload(max_bytes)
         try:
-            rows = await self._claim_rows(limit, most_bytes, excluded)
+            rows = await self._claim_rows(limit, most_bytes, excluded, without)
         except StorageError as error:
             if isinstance(error, StorageUnavailable):
                 self._appetite.claim_failed()
             if limit == 1 and error.blames_row:
-                chosen = await self._claim_rows(limit, most_bytes, excluded, peek=True)
+                chosen = await self._claim_rows(limit, most_bytes, excluded, without, peek=True)
                 error.event_id = chosen[0][0] if chosen else None
             raise
         if not rows:
@@ -121,10 +126,10 @@ class PostgresOutbox:
         return claim
 
     async def _claim_rows(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId], *, peek: bool = False
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str], *, peek: bool = False
     ) -> list[tuple[Any, ...]]:
         """Fields of ``OutboxEvent``, then the fence. With ``peek`` nothing is claimed."""
-        plain = self._claim_excluding if excluded else self._claim
+        plain = self._claim_excluding if excluded or without else self._claim
         query = self._peek if peek else plain
         parameters = {
             "limit": limit,
@@ -133,6 +138,7 @@ class PostgresOutbox:
             "max_attempts": self._options.retry.max_attempts,
             "relay_id": self._options.relay_id,
             "excluded": id_array(excluded),
+            "without": list(without),
         }
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:

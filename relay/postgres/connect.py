@@ -22,12 +22,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import psycopg
+from psycopg import IsolationLevel
 from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
+from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ LONGEST_CANCEL: Final = 1.0
 _LONGEST_END: Final = 1.0  # seconds until a task notices that its socket was cut
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
 _BYTES_RECEIVED: Final = Struct("=128xQ")  # tcpi_bytes_received of Linux's struct tcp_info
+_READ_COMMITTED: Final = "read committed"
 _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited for
 
 
@@ -116,6 +119,9 @@ class DeadlineConnection:
 
     It connects on demand and again after a loss. It keeps no session state, so it works behind PgBouncer in transaction
     mode: no named prepared statement, no SET, no startup parameter beyond the usual ones.
+
+    ``work`` runs at READ COMMITTED. Where the database's default is another level, it runs in a transaction that names
+    its level: two more round trips.
     """
 
     def __init__(self, parameters: ConnectionParameters, deadline: float, generation: Generation) -> None:
@@ -198,7 +204,11 @@ class DeadlineConnection:
         return None
 
     async def _attempt(self, work: Work[T]) -> T:
-        return await work(await self._ready())
+        connection = await self._ready()
+        if connection.isolation_level is None:
+            return await work(connection)
+        async with connection.transaction():
+            return await work(connection)
 
     async def _ready(self) -> Connection:
         """The live connection, made now if there is none of this generation."""
@@ -209,6 +219,9 @@ class DeadlineConnection:
         generation = self._generation.number
         connection = await connect_async(self._parameters, FENCES)
         self._connection, self._connected_in = connection, generation
+        cursor = await connection.execute(statement("session:default_isolation"))
+        if await cursor.fetchone() != (_READ_COMMITTED,):
+            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return connection
 
     async def _abandon(self, task: asyncio.Future[Any]) -> None:
@@ -245,7 +258,7 @@ class DeadlineConnection:
 async def _cancel(connection: Connection) -> None:
     """Ask the server to cancel what the connection runs, within ``LONGEST_CANCEL``; never raises psycopg's errors.
 
-    Not ``wait_for``: with a libpq before 17 the request is made in a thread, which cannot be interrupted.
+    Not ``wait_for``: with a libpq before 17 the request is made in a thread, which nothing can interrupt.
     """
     request = asyncio.ensure_future(connection.cancel_safe(timeout=LONGEST_CANCEL))
     try:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, SecretStr
 
-from relay.core.durations import parse_duration, parse_size
+from relay.core.durations import format_duration, parse_duration, parse_size
 from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
@@ -23,6 +23,8 @@ from relay.settings.address import Address, parse_address
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
 _PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
+_SHORTEST = 0.001  # seconds; a shorter pause is a loop without one
+_LONGEST = 8760 * 3600.0  # seconds, a year: more overflows timers and timestamps, and is a slip
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ENCODE = "percent-encode special characters of the user name and password"
 
@@ -64,10 +66,17 @@ def words(*allowed: str) -> Callable[[str], str]:
     return read
 
 
-def _positive_duration(text: str) -> float:
+def _duration(text: str) -> float:
     seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError(f"{text!r} is too short; write a duration above 0, for example 500ms, 5s or 3m")
+    if seconds > _LONGEST:
+        raise ValueError(f"{text!r} is too long; write at most {format_duration(_LONGEST)}")
+    return seconds
+
+
+def _positive_duration(text: str) -> float:
+    seconds = _duration(text)
+    if seconds < _SHORTEST:
+        raise ValueError(f"{text!r} is too short; write at least {format_duration(_SHORTEST)}")
     return seconds
 
 
@@ -127,7 +136,7 @@ def _postgres_url(text: str) -> SecretStr:
 
 
 Duration = Annotated[float, *kind("duration", _positive_duration)]
-DurationOrZero = Annotated[float, *kind("duration", parse_duration)]
+DurationOrZero = Annotated[float, *kind("duration", _duration)]
 Count = Annotated[int, *kind("number", whole())]
 Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]

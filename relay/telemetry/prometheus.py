@@ -49,7 +49,7 @@ class _Bridge(Collector):
             yield _family(metric)
 
     def collect(self) -> Iterator[Family]:
-        """What is there now."""
+        """The current samples."""
         for metric, samples in self._measurements.read():
             family = _family(metric)
             for sample in samples:

@@ -120,6 +120,6 @@ WHERE event_id = %(event_id)s::uuid;
 SELECT NOW();
 
 -- name: lock_guard
--- Bounds the wait for a lock until the transaction ends: whoever is changing the table goes first. Touches no table.
+-- Bounds the wait for a lock until the transaction ends: the session that changes the table goes first. Touches no table.
 -- Parameters: timeout (text, milliseconds).
 SELECT SET_CONFIG('lock_timeout', %(timeout)s::text, TRUE);

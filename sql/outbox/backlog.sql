@@ -66,3 +66,14 @@ FROM (
     LIMIT %(sample)s::bigint
 ) AS waiting
 ORDER BY event_type;
+
+-- name: leases_without_time
+-- How many rows are DELIVERING without a locked_at, counted up to MOST: the reaper never finds those.
+-- Index: idx_openoutbox_stuck_leases. Locks: none. Parameters: most. Result: the count.
+SELECT COUNT(*)
+FROM (
+    SELECT 1
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at IS NULL
+    LIMIT %(most)s::bigint
+) AS timeless;

@@ -4,7 +4,7 @@
 -- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.
 -- Index: idx_openoutbox_processing_queue finds the candidates, a TID scan updates them. A join on event_id instead
 -- turns into a hash join with a sequential scan when the batch is large.
--- Locks: the candidates, skipping rows that somebody else holds; those beyond the byte budget stay PENDING and are
+-- Locks: the candidates, skipping rows that another session has locked; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- An event whose lease expired (it may have killed its relay) and that has one attempt left is claimed alone, so that
 -- no neighbour is with it when it uses that up.
@@ -12,10 +12,11 @@
 -- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
+-- Tags: excluding leaves rows out, by their ids or destinations, and reads those of them that are due before the others;
+-- peek reads what would be claimed and claims nothing.
 -- Payloads of more than INLINE_BYTES in sum stay behind, so that the commit does not wait for a client that reads slowly
 -- or not at all: a statement commits once its result fits into the buffers of the two sockets. They are read afterwards.
--- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded.
+-- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without.
 -- Result: the fields of OutboxEvent in their order, then the fence. The payload is NULL in all rows, or in none.
 WITH due AS (
     SELECT
@@ -30,6 +31,7 @@ WITH due AS (
         status = 'PENDING'
         AND available_at <= NOW()
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
+        AND event_type <> ALL(%(without)s::text[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -267,7 +269,7 @@ locked AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 
--- What was locked in the version that the snapshot saw: nobody has claimed of this key since.
+-- What was locked in the version that the snapshot saw: no relay has claimed of this key since.
 heads AS MATERIALIZED (
     SELECT
         firsts.hash,

@@ -1,7 +1,7 @@
 -- What an application sends to enqueue events.
 
 -- name: insert
--- Adds events to the outbox: any number of them in one statement, in the transaction of whoever sends it.
+-- Adds events to the outbox: any number of them in one statement, in the transaction of its sender.
 -- Parameters are arrays of equal length, one element an event; rows are inserted in the order of the arrays.
 -- delays are seconds after the database's NOW(), the start of the transaction; available_ats are exact times; where
 -- both are NULL an event is due at once.

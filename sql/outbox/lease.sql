@@ -120,3 +120,12 @@ WHERE
 ORDER BY locked_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
+
+-- name: release_timeless
+-- DELIVERING -> PENDING for rows without locked_at, which no relay claimed: run by an operator, on check's advice.
+-- Index: idx_openoutbox_stuck_leases. Locks: the rows it writes. Parameters: none.
+UPDATE openoutbox_events SET
+    status = 'PENDING',
+    locked_by = NULL,
+    updated_at = NOW()
+WHERE status = 'DELIVERING' AND locked_at IS NULL;

@@ -50,7 +50,7 @@ WHERE conrelid = %(oid)s AND contype IN ('p', 'c')
 ORDER BY conname;
 
 -- name: indexes
--- The indexes that matter to migrate: those of a table, and whatever bears one of the wanted names in its schema.
+-- The indexes that matter to migrate: those of a table, and what has one of the wanted names in its schema.
 -- Catalog only, locks nothing. Parameters: oid (NULL for a table that is yet to be made), schema (oid), names.
 -- Result: name, whether it is an index of this table, definition, valid.
 SELECT

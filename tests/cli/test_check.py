@@ -74,17 +74,27 @@ def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Pa
 
 
 def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "ON_DELIVERED": "delete"}
-    [(level, message, advice)] = check(tmp_path, given, status=1)["rights"]
+    environment = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "ON_DELIVERED": "delete"}
+    [(level, message, advice)] = check(tmp_path, environment, status=1)["rights"]
     assert (level, message) == ("error", "test_relay may not delete rows, and ON_DELIVERED=delete needs it")
     outbox.database.run(advice.removeprefix("run: "))
-    assert check(tmp_path, given).keys() <= {"broker"}
-    assert "ON_DELIVERED=delete: the row of a" in call_cli(tmp_path, "check", **given).stdout
+    assert check(tmp_path, environment).keys() <= {"broker"}
+    assert "ON_DELIVERED=delete: the row of a" in call_cli(tmp_path, "check", **environment).stdout
     outbox.fill("t", 1)
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
-    [(level, message, _)] = check(tmp_path, given)["delivered"]
+    [(level, message, _)] = check(tmp_path, environment)["delivered"]
     assert (level, "another relay keeps them" in message) == ("warning", True)
     assert "ON_DELIVERED=keep" in call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url).stdout
+
+
+def test_leases_without_a_time_come_with_the_statement_that_releases_them(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.fill("t", 3)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'a hand'")
+    [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.relay_url}, status=1)["leases"]
+    assert (level, message.partition(":")[0]) == ("error", "3 rows are DELIVERING without locked_at")
+    outbox.database.run(advice.removeprefix("run: "))
+    assert "leases" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
+    outbox.check_invariants()
 
 
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_renewals_wait_for_no_locked_row(engine: MakeEngine) -> None:
 
 
 def test_locked_rows_take_no_place_in_flight(engine: MakeEngine) -> None:
-    one = holding(engine, 20, batch_size=10, max_in_flight=20)
+    one = holding(engine, 20, batch_size=10, max_in_flight=26)  # a quarter of the places is for other destinations
     lock(one, *range(20))
     answer(one)
     one.insert(100, "later")

@@ -118,8 +118,8 @@ def test_a_claim_under_way_at_the_stop_is_not_lost(engine: MakeEngine) -> None:
     one = engine(shutdown_timeout=8.0)
     claim = one.storage.claim
 
-    async def slow(limit: int, max_bytes: int, excluded: Sequence[EventId]) -> object:
-        claimed = await claim(limit, max_bytes, excluded)
+    async def slow(limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> object:
+        claimed = await claim(limit, max_bytes, excluded, without)
         await asyncio.sleep(1.0)
         return claimed
 

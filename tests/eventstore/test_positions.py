@@ -1,4 +1,4 @@
-"""Many writers, some of which roll back or dawdle, and readers that miss nothing and see nothing twice."""
+"""Many writers, some of which roll back or dawdle, and readers that skip nothing and see nothing twice."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_a_slow_look_at_the_lag_or_a_failure_has_the_next_claim_guarded(
     assert not (await storage.claim(1, 1000)).events
     outbox.insert([Row("topic")])
     with pytest.raises(StorageError):
-        await storage.claim(-1, 1000)
+        await storage.claim(1 << 70, 1000)  # more than a bigint
     assert len((await storage.claim(1, 1000)).events) == 1
     await storage.close()
     assert noted(outbox) == [("off", "off")] * 2

@@ -73,6 +73,17 @@ async def test_a_claim_is_bounded_in_bytes(table: StorageHarness) -> None:
     assert ids(await relay.claim(10, 100_200)) == [c, d]
 
 
+async def test_rows_for_some_destinations_are_left(table: StorageHarness) -> None:
+    relay = table.relay()
+    a, b = table.insert(), table.insert()
+    first = await relay.claim(1, ANY_BYTES)
+    assert ids(first) == [a]
+    if table.key_order is not None:
+        return
+    assert (await relay.claim(10, ANY_BYTES, without=[first.events[0].event_type])).events == []
+    assert ids(await relay.claim(10, ANY_BYTES, without=["another", "a third"])) == [b]
+
+
 @pytest.mark.parametrize("field", ["headers", "key"])
 async def test_headers_and_keys_count_as_bytes(table: StorageHarness, field: str) -> None:
     relay = table.relay()

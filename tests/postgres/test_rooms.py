@@ -15,6 +15,7 @@ from relay.core.errors import (
     SchemaError,
     StorageBusy,
     StorageError,
+    StorageRefuses,
     StorageUnavailable,
 )
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
@@ -34,6 +35,7 @@ from tests.support.paths import ROOT
 
 _LOG_KINDS: dict[type[StorageError], type[DeliveryLogError]] = {
     StorageUnavailable: DeliveryLogUnavailable,
+    StorageRefuses: DeliveryLogUnavailable,
     StorageBusy: DeliveryLogBusy,
     SchemaError: DeliveryLogError,
     RowRefused: DeliveryLogError,
@@ -111,10 +113,10 @@ async def test_a_state_means_the_same_in_every_room(outbox: Outbox, room: Room) 
         "23514": RowRefused,
         "28P01": StorageUnavailable,
         "42601": StorageError,
-        "53100": StorageUnavailable,
+        "53100": StorageRefuses,
         "53300": StorageUnavailable,
         "54000": RowRefused,
-        "58030": StorageUnavailable,
+        "58030": StorageRefuses,
         "XX000": StorageUnavailable,
     }
     for state, meaning in expected.items():

@@ -279,10 +279,9 @@ def translated(error: psycopg.Error) -> DeliveryLogError:
     """The log's error for a driver's."""
     reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
     if error.sqlstate is None and isinstance(reason, StorageUnavailable):
-        return DeliveryLogUnavailable(
-            _NO_ANSWER
-        )  # the driver's message may name hosts, which the HTTP API must not show
-    return _KINDS.get(type(reason), DeliveryLogError)(str(reason))
+        return DeliveryLogUnavailable(_NO_ANSWER)  # psycopg's message may name hosts, which the HTTP API must not show
+    kind = next((own for kind, own in _KINDS.items() if isinstance(reason, kind)), DeliveryLogError)
+    return kind(str(reason))
 
 
 def _months(row: LogRow) -> set[datetime]:

@@ -16,7 +16,7 @@ from relay.outbox.extensions import ORDER_INDEXES
 from relay.outbox.migrate import plan
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import TableName, statement, without_parameters
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -42,6 +42,7 @@ def check_storage(
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += _order(connection, table) if in_order else ()
             findings += _on_delivered(connection, table, delete_delivered=delete_delivered)
+            findings += _timeless_leases(connection, table)
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [
@@ -109,6 +110,16 @@ def _on_delivered(connection: Connection, table: TableName, *, delete_delivered:
         yield Finding(Level.WARNING, "delivered", message, advice)
     else:
         yield Finding(Level.OK, "delivered", message)
+
+
+def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """Rows that were set DELIVERING by hand: without a time their lease never expires."""
+    [(count,)] = rows(connection, "outbox/backlog:leases_without_time", table, {"most": SAMPLE})
+    if count:
+        message = f"{count} rows are DELIVERING without locked_at: no relay delivers or reclaims them"
+        lines = without_parameters(statement("outbox/lease:release_timeless", table)).splitlines()
+        advice = "run: " + " ".join(line.strip() for line in lines if not line.startswith("--"))
+        yield Finding(Level.ERROR, "leases", message, advice)
 
 
 def _bare(step: Step) -> str:

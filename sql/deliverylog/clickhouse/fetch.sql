@@ -1,5 +1,5 @@
 -- name: ping
--- Whether the server answers and the table is there.
+-- Whether the server answers and the table exists.
 SELECT count() FROM event_log WHERE false;
 
 -- name: deliveries

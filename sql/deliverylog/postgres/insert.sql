@@ -3,7 +3,7 @@
 -- key: two batches with the same rows wait for each other instead of deadlocking.
 
 -- name: events
--- Writes the events of a batch that are not there yet, and for each of these the destinations it matched.
+-- Writes the new events of a batch, and for each of them the destinations that it matched.
 -- Locks: the new rows.
 WITH fresh AS (
     INSERT INTO openoutbox_log.events (
@@ -27,7 +27,7 @@ FROM fresh CROSS JOIN unnest(fresh.matched_destination_ids) AS matched (destinat
 ON CONFLICT (tenant_id, destination_id, time, id) DO NOTHING;
 
 -- name: attempts
--- Writes the attempts of a batch; one that is there already gets the newer status, code and response.
+-- Writes the attempts of a batch; an existing one gets the newer status, code and response.
 -- A copy that changes nothing writes nothing.
 -- Locks: the new and the conflicting rows.
 INSERT INTO openoutbox_log.attempts AS known (

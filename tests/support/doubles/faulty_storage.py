@@ -68,11 +68,14 @@ class FaultyOutbox(MemoryOutbox):
         self._seconds = seconds
         self._began = truth.table.now - timedelta(seconds=seconds())
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
         def unheard(claim: Claim) -> None:
             self._truth.unheard.update(event.event_id for event in claim.events)
 
-        return await self._do("claim", lambda: super(FaultyOutbox, self).claim(limit, max_bytes, excluded), unheard)
+        claim = super().claim
+        return await self._do("claim", lambda: claim(limit, max_bytes, excluded, without), unheard)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._do("settle", lambda: super(FaultyOutbox, self).settle(settlements))

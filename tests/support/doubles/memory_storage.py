@@ -138,12 +138,14 @@ class MemoryOutbox:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
-        """Lease due rows, oldest first."""
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        """Lease due rows, oldest first, but for some rows and destinations (in order per key: but for some rows)."""
         now = self._statement()
         taken: list[MemoryRow] = []
         total = 0
-        for row in self._due(now, limit, excluded):
+        for row in self._due(now, limit, excluded, without):
             total += _event(row, now).size
             alone = self._retry.exhausted(row.attempts + 1) and (row.last_error or "").startswith("LEASE_EXPIRED:")
             if taken and (total > max_bytes or alone):
@@ -158,13 +160,13 @@ class MemoryOutbox:
             taken.sort(key=lambda row: row.insertion_order)
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
 
-    def _due(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
+    def _due(self, now: datetime, limit: int, excluded: Sequence[EventId], without: Sequence[str]) -> list[MemoryRow]:
         """What may be claimed, in turn."""
         if self._key_order is not None:
             return self._due_in_order(now, limit, excluded)
         pending = filter(self._is_free, self._in(Status.PENDING))
         due = [row for row in pending if row.available_at <= now and row.event_id not in excluded]
-        return sorted(due, key=_age)[:limit]
+        return sorted((row for row in due if row.event_type not in without), key=_age)[:limit]
 
     def _due_in_order(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
         """Of each key the first unfinished row, then equal shares of those right behind them."""

@@ -144,11 +144,13 @@ class SimulatedStorage:
         for connection in self._connections:
             connection.disconnect()
 
-    async def claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId] = ()) -> Claim:
+    async def claim(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
         """Lease due rows."""
         memory = self._memory
         claim: Claim = await self._claiming.run(
-            "claim", lambda: run(memory.claim(limit, max_bytes, excluded)), size=limit
+            "claim", lambda: run(memory.claim(limit, max_bytes, excluded, without)), size=limit
         )
         return claim
 
