@@ -55,7 +55,8 @@ class Judge:
         full = 2 * len(mute) >= min(one.max_in_flight for one in options)
         full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
         full = full or len(mute) >= min(one.capacity for one in plan.relays)
-        alone = scarred > 0 or any(fault.expires for fault in plan.faults)
+        # A mute event holds up those that must travel alone, and the groups of suspects behind its own.
+        alone = scarred > 0 or any(fault.expires or _cuts(fault) for fault in plan.faults)
         if mute and (full or alone):
             stall += len(mute) * (plan.publish_timeout + 2.0)
         return stall
