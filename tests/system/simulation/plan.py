@@ -177,7 +177,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
         return replace(
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
-            max_in_flight=rng.choice([24, 100] if drawing.liveness else [4, 12, 100]),
+            max_in_flight=rng.choice([8, 24, 100] if drawing.liveness else [4, 12, 100]),
             batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
