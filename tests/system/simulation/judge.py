@@ -55,7 +55,8 @@ class Judge:
         # One mute destination leaves places to the others; single mute events of several do not.
         single = {event_id for fault in plan.faults if isinstance(fault, Answered) for event_id in fault.events}
         full = bool(single & silent) and 2 * len(mute) >= min(one.max_in_flight for one in options)
-        full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
+        # The bytes of a claim are held until the last of its events is answered.
+        full = full or 2 * sum(event.size for event in events) >= min(one.batch_bytes for one in options)
         full = full or len(mute) >= min(one.capacity for one in plan.relays)
         # A mute event holds up those that must travel alone, and the groups of suspects behind its own.
         alone = scarred > 0 or any(fault.expires or _cuts(fault) for fault in plan.faults)
