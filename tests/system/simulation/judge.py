@@ -52,10 +52,13 @@ class Judge:
         stall = late * (rounds + scarred)
         silent = {event_id for fault in plan.faults if _is_silent(fault) for event_id in fault.events}
         mute = [event for event in events if event.event_id in silent]
-        full = 2 * len(mute) >= min(one.max_in_flight for one in options)
+        # One mute destination leaves places to the others; single mute events of several do not.
+        single = {event_id for fault in plan.faults if isinstance(fault, Answered) for event_id in fault.events}
+        full = bool(single & silent) and 2 * len(mute) >= min(one.max_in_flight for one in options)
         full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
         full = full or len(mute) >= min(one.capacity for one in plan.relays)
-        alone = scarred > 0 or any(fault.expires for fault in plan.faults)
+        # A mute event holds up those that must travel alone, and the groups of suspects behind its own.
+        alone = scarred > 0 or any(fault.expires or _cuts(fault) for fault in plan.faults)
         if mute and (full or alone):
             stall += len(mute) * (plan.publish_timeout + 2.0)
         return stall

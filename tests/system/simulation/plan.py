@@ -177,7 +177,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
         return replace(
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
-            max_in_flight=rng.choice([24, 100] if drawing.liveness else [4, 12, 100]),
+            max_in_flight=rng.choice([8, 24, 100] if drawing.liveness else [4, 12, 100]),
             batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
@@ -199,6 +199,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
 
 def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: RetryPolicy) -> tuple[Transaction, ...]:
     transactions: list[Transaction] = []
+    last_error = rng.choice(["LEASE_EXPIRED: lease of z expired", "LEADER: changed"])
     number = 0
     at = 0.0
     for _ in range(rng.randint(1, 5)):
@@ -208,7 +209,7 @@ def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: 
             key = f"k{rng.randrange(3)}" if rng.random() < (0.8 if in_order else 0.3) else None
             size = rng.choice([2, 2, 2, 300, LARGEST])
             scarred = retry.max_attempts - 1 if rng.random() < 0.12 else 0
-            error = rng.choice(["LEASE_EXPIRED: lease of z expired", "LEADER: changed"]) if scarred else None
+            error = last_error if scarred else None
             events.append(NewEvent(EventId(f"e{number}"), rng.choice(DESTINATIONS), key, size, scarred, error))
         # Writers of one key wait for one another, so an ordered outbox sees no late commit before an early one.
         late = 0.0 if in_order or rng.random() < 0.8 else rng.uniform(0.1, 3.0)
@@ -284,6 +285,7 @@ _PASSING: list[Draw] = [
 ]
 
 _LASTING: list[Draw] = [
+    lambda d: database.RowsRefused(0.0, FOR_GOOD, d.events(), (Status.DELIVERED,)),
     lambda d: f.DestinationSilent(0.0, FOR_GOOD, *d.destination()),
     lambda d: database.RowsRefused(d.when(), FOR_GOOD, d.events(), d.rng.choice(_STATES)),
     lambda d: database.Busy(d.when(), FOR_GOOD, "", "claim", d.rng.choice([1, 4])),
@@ -291,6 +293,7 @@ _LASTING: list[Draw] = [
     lambda d: f.Answered(d.when(), FOR_GOOD, d.events(), d.rng.choice(_OWN_ANSWERS)),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(2), Answer.CUT),
     lambda d: f.Answered(0.0, FOR_GOOD, d.scarred, Answer.SILENT) if d.scarred else None,
+    lambda d: f.Answered(0.0, FOR_GOOD, d.scarred, Answer.DROP) if d.scarred else None,
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: database.RowsLocked(d.when(), FOR_GOOD, d.events()),
     lambda d: f.Answered(0.0, FOR_GOOD, d.events(), d.rng.choice([Answer.SILENT, Answer.DROP, Answer.REFUSE])),

@@ -11,7 +11,7 @@ from relay.core.outcome import Unreachable
 from tests.system.simulation import broker
 from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
-from tests.system.simulation.database_faults import RowsLocked, RowsRefused, TableLocked
+from tests.system.simulation.database_faults import Busy, RowsLocked, RowsRefused, TableLocked
 from tests.system.simulation.faults import FOR_GOOD, Answered, BrokerReadOnly, Fault, LateAnswers
 from tests.system.simulation.mutate import mutate
 from tests.system.simulation.plan import Plan, draw
@@ -51,11 +51,23 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
-    mutate(patch, "relay.engine.claim", "first.last_code == LEASE_EXPIRED and ", "")
+    mutate(patch, "relay.engine.claim", "event.last_code == LEASE_EXPIRED and ", "")
 
 
 def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(other for other in")
+
+
+def _claims_are_not_halved(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.claim", "self._limit = max(1, self._limit // 2)", "pass")
+
+
+def _settles_are_not_halved(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.settle", "self._most = max(1, sum(map(len, write)) // 2)", "pass")
+
+
+def _is_lasting(kind: type[Fault]) -> Callable[[Fault], bool]:
+    return lambda fault: isinstance(fault, kind) and fault.until == FOR_GOOD
 
 
 def _is_cut(fault: Fault) -> bool:
@@ -87,6 +99,8 @@ PUT_BACKS = (
         _last_chance_waits_for_every_batch,
         lambda fault: isinstance(fault, RowsLocked | RowsRefused) and fault.until == FOR_GOOD,
     ),
+    PutBack("a claim that is rolled back each time is not made smaller", _claims_are_not_halved, _is_lasting(Busy)),
+    PutBack("a settle that is rolled back each time is not made smaller", _settles_are_not_halved, _is_lasting(Busy)),
     PutBack(
         "a probe waits behind slow acknowledgements",
         _probes_wait_behind_answers,
