@@ -68,7 +68,7 @@ SELECT
     event_type,
     partition_key,
     CASE
-        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+        WHEN (SELECT SUM(OCTET_LENGTH(sized.payload)) FROM claimed AS sized) <= %(inline_bytes)s::bigint THEN payload
     END AS payload,
     headers::text,
     attempts,
@@ -375,7 +375,7 @@ SELECT
     event_type,
     partition_key,
     CASE
-        WHEN (SELECT SUM(OCTET_LENGTH(claimed.payload)) FROM claimed) <= %(inline_bytes)s::bigint THEN payload
+        WHEN (SELECT SUM(OCTET_LENGTH(sized.payload)) FROM claimed AS sized) <= %(inline_bytes)s::bigint THEN payload
     END AS payload,
     headers::text,
     attempts,
