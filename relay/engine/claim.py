@@ -168,9 +168,9 @@ class Claimer:
 
     def _has_room(self) -> bool:
         places, size, without = self._room()
-        enough = 1 if without else max(1, self._options.batch_size // _SMALLEST_SHARE)
-        most = self._options.max_in_flight - self._reserve
-        return places >= min(enough, most) and size >= self._options.batch_bytes // 2
+        most = min(self._options.batch_size, self._options.max_in_flight - self._reserve)
+        enough = 1 if without else max(1, most // _SMALLEST_SHARE)
+        return places >= enough and size >= self._options.batch_bytes // 2
 
     def _room(self) -> tuple[int, int, list[str]]:
         """How many events and bytes may be claimed now, and for which destinations none.
