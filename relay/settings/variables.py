@@ -129,7 +129,7 @@ class Relaying(_Group):
         "64MiB", "Maximum payload bytes of one claim; a single larger event is still claimed, alone."
     )
     max_in_flight: Count = _variable(
-        _eight_batches, "Maximum number of events that are claimed and not settled at any time.", shown="8 x BATCH_SIZE"
+        _eight_batches, "Maximum number of events that are claimed and not settled; the last quarter is for destinations that answer.", shown="8 x BATCH_SIZE"
     )
     lease_timeout: Duration = _variable(
         "3m", "How long a claimed event belongs to this relay; renewed while the event is in flight."
