@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 from relay.localservers.server import LocalServer
 from tests.support.waiting import PATIENCE
 
 # How long an example takes depends on what else the machine does; nothing is asserted of it.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in each run: a new counterexample belongs into a run that looks for one, not into another change's.
+EXPLORE = bool(os.environ.get("TEST_EXPLORE"))
+settings.register_profile("tests", deadline=None, derandomize=not EXPLORE, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 LocalServer.patience = PATIENCE

@@ -125,11 +125,11 @@ class Relaying(_Group):
         "false", "Listen for inserts too (see operations.md); needs the wake-up extension and a session."
     )
     batch_size: Count = _variable("100", "Maximum number of events in one claim.")
-    batch_bytes: Size = _variable(
-        "64MiB", "Maximum payload bytes of one claim; a single larger event is still claimed, alone."
-    )
+    batch_bytes: Size = _variable("64MiB", "Maximum bytes of one claim; a single larger event is still claimed, alone.")
     max_in_flight: Count = _variable(
-        _eight_batches, "Maximum number of events that are claimed and not settled at any time.", shown="8 x BATCH_SIZE"
+        _eight_batches,
+        "Maximum number of events claimed and not settled; a quarter is for destinations that answer.",
+        shown="8 x BATCH_SIZE",
     )
     lease_timeout: Duration = _variable(
         "3m", "How long a claimed event belongs to this relay; renewed while the event is in flight."

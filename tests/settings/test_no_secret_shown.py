@@ -80,6 +80,7 @@ BROKERS: dict[str, tuple[str, Callable[[Settings], tuple[str, str | None]]]] = {
 @example(secret=("12345/23456", ["12345", "23456"]))
 @example(secret=("12345?a=b23456", ["12345", "23456"]))
 @example(secret=("12345,23456", ["12345", "23456"]))
+@example(secret=("12345@12345,23456", ["12345", "23456"]))
 @example(secret=("qqqqq://zzzzz", ["qqqqq", "zzzzz"]))
 @given(secret=secrets())
 def test_the_address_of_a_broker(kind: str, secret: tuple[str, list[str]]) -> None:

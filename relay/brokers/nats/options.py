@@ -55,6 +55,8 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
     servers = [_match(part) for part in address.split(",")]
     if servers[0]["login"] is None and any(server["login"] is not None for server in servers):
         raise ConfigError(f"PUBLISHER_URL: the login must stand before the first NATS server; {_SHAPE}")
+    if len({server["login"] for server in servers} - {None}) > 1:  # or the rest of a password with "@" and ","
+        raise ConfigError(f"PUBLISHER_URL: its NATS servers must have one login; {_SHAPE}")
     files = {name: value for name, value in _parameters(options).items() if name in _FILES}
     control_line(options)
     arguments: dict[str, Any] = {
@@ -98,7 +100,7 @@ def _match(part: str) -> re.Match[str]:
 
 
 def _login(logins: Iterable[str | None]) -> dict[str, str]:
-    """The first login in the list of servers."""
+    """The login of the servers that name one."""
     login = next((login for login in logins if login), None)
     if login is None:
         return {}
