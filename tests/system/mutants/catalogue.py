@@ -55,9 +55,12 @@ ENGINE: Final = (
         "await self._probe(self._options.probe_timeout)\n        if refusal is None:\n            self._decider",
         "None\n        if refusal is None:\n            self._decider",
     ),
-    Mutant("a batch is renewed when half of it is due", "relay/engine/portion.py", "seconds / 3", "seconds * 3"),
+    Mutant("a lease is renewed only after it has run out", "relay/engine/portion.py", "seconds / 3", "seconds * 3"),
     Mutant(
-        "the lease counts from the reply", "relay/engine/portion.py", "sent_at + seconds,", "sent_at + 2 * seconds,"
+        "a lease is taken to last twice as long",
+        "relay/engine/portion.py",
+        "sent_at + seconds,",
+        "sent_at + 2 * seconds,",
     ),
     Mutant(
         "nothing is renewed", "relay/engine/lease.py", "elif everything or now >= batch.renew_at:", "elif everything:"
