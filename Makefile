@@ -89,6 +89,6 @@ soak: $(STAMP) ## the long versions of the chaos tests: longer outages, more eve
 simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed
 	@$(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
 
-fmt: $(STAMP) ## format and mend what can be mended
+fmt: $(STAMP) ## format, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

@@ -6,16 +6,18 @@
        │         └───────────┴── release ──┴──────────┘  ┌────────────┘ a row is refused, or locked
        └──▶ suspect                                  set aside ──▶ being written
 
-- *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
+- *waiting*: behind another event of its key (order per key only; otherwise a claimed event is offered at once); the
+  publisher has never seen it.
 - *offered*: with the publisher, or about to be handed over; its outcome is not known.
 - *undecided*: timed out or cut off; a probe of the broker decides whose fault it was.
 - *suspect*: the broker may cut connections because of it (``relay.engine.suspects``); it waits for its turn to be
   offered over a connection apart, and may be released as a waiting event may.
-- *decided*: a verdict is reached and waits for the settler.
+- *decided*: a verdict is reached and waits for the settler. An event whose payload could not be read is released from
+  the start.
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
 - *set aside*: the database refuses the row, or it is among rows one of which is refused: written apart from others. Or
   another session has locked it: written again after a pause.
-- *gone*: written, or no longer this relay's. An outcome that still comes for it finds nothing and is ignored.
+- *gone*: written, or no longer this relay's (``forfeit``, from any state). An outcome that still comes for it is ignored.
 
 Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
 never wait, so each is a critical section of its own. ``writing`` marks a batch that a settle or a renewal is about:

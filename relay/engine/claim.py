@@ -2,13 +2,14 @@
 
     claim ──▶ publish ──▶ decide ──▶ settle
 
-Two loops with a queue of one between them: while one batch is being handed to the publisher, the next is being
-claimed, and the ones before are being acknowledged and settled. A full claim is followed by the next at once; a
-partial one shortly after; empty ones ever later, up to the poll interval, or at once after a wake-up.
+Two loops with a queue of one between them, and a third in order per key: while one batch is being handed to the
+publisher, the next is being claimed, and the ones before are being acknowledged and settled. A full claim is followed
+by the next at once; a partial one shortly after; empty ones ever later, up to the poll interval, or at once after a
+wake-up.
 
 An event that lost a lease and is on its last attempt travels alone: what is in flight is finished first, and nothing
-is claimed until it is settled. Else an event that kills its relays would take its neighbours to DEAD with it. An event
-whose last failure was another one is no danger to its neighbours, and travels with them.
+is claimed until it is settled. Otherwise an event that kills its relays would take its neighbours to DEAD with it. An
+event that failed for another reason endangers no neighbour, and travels with them.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Claimer:
                 continue
             patience.reset()
             await self._rest(events)
-        # From here on the loop is over, but the relay takes an ended loop for a dead one.
+        # The claiming is over, but a loop that returns counts as dead: wait until it is cancelled.
         await asyncio.Event().wait()
 
     async def offer_loop(self) -> None:
@@ -110,7 +111,7 @@ class Claimer:
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)
             if self._gate.is_open:
-                # Not before the others are handed over: until then the batch's offer takes all that is ``offered``.
+                # Known suspects are added after the others: ``offer`` takes every event that is ``offered``.
                 known = self._isolate_known(batch, list(batch.offered.values()))
                 await self._offers.offer(batch)
                 self._suspects.add_known(batch, known)
@@ -160,7 +161,7 @@ class Claimer:
             return False
         if self._inflight.careful or not self._has_room():
             # Cleared and waited for without an await in between, so no change can be missed. The offer loop and the
-            # stop clear it, too: they may swallow a change, which the time limit makes good.
+            # stop clear it too, and a change may be lost that way; the time limit bounds the delay.
             self._inflight.changed.clear()
             await wait_event(self._inflight.changed, self._options.poll_interval)
             return False

@@ -95,8 +95,8 @@ class Decider:
     def decide_undecided(self, unreachable: str | None) -> None:
         """The probe is over: timeouts become transient failures, what was cut off becomes suspect.
 
-        With ``unreachable``, the reason, both are the broker's fault. What came while the probe was under way is
-        decided by it, too.
+        ``unreachable`` is the reason when the probe failed: then both kinds are released. Outcomes that came while the
+        probe was under way are decided by it too.
         """
         now = self._clock()
         cut_off: dict[Batch, list[OutboxEvent]] = {}

@@ -2,7 +2,7 @@
 
 What happens inside a batch is ``Batch``'s; here it is counted, and the loop that goes on with it is woken. Everything
 runs in the event loop's thread and never waits, so a method is a critical section of its own. The four events below
-are where the loops meet: each is set here, and cleared by the one loop that waits for it.
+are where the loops meet: a loop sets one after it has changed something, and a loop clears it before it looks.
 """
 
 from __future__ import annotations

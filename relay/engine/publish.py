@@ -1,4 +1,4 @@
-"""Publish: a batch is handed to the publisher whole, and taken back from it when that must be. Step 2.
+"""Publish: hand a whole batch to the publisher, and take it back when the broker is given up. Step 2.
 
 Outcomes come back through ``Decider.resolve`` as the broker answers, so no event waits for the acknowledgement of
 another one.
@@ -47,7 +47,7 @@ class _Lane:
         """Hand events to the publisher; returns what it raised, if it did. The caller has the turn.
 
         It is a task of its own so that ``forget``, called by another task, can cancel it without cancelling the loop
-        that offers. It may also have ended meanwhile: then cancelling does nothing, and its result counts.
+        that offers. An offer that has ended before it is cancelled keeps its result.
         """
         self._offer = asyncio.ensure_future(self.publisher.publish(events, partial(sink, batch)))
         try:
@@ -173,12 +173,12 @@ def _isolated(event: OutboxEvent, outcome: Outcome, events: int) -> Outcome:
     """What an outcome means for a suspect that was offered with ``events - 1`` others."""
     match outcome:
         case ConnectionCut(reason) if events == 1:
-            # Undecided, like a timeout: an attempt where the broker answers the probe, none where it does not.
+            # Undecided, like a timeout: a failed attempt if the broker answers the probe, and none if it does not.
             size = f"{len(event.payload):,} bytes of payload to {event.event_type[:200]!r}"
             return TimedOut(
                 CONNECTION_CUT, f"{size}: the connection was cut while only this event was in flight: {reason}"
             )
         case Unreachable(reason):
-            return ConnectionCut(reason)  # it was not sent, and the first publisher's probe decides what that means
+            return ConnectionCut(reason)  # not sent; undecided, so that the probe over the main lane decides about it
         case _:
             return outcome

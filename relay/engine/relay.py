@@ -1,7 +1,7 @@
 """The relay: the loops of the engine, started, watched and stopped together.
 
-The way of an event is the text of four modules, in this order: ``claim`` takes it from the table, ``publish`` hands it
-to the broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
+Four modules tell the way of an event, in this order: ``claim`` takes it from the table, ``publish`` hands it to the
+broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
 ``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
 (renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
 on), ``health`` (is the database there; /readyz), ``backlog`` (/stats).
@@ -120,7 +120,7 @@ class Relay:
     async def _open_storage(self) -> None:
         """Wait for a database that is not there yet, then start the loops that need it.
 
-        A task of its own, so that a stop is heard meanwhile; ``_watch`` takes its end for an event, not for a death.
+        A task of its own, so that the relay can be stopped meanwhile. ``_watch`` expects only this task to end.
         """
         patience = Patience(first=0.2, longest=3.0)
         while True:
@@ -208,7 +208,7 @@ class Relay:
         """Release what has no answer. What the client cannot be made to forget in time is left to its lease.
 
         Gate and renewer, which could abandon or open again meanwhile, are stopped first. The offer loop still runs:
-        with the gate shut it releases what it gets. So does the settler, which writes what is released here.
+        with the gate shut it releases what it gets. The settler runs too: it writes what is released here.
         """
         for name in ("gate", "renew"):
             if name in self._loops:

@@ -5,9 +5,9 @@ connection: they wait, and are written before anything else when the database is
 
 One row that the database refuses (a constraint, a trigger) fails the whole statement. Then the round goes on with
 quarters of it, until what is refused stands alone, and every other verdict is written. A refused row is set aside and
-tried again on its own after a pause, ever longer, and in the end left to its lease. So that a table in which many rows
-are refused delays nothing else, one round writes the new verdicts first and sends a bounded number of statements after
-them; what they do not get to is set aside and continued in the next round, which follows at once.
+tried again on its own after a pause, ever longer, and in the end left to its lease. One round writes the new verdicts
+first, and sends a bounded number of statements after them. So many refused rows delay nothing else: the rest is set
+aside, and the next round follows at once.
 
 A row that another session has locked is skipped by the statement, so that the others are written at once. It is set
 aside and written together with later verdicts, after pauses that grow to a second, for as long as it is locked. Its
@@ -39,7 +39,7 @@ _FIRST_PAUSE = 1.0  # seconds before a refused row is tried again; doubled each 
 _LOCKED_PAUSES = (0.05, 1.0)  # seconds, the first and the longest one, before locked rows are tried again
 _MOST_SPLITS = 64  # statements of one round that look for refused rows: enough for three among a thousand
 _MOST_RETRIES = 8  # statements of one round that try known refused rows again
-_SHORTEST_WAIT = 0.05  # seconds; a batch whose renewal is due keeps its rows aside beyond their time
+_SHORTEST_WAIT = 0.05  # seconds; rows stay set aside while their batch is being renewed, even when they are due
 
 _ALL = 1 << 20  # rows of one statement; never reached, since less is in flight
 
@@ -81,7 +81,7 @@ class Settler:
         """Until there are new verdicts, or a row that was set aside is due.
 
         ``settleable`` is set by the publisher's sink, the gate, the renewer and the stop; all of them leave what they
-        decided in its batch first, so an extra wake-up finds nothing and a missing one cannot be.
+        decided in its batch first, so an extra wake-up finds nothing, and none is missing.
         """
         due = [portion.due_at for batch in self._inflight.batches for portion in batch.aside]
         if due:

@@ -1,4 +1,5 @@
 -- Claims: the one without order and its guard, and the one in order per key.
+-- Tagged lines belong to one variant of a statement; relay/postgres/sql.py says how.
 
 -- name: claim
 -- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.

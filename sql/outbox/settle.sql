@@ -86,7 +86,7 @@ WHERE
     ));
 
 -- name: released
--- DELIVERING -> PENDING with attempts as before: events that were never offered to the broker.
+-- DELIVERING -> PENDING with attempts as before: events that the broker does not have, as far as is known.
 -- available_at stays: the row was due when it was claimed, so it is available at once and keeps its place.
 -- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
 -- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
