@@ -17,7 +17,7 @@
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
 - *set aside*: the database refuses the row, or it is among rows one of which is refused: written apart from others. Or
   another session has locked it: written again after a pause.
-- *gone*: written, or no longer this relay's (``forfeit``, from any state). An outcome that still comes for it is ignored.
+- *gone*: written, or no longer this relay's (``forfeit``, from any state). A late outcome for it is ignored.
 
 Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
 never wait, so each is a critical section of its own. ``writing`` marks a batch that a settle or a renewal is about:
