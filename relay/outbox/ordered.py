@@ -99,11 +99,13 @@ class OrderedClaim:
         return []
 
     async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, Any]) -> list[Row]:
+        cursor = connection.cursor(binary=True)
         async with connection.pipeline():  # one round trip, one transaction
             await connection.execute(self._guard)
-            cursor = connection.cursor(binary=True)
             await cursor.execute(sql, {**self._fixed, **parameters})
-            return await cursor.fetchall()
+        # Not inside the pipeline: the rows would come before the Sync is sent, and the transaction would stay open, with
+        # its locks, until this process goes on.
+        return await cursor.fetchall()
 
 
 @cache

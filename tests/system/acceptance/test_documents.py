@@ -221,7 +221,7 @@ def who_holds_the_horizon(reader: Reader, block: Block) -> None:
 
 def storage_parameters(reader: Reader, block: Block) -> None:
     said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
-    assert "extension tuning is there" in said
+    assert "extension tuning exists" in said
     options = "SELECT reloptions FROM pg_class WHERE oid = 'openoutbox_events'::regclass"
     assert "autovacuum_vacuum_threshold=100000" in reader.outbox.database.run(options)[0][0]
 
