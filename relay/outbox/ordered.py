@@ -103,8 +103,8 @@ class OrderedClaim:
         async with connection.pipeline():  # one round trip, one transaction
             await connection.execute(self._guard)
             await cursor.execute(sql, {**self._fixed, **parameters})
-        # Not inside the pipeline: the rows would come before the Sync is sent, and the transaction would stay open, with
-        # its locks, until this process goes on.
+        # Not inside the pipeline: there the rows come before the Sync is sent,
+        # and until it is, the transaction stays open and keeps its locks.
         return await cursor.fetchall()
 
 
