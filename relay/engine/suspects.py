@@ -19,7 +19,7 @@ Groups are offered in turn, one at a time, those that were cut off first before 
 stand together, small ones first, because what is cut off is alike in one of the two: the rest gets through in whole
 groups.
 
-**Beside the others.** Suspects have a publisher of their own (``Publisher.twin``), hence connections that carry nothing
+**Beside the others.** Suspects have a publisher of their own (``Publisher.twin``), so connections that carry nothing
 else. Everything else flows on over the first publisher meanwhile. An event that failed with ``CONNECTION_CUT`` before
 goes to the suspects as soon as it is claimed, alone, by any relay: the row says so. Three groups of unproven suspects
 come before each of these, because the unproven ones are innocent but for a few.

@@ -26,19 +26,19 @@ COMMAND = [sys.executable, "-c", "from relay_cli.main import main; main()"]
 _OURS = ("STORAGE_", "PUBLISHER_", "LEASE_", "KAFKA_", "NATS_", "REDIS_", "RETRY_")
 
 
-def environment(**given: str) -> Mapping[str, str]:
+def environment(**variables: str) -> Mapping[str, str]:
     """The process's own, without the relay's variables but those given."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    kept["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in (".", "cli"))
-    return {**kept, **given}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    inherited["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in (".", "cli"))
+    return {**inherited, **variables}
 
 
-def run_cli(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+def run_cli(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end, as a process; variables by keyword."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder,
-        env=environment(**given),
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=patience(),
@@ -46,7 +46,7 @@ def run_cli(folder: Path, *arguments: str, **given: str) -> subprocess.Completed
     )
 
 
-def call_cli(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+def call_cli(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end in this process, with the environment and folder that ``run_cli`` would give it.
 
     It runs in a thread: commands start an event loop, and a test's own may be running in this one.
@@ -54,7 +54,7 @@ def call_cli(folder: Path, *arguments: str, **given: str) -> subprocess.Complete
     command = ["relay-cli", *arguments]
     out, err = io.StringIO(), io.StringIO()
     with (
-        patch.dict(os.environ, environment(**given), clear=True),
+        patch.dict(os.environ, environment(**variables), clear=True),
         patch.object(sys, "argv", command),
         chdir(folder),
         redirect_stdout(out),
@@ -73,9 +73,9 @@ def _exit_code() -> int:
     return 0
 
 
-def answer(folder: Path, *arguments: str, **given: str) -> dict[str, Any]:
+def answer(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
     """What ``--json`` prints; fails unless the command succeeds without a word on standard error."""
-    done = call_cli(folder, *arguments, "--json", **given)
+    done = call_cli(folder, *arguments, "--json", **variables)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed

@@ -18,25 +18,25 @@ from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 
 
-def check(folder: Path, given: dict[str, str], *arguments: str, status: int = 0) -> dict[str, list[Any]]:
+def check(folder: Path, variables: dict[str, str], *arguments: str, status: int = 0) -> dict[str, list[Any]]:
     """The findings by subject, without those that are fine: level, message, advice."""
-    done = call_cli(folder, "check", "--json", *arguments, **given)
+    done = call_cli(folder, "check", "--json", *arguments, **variables)
     assert (done.returncode, done.stderr) == (status, ""), (done.stdout, done.stderr)
     answer = json.loads(done.stdout)
     assert answer["ok"] is (status == 0)
-    found: dict[str, list[Any]] = {}
+    findings: dict[str, list[Any]] = {}
     for one in answer["findings"]:
         if one["level"] != "ok":
             assert one["advice"]
-            found.setdefault(one["subject"], []).append((one["level"], one["message"], one["advice"]))
-    return found
+            findings.setdefault(one["subject"], []).append((one["level"], one["message"], one["advice"]))
+    return findings
 
 
 def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     outbox.insert([Row(topic())])
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
-    assert check(tmp_path, given, "--strict") == {}
-    lines = call_cli(tmp_path, "check", **given).stdout.splitlines()
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    assert check(tmp_path, variables, "--strict") == {}
+    lines = call_cli(tmp_path, "check", **variables).stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines)
     assert {"table", "indexes", "database", "clock", "rights", "delivered", "lease", "broker", "topics"} == {
         line.split()[1].rstrip(":") for line in lines
@@ -46,10 +46,10 @@ def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeT
 def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     there, missing = topic(), f"missing.{uuid.uuid4().hex}"
     outbox.insert([Row(there), Row(missing)])
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
-    [(level, message, _)] = check(tmp_path, given)["topics"]
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    [(level, message, _)] = check(tmp_path, variables)["topics"]
     assert (level, message) == ("warning", f"topic {missing!r} does not exist")
-    check(tmp_path, given, "--strict", status=1)
+    check(tmp_path, variables, "--strict", status=1)
 
 
 def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path) -> None:
@@ -61,16 +61,16 @@ def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path
 
 
 def test_order_per_key_needs_its_column_and_indexes(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "ORDERING": "key"}
-    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    variables = {"STORAGE_URL": outbox.relay_url, "ORDERING": "key"}
+    [(level, message, advice)] = check(tmp_path, variables, status=1)["order"]
     assert (level, message) == ("error", "there is no column insertion_order, and ORDERING=key needs it")
     assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
-    assert "order" not in check(tmp_path, given)
+    assert "order" not in check(tmp_path, variables)
     outbox.database.run("DROP INDEX idx_openoutbox_order_waiting")
-    [(level, message, advice)] = check(tmp_path, given, status=1)["order"]
+    [(level, message, advice)] = check(tmp_path, variables, status=1)["order"]
     assert (level, message.partition(",")[0]) == ("error", "index idx_openoutbox_order_waiting is missing")
     assert call_cli(tmp_path, *advice.split()[2:], STORAGE_URL=outbox.owner_url).returncode == 0
-    assert "order" not in check(tmp_path, given)
+    assert "order" not in check(tmp_path, variables)
 
 
 def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox: Outbox, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Pat
 
 def test_of_a_database_that_is_away_nothing_else_is_said(outbox: Outbox, kafka: str, tmp_path: Path) -> None:
     url = sqlalchemy.make_url(outbox.url).set(database="absent").render_as_string(hide_password=False)
-    given = {"STORAGE_URL": url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
-    done = call_cli(tmp_path, "check", **given)
+    variables = {"STORAGE_URL": url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    done = call_cli(tmp_path, "check", **variables)
     first, *others = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (1, "")
     assert first.startswith("error    database: connection failed: ")
@@ -139,25 +139,25 @@ def test_missing_rights_come_with_their_grants(outbox: Outbox, tmp_path: Path) -
 
 @pytest.mark.parametrize(("kind", "broker"), [("kafka", "127.0.0.1:1"), ("nats", "nats://u:geheim@127.0.0.1:1")])
 def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Path, kind: str, broker: str) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": broker}
-    given |= {"NATS_CONNECTION_TIMEOUT": "1s"}
-    [(level, message, _)] = check(tmp_path, given, status=1)["broker"]
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": broker}
+    variables |= {"NATS_CONNECTION_TIMEOUT": "1s"}
+    [(level, message, _)] = check(tmp_path, variables, status=1)["broker"]
     assert level == "error"
     assert "127.0.0.1:1" in message
     assert "geheim" not in message
 
 
 def test_a_name_that_is_almost_a_variable_is_told(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "STORAGE_TABEL_NAME": "other"}
-    found = check(tmp_path, given)
-    [(level, message, _)] = found["settings"]
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "STORAGE_TABEL_NAME": "other"}
+    findings = check(tmp_path, variables)
+    [(level, message, _)] = findings["settings"]
     assert level == "warning"
     assert "did you mean STORAGE_TABLE_NAME?" in message
 
 
 def test_a_database_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
-    found = check(tmp_path, {"STORAGE_URL": "postgres://u:geheim@127.0.0.1:1/d"}, status=1)
-    [(level, message, _)] = found["database"]
+    findings = check(tmp_path, {"STORAGE_URL": "postgres://u:geheim@127.0.0.1:1/d"}, status=1)
+    [(level, message, _)] = findings["database"]
     assert level == "error"
     assert "geheim" not in message
 
@@ -169,22 +169,27 @@ async def test_streams_and_their_memory_of_ids(
     config = StreamConfig(name=name, subjects=[f"{name}.*"], duplicate_window=120)
     await jetstream.add_stream(config)
     outbox.insert([Row(f"{name}.a"), Row(f"{name}.a.b")])
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
-    found = check(tmp_path, given, status=1)
-    assert [one[:2] for one in found["streams"]] == [("error", f"no stream takes the subject '{name}.a.b'")]
-    assert f"nats stream add EVENTS --subjects {name}.a.b --defaults" in found["streams"][0][2]
-    [(level, message, advice)] = found["duplicates"]
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
+    findings = check(tmp_path, variables, status=1)
+    assert [one[:2] for one in findings["streams"]] == [("error", f"no stream takes the subject '{name}.a.b'")]
+    assert f"nats stream add EVENTS --subjects {name}.a.b --defaults" in findings["streams"][0][2]
+    [(level, message, advice)] = findings["duplicates"]
     assert level == "warning"
     assert message.startswith(f"stream {name} forgets an event's id after 2m, before its lease")
     assert f"nats stream edit {name} --dupe-window 3m5s" in advice
     await jetstream.update_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=185))
-    assert check(tmp_path, given, "--strict") == {}
+    assert check(tmp_path, variables, "--strict") == {}
     await jetstream.delete_stream(name)
 
 
 def test_a_lease_that_is_too_short_is_warned_about(outbox: Outbox, tmp_path: Path, kafka: str) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka, "LEASE_TIMEOUT": "15s"}
-    assert check(tmp_path, given)["lease"][0][0] == "warning"
+    variables = {
+        "STORAGE_URL": outbox.relay_url,
+        "PUBLISHER_TYPE": "kafka",
+        "PUBLISHER_URL": kafka,
+        "LEASE_TIMEOUT": "15s",
+    }
+    assert check(tmp_path, variables)["lease"][0][0] == "warning"
 
 
 def test_settings_that_cannot_be_read_fail_with_two(outbox: Outbox, tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> 
     outbox.database.run("UPDATE openoutbox_events SET attempts = 2 WHERE event_type = 'b'")
     outbox.database.run("UPDATE openoutbox_events SET created_at = NOW() - INTERVAL '1 hour' WHERE event_type = 'c'")
     lease(outbox, "d")
-    found = answer(tmp_path, "stats", STORAGE_URL=outbox.reader_url)
-    assert 3600 <= found.pop("oldest_age_sec") < 3660
-    assert 0 <= found.pop("oldest_due_age_sec") < 60
-    assert found == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1}
+    counts = answer(tmp_path, "stats", STORAGE_URL=outbox.reader_url)
+    assert 3600 <= counts.pop("oldest_age_sec") < 3660
+    assert 0 <= counts.pop("oldest_due_age_sec") < 60
+    assert counts == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1}
     lines = call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
     assert lines[0].split() == ["pending_count", "2"]
     assert len(lines) == 6
@@ -88,11 +88,11 @@ def test_list_finds_what_is_asked_for(
 ) -> None:
     fill_aged(outbox, "DEAD", 30)
     fill_aged(outbox, "DELIVERED", 30)
-    found = answer(tmp_path, "list", *arguments, STORAGE_URL=outbox.reader_url)["events"]
-    assert [event["event_type"] for event in found] == expected
+    listed = answer(tmp_path, "list", *arguments, STORAGE_URL=outbox.reader_url)["events"]
+    assert [event["event_type"] for event in listed] == expected
 
 
-def on_terminal(folder: Path, columns: int, *arguments: str, **given: str) -> list[str]:
+def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
     """The lines that the command writes to a terminal that is so wide."""
     ours, theirs = pty.openpty()
     with (
@@ -100,7 +100,7 @@ def on_terminal(folder: Path, columns: int, *arguments: str, **given: str) -> li
         subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=folder,
-            env=environment(COLUMNS=str(columns), TERM="xterm", **given),
+            env=environment(COLUMNS=str(columns), TERM="xterm", **variables),
             stdout=theirs,
         ) as process,
     ):
@@ -161,8 +161,8 @@ def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Pa
 def test_show_never_changes_a_payload(outbox: Outbox, tmp_path: Path, payload: bytes, shown: str) -> None:
     [event_id] = outbox.insert([Row("a", payload)])
     assert call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout.splitlines()[-1] == shown
-    found = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
-    raw = found["payload"].encode() if found["payload_encoding"] == "utf-8" else base64.b64decode(found["payload"])
+    event = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
+    raw = event["payload"].encode() if event["payload_encoding"] == "utf-8" else base64.b64decode(event["payload"])
     assert raw == payload
 
 

@@ -40,10 +40,10 @@ def test_it_says_what_it_deleted_in_plain_lines(outbox: Outbox, tmp_path: Path) 
 def test_defaults_are_7_and_30_days(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DELIVERED", 10 * 24)
     fill_aged(outbox, "DEAD", 31 * 24)
-    found = answer(tmp_path, "prune", "--storage-url", outbox.pruner_url)
-    assert (found["delivered"], found["dead"]) == (3 * 24 + 1, 24 + 1)
-    assert found["complete"] is True
-    assert found["dry_run"] is False
+    result = answer(tmp_path, "prune", "--storage-url", outbox.pruner_url)
+    assert (result["delivered"], result["dead"]) == (3 * 24 + 1, 24 + 1)
+    assert result["complete"] is True
+    assert result["dry_run"] is False
 
 
 @pytest.mark.parametrize("nothing", ["0", ""])
@@ -95,11 +95,13 @@ def test_interrupted_it_says_what_is_done_and_may_be_run_again(outbox: Outbox, t
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=patience())
     assert (process.returncode, stderr) == (130, "")
-    found = re.match(r"delivered: deleted (\d+) events .*\ndead: .*\nnot complete; run it again to continue\n", stdout)
-    assert found is not None, stdout
-    assert outbox.counts() == {"DELIVERED": 2000 - int(found[1])}
+    summary = re.match(
+        r"delivered: deleted (\d+) events .*\ndead: .*\nnot complete; run it again to continue\n", stdout
+    )
+    assert summary is not None, stdout
+    assert outbox.counts() == {"DELIVERED": 2000 - int(summary[1])}
     outbox.database.run("DROP TRIGGER slow ON openoutbox_events")
-    assert answer(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)["delivered"] == 2000 - int(found[1])
+    assert answer(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)["delivered"] == 2000 - int(summary[1])
 
 
 def test_a_terminal_shows_progress_once_it_takes_long(outbox: Outbox, tmp_path: Path) -> None:

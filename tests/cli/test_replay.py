@@ -68,8 +68,8 @@ def test_an_id_is_taken_back_from_either_status(outbox: Outbox, tmp_path: Path) 
     fill_aged(outbox, "DELIVERED", 2)
     wanted = "SELECT event_id FROM openoutbox_events WHERE event_type IN ('DEAD-1', 'DELIVERED-2')"
     options = [part for (id_,) in outbox.database.run(wanted) for part in ("--id", str(id_))]
-    found = answer(tmp_path, "replay", *options, "--rate", "1000", STORAGE_URL=outbox.relay_url)
-    assert (found["dead"], found["delivered"], found["complete"]) == (1, 1, True)
+    result = answer(tmp_path, "replay", *options, "--rate", "1000", STORAGE_URL=outbox.relay_url)
+    assert (result["dead"], result["delivered"], result["complete"]) == (1, 1, True)
 
 
 @pytest.mark.parametrize(("typed", "status", "counts"), [(b"n\n", 1, {"DEAD": 3}), (b"y\n", 0, {"PENDING": 3})])
@@ -125,14 +125,14 @@ def test_an_unreachable_nats_is_said_and_the_window_may_be_given(outbox: Outbox,
     failed = call_cli(tmp_path, "replay", "--status", "delivered", **broker)
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: NATS: ")
-    given = answer(tmp_path, "replay", "--status", "delivered", "--nats-duplicate-window", "2m", **broker)
-    assert given["delivered"] == 1
+    result = answer(tmp_path, "replay", "--status", "delivered", "--nats-duplicate-window", "2m", **broker)
+    assert result["delivered"] == 1
 
 
 def test_with_on_delivered_delete_it_says_where_delivered_events_are(outbox: Outbox, tmp_path: Path) -> None:
-    given = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
-    done = call_cli(tmp_path, "replay", "--status", "delivered", "--yes", **given)
+    variables = {"STORAGE_URL": outbox.relay_url, "ON_DELIVERED": "delete"}
+    done = call_cli(tmp_path, "replay", "--status", "delivered", "--yes", **variables)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "replayed 0 dead events and 0 delivered events")
     assert "delivery log" in done.stderr
     assert "archive" in done.stderr
-    assert call_cli(tmp_path, "replay", "--status", "dead", "--yes", **given).stderr == ""
+    assert call_cli(tmp_path, "replay", "--status", "dead", "--yes", **variables).stderr == ""

@@ -15,18 +15,18 @@ NAME = 'Odd "name" 100% a:b'
 def test_the_name_is_taken_exactly(database: Database, tmp_path: Path) -> None:
     database.run('CREATE SCHEMA "Shop"')
     table = ["--table", f"Shop.{NAME}"]
-    given = {"STORAGE_URL": database.url}
-    created = call_cli(tmp_path, "migrate", "--with", "replay-audit", *table, **given)
+    variables = {"STORAGE_URL": database.url}
+    created = call_cli(tmp_path, "migrate", "--with", "replay-audit", *table, **variables)
     assert (created.returncode, created.stderr) == (0, "")
     with database.connect() as connection:
         [event_id] = enqueue(connection, NewEvent("a", b"x"), table=f"Shop.{NAME}").event_ids
     quoted = TableName(NAME, "Shop").quoted
-    assert answer(tmp_path, "stats", *table, **given)["pending_count"] == 1
-    assert answer(tmp_path, "check", *table, **given)["ok"] is True
+    assert answer(tmp_path, "stats", *table, **variables)["pending_count"] == 1
+    assert answer(tmp_path, "check", *table, **variables)["ok"] is True
     database.run(f"UPDATE {quoted} SET status = 'DEAD', updated_at = NOW() - INTERVAL '2 days'".replace("%", "%%"), {})
-    assert [one["event_id"] for one in answer(tmp_path, "list", *table, **given)["events"]] == [str(event_id)]
-    assert answer(tmp_path, "show", str(event_id), *table, **given)["status"] == "DEAD"
-    assert answer(tmp_path, "replay", "--id", str(event_id), *table, **given)["recorded"] is True
+    assert [one["event_id"] for one in answer(tmp_path, "list", *table, **variables)["events"]] == [str(event_id)]
+    assert answer(tmp_path, "show", str(event_id), *table, **variables)["status"] == "DEAD"
+    assert answer(tmp_path, "replay", "--id", str(event_id), *table, **variables)["recorded"] is True
     assert database.run('SELECT outbox FROM "Shop".openoutbox_replays') == [(f"Shop.{NAME}",)]
     database.run(f"UPDATE {quoted} SET status = 'DEAD', updated_at = NOW() - INTERVAL '2 days'".replace("%", "%%"), {})
-    assert answer(tmp_path, "prune", "--dead-age", "1d", *table, **given)["dead"] == 1
+    assert answer(tmp_path, "prune", "--dead-age", "1d", *table, **variables)["dead"] == 1

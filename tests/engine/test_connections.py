@@ -31,9 +31,9 @@ async def test_no_transaction_is_open_while_events_are_with_the_broker(outbox: O
     await eventually(lambda: len(broker.held) == 50)
     await eventually(lambda: all(state == "idle" for state, _, _ in outbox.database.run(_CONNECTIONS)))
     for _ in range(LOOKS):
-        found = outbox.database.run(_CONNECTIONS)
-        assert 1 <= len(found) <= 3
-        assert set(found) == {("idle", False, False)}
+        connections = outbox.database.run(_CONNECTIONS)
+        assert 1 <= len(connections) <= 3
+        assert set(connections) == {("idle", False, False)}
     assert outbox.counts() == {"DELIVERING": 50}
     broker.answer()
     await eventually(lambda: outbox.counts() == {"DELIVERED": 50})

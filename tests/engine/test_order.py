@@ -22,8 +22,8 @@ def made(names: str) -> tuple[KeyQueues, str]:
     return queues, text(queues.hold_back(events(names)))
 
 
-def text(found: list[OutboxEvent]) -> str:
-    return " ".join(one.event_id for one in found)
+def text(events: list[OutboxEvent]) -> str:
+    return " ".join(one.event_id for one in events)
 
 
 def test_the_first_of_each_key_and_every_event_without_one_may_go() -> None:

@@ -35,12 +35,12 @@ def numbered(keys: int, each: int) -> list[Row]:
 
 def first_deliveries(broker: MemoryPublisher) -> dict[str | None, list[int]]:
     """What the broker has of each key, without repeats."""
-    found: dict[str | None, list[int]] = defaultdict(list)
+    numbers: dict[str | None, list[int]] = defaultdict(list)
     for event in broker.messages:
         number = int(event.payload)
-        if number not in found[event.partition_key]:
-            found[event.partition_key].append(number)
-    return found
+        if number not in numbers[event.partition_key]:
+            numbers[event.partition_key].append(number)
+    return numbers
 
 
 async def test_events_of_one_transaction_arrive_in_the_order_of_their_insertion(

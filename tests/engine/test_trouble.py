@@ -182,7 +182,7 @@ async def test_a_database_that_answers_and_refuses_claims_is_not_called_well(out
     await eventually(lambda: "claiming: no space left" in running.relay.health.storage_error)
     seen = len(running.telemetry.states)
     await eventually(lambda: running.telemetry.ops["claim", False] > 4)
-    assert RelayState.ACTIVE not in [told for told, _ in running.telemetry.states[seen:]]
+    assert RelayState.ACTIVE not in [reported for reported, _ in running.telemetry.states[seen:]]
     outbox.database.run("DROP TRIGGER refuse ON openoutbox_events")
     await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
 

@@ -76,8 +76,8 @@ def counted(outbox: Outbox, consumed: Log, expected: dict[str, int]) -> None:
 
 
 async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStream, tmp_path: Path) -> None:
-    made = await stream(duplicate_window=0.1)  # the shortest there is, so that the repeats reach the consumer
-    own = {"DATABASE_URL": outbox.url, "TOPIC": made.subject(), "NATS": nats_url}
+    name = await stream(duplicate_window=0.1)  # the shortest there is, so that the repeats reach the consumer
+    own = {"DATABASE_URL": outbox.url, "TOPIC": name.subject(), "NATS": nats_url}
     broker = {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
     imported = finished(IMPORT, given="customer,amount\nada,30\nbob,20\nada,5\n", **own)
     assert (imported.returncode, imported.stdout) == (0, "3 orders imported\n"), imported.stderr

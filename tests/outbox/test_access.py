@@ -47,15 +47,15 @@ async def test_a_verified_server_and_the_right_password(secured: SecuredPostgres
 
 def _encrypted(url: str) -> list[bool]:
     with psycopg.connect(url) as admin:
-        found = admin.execute(
+        rows = admin.execute(
             "SELECT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) "
             "WHERE a.application_name LIKE 'openoutbox-relay/%'"
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
 
 @pytest.mark.parametrize(
-    ("password", "parameters", "told"),
+    ("password", "parameters", "message"),
     [
         (WRONG, {}, "password authentication failed"),
         (PASSWORD, {"sslrootcert": "strangers"}, "certificate verify failed"),
@@ -65,12 +65,12 @@ def _encrypted(url: str) -> list[bool]:
     ids=["password", "authority", "no encryption", "no file"],
 )
 async def test_who_is_refused_is_told_why_without_the_password(
-    secured: SecuredPostgres, password: str, parameters: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredPostgres, password: str, parameters: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     if parameters.get("sslrootcert") == "strangers":
         parameters = {"sslrootcert": str(secured.strangers.ca_file)}
-    with pytest.raises(StorageUnavailable, match=told) as caught:
+    with pytest.raises(StorageUnavailable, match=message) as caught:
         await ping(secured.url(password, **parameters))
     for secret in (password, quote(password, safe="")):
         assert secret not in f"{caught.value} {caught.value.__cause__} {caplog.text}"
@@ -81,7 +81,7 @@ async def test_a_certificate_is_let_in_without_a_password(secured: SecuredPostgr
 
 
 @pytest.mark.parametrize(
-    ("presented", "told"),
+    ("presented", "message"),
     [
         ("a stranger's", "unknown ca"),
         ("another user's", "certificate authentication failed for user"),
@@ -89,13 +89,13 @@ async def test_a_certificate_is_let_in_without_a_password(secured: SecuredPostgr
     ],
 )
 async def test_a_wrong_certificate_is_refused_and_told(
-    secured: SecuredPostgres, presented: str, told: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredPostgres, presented: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     pairs = {
         "a stranger's": secured.strangers.issue("client", CERTIFIED),
         "another user's": secured.identities.issue("other", "somebody.test"),
     }
-    with pytest.raises(StorageUnavailable, match=told) as caught:
+    with pytest.raises(StorageUnavailable, match=message) as caught:
         await ping(secured.url_with(pairs.get(presented)))
     assert "PRIVATE KEY" not in f"{caught.value} {caught.value.__cause__} {caplog.text}"

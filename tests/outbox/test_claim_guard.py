@@ -28,8 +28,8 @@ async def test_claims_are_guarded_once_one_was_slow_and_nothing_is_left_of_it(
     monkeypatch.setattr("relay.outbox.storage._SLOW", -1.0)
     assert len((await storage.claim(1, 1000)).events) == 1
     monkeypatch.setattr("relay.outbox.storage._SLOW", 60.0)
-    for found in (1, 1, 0):
-        assert len((await storage.claim(1, 1000)).events) == found
+    for number in (1, 1, 0):
+        assert len((await storage.claim(1, 1000)).events) == number
     outbox.insert([Row("topic")])
     assert len((await storage.claim(1, 1000)).events) == 1
     left = await storage._claiming.run("asking", settings)

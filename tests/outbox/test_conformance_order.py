@@ -105,9 +105,9 @@ async def test_one_key_that_waits_at_length_keeps_nobody_from_the_others(table: 
     assert len(await claim(relay, 1)) == 1
     taken: set[EventId] = set()
     while len(taken) < len(others):
-        found = await claim(other, 4)
-        assert found
-        taken.update(found)
+        claimed = await claim(other, 4)
+        assert claimed
+        taken.update(claimed)
     assert taken == others
     assert await claim(other) == []
 

@@ -37,8 +37,8 @@ async def test_a_table_of_any_name_has_its_own(database: Database, name: str) ->
     for table in tables:
         migrate(database.url, table)
         add_extension(database.url, table, "key-order")
-    made = {name for (name,) in database.run("SELECT indexname::text FROM pg_indexes")}
-    assert {index_name(table, role) for table in tables for role in ORDER_INDEXES} <= made
+    indexes = {name for (name,) in database.run("SELECT indexname::text FROM pg_indexes")}
+    assert {index_name(table, role) for table in tables for role in ORDER_INDEXES} <= indexes
     storage = PostgresOutbox(storage_options(database.url, "relay", tables[1], key_order=KeyOrder.BLOCK))
     await storage.open()
     assert await storage.claim(10, 1000) == Claim(None, [])

@@ -75,7 +75,7 @@ def test_a_second_run_does_nothing(database: Database) -> None:
 def test_several_that_start_at_once_make_one_table(database: Database) -> None:
     with ThreadPoolExecutor(6) as pool:
         plans = list(pool.map(lambda _: migrate(database.url, DEFAULT), range(6)))
-    assert sorted(len(made.steps) for made in plans) == [0, 0, 0, 0, 0, 7]
+    assert sorted(len(plan.steps) for plan in plans) == [0, 0, 0, 0, 0, 7]
 
 
 def test_several_that_start_at_once_build_missing_indexes_beside_writers(outbox: Outbox) -> None:
@@ -89,7 +89,7 @@ def test_several_that_start_at_once_build_missing_indexes_beside_writers(outbox:
     assert ["CONCURRENTLY" in step.sql for step in planned.steps] == [True, True]
     with ThreadPoolExecutor(3) as pool:
         plans = list(pool.map(lambda _: migrate(outbox.owner_url, DEFAULT), range(3)))
-    assert sorted(len(made.steps) for made in plans) == [0, 0, 2]
+    assert sorted(len(each.steps) for each in plans) == [0, 0, 2]
     assert plan(outbox.owner_url, DEFAULT).up_to_date
 
 
@@ -137,7 +137,7 @@ def test_a_table_in_a_schema_of_its_own(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("ALTER COLUMN payload TYPE text USING ''", "column payload is text NOT NULL: it must be bytea NOT NULL"),
         ("ALTER COLUMN partition_key SET NOT NULL", "column partition_key is text NOT NULL: it must be text"),
@@ -150,12 +150,12 @@ def test_a_table_in_a_schema_of_its_own(database: Database) -> None:
         ("DROP CONSTRAINT check_valid_status", "constraint check_valid_status is missing"),
     ],
 )
-def test_a_table_that_differs_is_left_alone_and_told(outbox: Outbox, change: str, told: str) -> None:
+def test_a_table_that_differs_is_left_alone_and_told(outbox: Outbox, change: str, message: str) -> None:
     outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
     outbox.database.run(f"ALTER TABLE openoutbox_events {change}")
     with pytest.raises(SchemaError) as caught:
         migrate(outbox.owner_url, DEFAULT)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "idx_openoutbox_prune_dead" not in _names(outbox.database)
 
 
@@ -175,16 +175,16 @@ def test_what_does_no_harm_is_no_difference(outbox: Outbox, change: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         ("CREATE VIEW openoutbox_events AS SELECT 1", "a view"),
         ("CREATE TABLE openoutbox_events (a int) PARTITION BY HASH (a)", "a partitioned table"),
         ("CREATE SEQUENCE openoutbox_events", "not a table"),
     ],
 )
-def test_what_is_no_plain_table_is_refused(database: Database, make: str, told: str) -> None:
+def test_what_is_no_plain_table_is_refused(database: Database, make: str, message: str) -> None:
     database.run(make)
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=message):
         migrate(database.url, DEFAULT)
 
 

@@ -89,14 +89,14 @@ def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, A
     with connection.transaction(force_rollback=True):
         row = connection.execute(sql.encode(), {**fixed, **parameters}).fetchone()
     assert row is not None
-    found = [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
-    assert not [node for node in found if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]
-    return found
+    executed = [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+    assert not [node for node in executed if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]
+    return executed
 
 
-def rows_read(found: list[dict[str, Any]]) -> int:
+def rows_read(executed: list[dict[str, Any]]) -> int:
     """Rows that the scans of the table returned, and those that they read and threw away."""
-    scans = [node for node in found if "Scan" in node["Node Type"] and "Relation Name" in node]
+    scans = [node for node in executed if "Scan" in node["Node Type"] and "Relation Name" in node]
     removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
     read: float = 0
     for node in scans:
@@ -108,21 +108,21 @@ def rows_read(found: list[dict[str, Any]]) -> int:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_oldest_due_rows(connection: Connection, batch: int, block: bool) -> None:
     window = 3 * batch
-    found = run(connection, "oldest", limit=batch, window=window, block=block)
-    assert indexes(found) <= {QUEUE, WAITING} | ({DEAD} if block else set())
+    executed = run(connection, "oldest", limit=batch, window=window, block=block)
+    assert indexes(executed) <= {QUEUE, WAITING} | ({DEAD} if block else set())
     # One row for each one looked at, one probe each; then locked, updated, and the run behind the one key.
-    assert rows_read(found) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
+    assert rows_read(executed) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
 
 
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_from_key_to_key(connection: Connection, batch: int, block: bool) -> None:
-    found = run(connection, "by_key", limit=batch, keys=KEYS, block=block)
-    assert indexes(found) <= {WAITING, KEYLESS} | ({DEAD} if block else set())
-    assert rows_read(found) <= (3 if block else 2) * min(batch, KEYS) + 4 * (RUN + 2 * batch)
+    executed = run(connection, "by_key", limit=batch, keys=KEYS, block=block)
+    assert indexes(executed) <= {WAITING, KEYLESS} | ({DEAD} if block else set())
+    assert rows_read(executed) <= (3 if block else 2) * min(batch, KEYS) + 4 * (RUN + 2 * batch)
 
 
 def test_a_long_backlog_of_one_key_is_one_probe(connection: Connection) -> None:
-    found = run(connection, "by_key", limit=100, keys=KEYS, block=False)
-    [claimed] = [node for node in found if node.get("Operation") == "Update"]
+    executed = run(connection, "by_key", limit=100, keys=KEYS, block=False)
+    [claimed] = [node for node in executed if node.get("Operation") == "Update"]
     assert claimed["Actual Rows"] == 100

@@ -94,26 +94,26 @@ def explain(
     sql = "EXPLAIN (FORMAT JSON) " + statement(name, TableName(), tags=[tag])
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
-    found = list(nodes(row[0][0]["Plan"]))
-    scans = [node for node in found if node["Node Type"] == "Seq Scan"]
+    plan = list(nodes(row[0][0]["Plan"]))
+    scans = [node for node in plan if node["Node Type"] == "Seq Scan"]
     assert not scans or whole_table_is_pending, f"{path} scans the whole table"
-    return found
+    return plan
 
 
-def walks_in_order(found: list[dict[str, Any]]) -> None:
+def walks_in_order(plan: list[dict[str, Any]]) -> None:
     """The order comes from the index, not from a sort of all that qualifies."""
-    assert [node["Node Type"] for node in found if "Index Name" in node] == ["Index Scan"]
+    assert [node["Node Type"] for node in plan if "Index Name" in node] == ["Index Scan"]
 
 
-def indexes(found: list[dict[str, Any]]) -> set[str]:
-    return {node["Index Name"] for node in found if "Index Name" in node}
+def indexes(plan: list[dict[str, Any]]) -> set[str]:
+    return {node["Index Name"] for node in plan if "Index Name" in node}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        found = explain(
+        plan = explain(
             connection,
             "outbox/claim:claim",
             limit=batch,
@@ -122,9 +122,9 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
             max_attempts=25,
             relay_id="relay",
         )
-    assert indexes(found) == {"idx_openoutbox_processing_queue"}
-    assert [node["Node Type"] for node in found].count("Tid Scan") == 1
-    walks_in_order(found)
+    assert indexes(plan) == {"idx_openoutbox_processing_queue"}
+    assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
+    walks_in_order(plan)
 
 
 @pytest.mark.parametrize("batch", BATCHES)
@@ -151,46 +151,46 @@ def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path:
         parameters["delays"] = [1.0] * batch
     if path == "outbox/lease:read_back":
         parameters["renewed"] = FENCE.replace(year=2032)
-    found = explain(connection, path, **parameters)
-    assert indexes(found) <= {"idx_openoutbox_stuck_leases", "openoutbox_events_pkey"}
+    plan = explain(connection, path, **parameters)
+    assert indexes(plan) <= {"idx_openoutbox_stuck_leases", "openoutbox_events_pkey"}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
     retry: dict[str, Any] = {"base_delay": 1.0, "max_delay": 60.0, "jitter": 0.1, "max_attempts": 25}
-    found = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, **retry)
-    walks_in_order(found)
-    assert indexes(found) == {"idx_openoutbox_stuck_leases"}
-    assert [node["Node Type"] for node in found].count("Tid Scan") == 1
+    plan = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, **retry)
+    walks_in_order(plan)
+    assert indexes(plan) == {"idx_openoutbox_stuck_leases"}
+    assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
 
 
 def test_whether_rows_became_delivered_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    found = explain(connection, "outbox/backlog:delivered_recently", seconds=60.0)
-    assert indexes(found) == {"idx_openoutbox_prune_delivered"}
+    plan = explain(connection, "outbox/backlog:delivered_recently", seconds=60.0)
+    assert indexes(plan) == {"idx_openoutbox_prune_delivered"}
 
 
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        found = explain(connection, "outbox/backlog:oldest_due_age")
-    assert indexes(found) == {"idx_openoutbox_processing_queue"}
-    assert "Limit" in {node["Node Type"] for node in found}
+        plan = explain(connection, "outbox/backlog:oldest_due_age")
+    assert indexes(plan) == {"idx_openoutbox_processing_queue"}
+    assert "Limit" in {node["Node Type"] for node in plan}
 
 
 def test_the_backlog_is_counted_on_indexes_alone(
     connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
 ) -> None:
-    found = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True)
-    assert "idx_openoutbox_prune_dead" in indexes(found)
+    plan = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True)
+    assert "idx_openoutbox_prune_dead" in indexes(plan)
     if request.node.callspec.params["connection"] == "nothing was PENDING":
         return  # counting reads all that waits; a MIN that does so, too, looks as cheap as a probe then
-    assert indexes(found) >= {"idx_openoutbox_prune_dead", "idx_openoutbox_processing_queue"}
-    assert [node["Node Type"] for node in found].count("Limit") == 2, "each MIN is one probe"
+    assert indexes(plan) >= {"idx_openoutbox_prune_dead", "idx_openoutbox_processing_queue"}
+    assert [node["Node Type"] for node in plan].count("Limit") == 2, "each MIN is one probe"
     if connection.execute("SELECT relallvisible > 0 FROM pg_class WHERE relname = 'openoutbox_events'").fetchone() == (
         True,
     ):
-        assert indexes(found) >= {"idx_openoutbox_metrics_count", "idx_openoutbox_metrics_lag"}
-        assert {node["Node Type"] for node in found if "Index Name" in node} == {"Index Only Scan"}
+        assert indexes(plan) >= {"idx_openoutbox_metrics_count", "idx_openoutbox_metrics_lag"}
+        assert {node["Node Type"] for node in plan if "Index Name" in node} == {"Index Only Scan"}
 
 
 def test_ids_that_are_not_there_cost_no_scan(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

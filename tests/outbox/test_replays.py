@@ -63,9 +63,9 @@ async def test_without_the_record_nothing_is_known_and_nothing_said(
     outbox.insert([Row("a")])
     clock = Clock()
     replays = OutboxReplays(outbox.relay_url, "r", TABLE, clock)
-    asked = event_ids(outbox)
+    requested = event_ids(outbox)
     with caplog.at_level(logging.WARNING):
-        assert await replays.first_replays(asked) == {}
+        assert await replays.first_replays(requested) == {}
     assert caplog.messages == []
     add_extension(outbox.database.url, TABLE, "replay-audit")
     outbox.database.run("GRANT INSERT ON openoutbox_replays TO openoutbox_relay")
@@ -74,13 +74,13 @@ async def test_without_the_record_nothing_is_known_and_nothing_said(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             clock.now += 61
-            assert await replays.first_replays(asked) == {}
+            assert await replays.first_replays(requested) == {}
     [said] = caplog.messages
     assert 'GRANT SELECT ON "openoutbox_replays"' in said
     outbox.database.run("GRANT SELECT ON openoutbox_replays TO openoutbox_relay")
-    assert await replays.first_replays(asked) == {}, "it was not asked again so soon"
+    assert await replays.first_replays(requested) == {}, "it was not asked again so soon"
     clock.now += 61
-    assert list(await replays.first_replays(asked)) == asked
+    assert list(await replays.first_replays(requested)) == requested
     await replays.close()
 
 

@@ -32,16 +32,16 @@ ALL = (INSERT, SELECT, SETTLE, TAMPER, DELETE, DROP)
 )
 def test_each_role_has_its_rights_and_no_other(outbox: Outbox, role: str, allowed: set[str]) -> None:
     outbox.insert([Row("t")])
-    found = set()
+    missing = set()
     for statement in ALL:
         with psycopg.connect(getattr(outbox, role)) as connection:
             try:
                 connection.execute(statement.encode())
-                found.add(statement)
+                missing.add(statement)
             except errors.InsufficientPrivilege:
                 pass
             connection.rollback()
-    assert found == allowed
+    assert missing == allowed
 
 
 def test_the_writer_enqueues_and_repeats_itself(outbox: Outbox) -> None:

@@ -36,14 +36,14 @@ Make = Callable[..., PostgresOutbox]
 
 @pytest.fixture
 async def make(outbox: Outbox) -> AsyncIterator[Make]:
-    made: list[PostgresOutbox] = []
+    storages: list[PostgresOutbox] = []
 
     def one(url: str | None = None, timeout: float = 10.0, relay_id: str = "relay") -> PostgresOutbox:
-        made.append(PostgresOutbox(storage_options(url or outbox.relay_url, relay_id, statement_timeout=timeout)))
-        return made[-1]
+        storages.append(PostgresOutbox(storage_options(url or outbox.relay_url, relay_id, statement_timeout=timeout)))
+        return storages[-1]
 
     yield one
-    for storage in made:
+    for storage in storages:
         await storage.close()
 
 
@@ -233,17 +233,19 @@ async def test_a_missing_table_is_told_with_what_to_do(database: Database) -> No
 
 
 @pytest.mark.parametrize(
-    ("make_it", "told"),
+    ("make_it", "message"),
     [
         ("CREATE VIEW openoutbox_events AS SELECT 1 AS event_id", "a view"),
         ("CREATE TABLE openoutbox_events (event_id uuid) PARTITION BY HASH (event_id)", "a partitioned table"),
         ("CREATE TABLE openoutbox_events (event_id uuid)", "lacks the columns event_type, partition_key"),
     ],
 )
-async def test_a_table_it_cannot_work_on_is_refused_at_the_start(database: Database, make_it: str, told: str) -> None:
+async def test_a_table_it_cannot_work_on_is_refused_at_the_start(
+    database: Database, make_it: str, message: str
+) -> None:
     database.run(make_it)
     storage = PostgresOutbox(storage_options(database.url, "relay"))
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=message):
         await storage.open()
     await storage.close()
 

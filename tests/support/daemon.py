@@ -60,9 +60,9 @@ class Daemon:
 
     def full_env(self) -> dict[str, str]:
         """Its whole environment: its own variables and the few that any Python needs."""
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        paths = [str(Path(path).resolve()) for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path]
-        return kept | {"PYTHONPATH": os.pathsep.join(paths)} | self.env
+        inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        paths = [str(Path(path).resolve()) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
+        return inherited | {"PYTHONPATH": os.pathsep.join(paths)} | self.env
 
     def start(self) -> Self:
         """Start it; does not wait for anything."""

@@ -61,19 +61,19 @@ def blocks(document: str) -> Iterator[Block]:
     """Every fenced block of a document, in its order."""
     text = (ROOT / document).read_text(encoding="utf-8")
     seen: Counter[str] = Counter()
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        language = found.group(1)
+    for fence in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        language = fence.group(1)
         seen[language] += 1
-        line = text.count("\n", 0, found.start()) + 1
-        yield Block(document, line, language, seen[language], found.group(2))
+        line = text.count("\n", 0, fence.start()) + 1
+        yield Block(document, line, language, seen[language], fence.group(2))
 
 
-def run_shell(commands: str, folder: Path, **given: str) -> str:
+def run_shell(commands: str, folder: Path, **variables: str) -> str:
     """Bash with these commands to their end; what it printed. Fails with the first command that fails."""
     done = subprocess.run(
         ["bash", "-c", f"{PROGRAMS}{commands}"],
         cwd=folder,
-        env=environment(PYTHON=sys.executable, **given),
+        env=environment(PYTHON=sys.executable, **variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -85,9 +85,9 @@ def run_shell(commands: str, folder: Path, **given: str) -> str:
 
 
 @contextmanager
-def shell(commands: str, folder: Path, log: Path, **given: str) -> Iterator[subprocess.Popen[bytes]]:
+def shell(commands: str, folder: Path, log: Path, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """Bash with these commands, which goes on as long as what they have started; ends with all of it."""
-    own = {"SERVER_PORT": f"127.0.0.1:{free_port()}", "RELAY_ID": "reader", **given}
+    own = {"SERVER_PORT": f"127.0.0.1:{free_port()}", "RELAY_ID": "reader", **variables}
     with log.open("wb") as output:
         process = subprocess.Popen(
             ["bash", "-c", f"{PROGRAMS}{commands}\nwait"],

@@ -2,7 +2,7 @@
 -- One trigger a statement, and at most one notification in 5 ms over all writers together: NOTIFY takes a lock that
 -- all committing transactions share, and one a statement would cost writers three quarters of their throughput. What
 -- is not announced is found by polling, which is quick just after a wake-up. A sequence beside the table remembers the
--- last 5 ms that had one: sequences are outside of transactions, so nobody waits for anybody.
+-- last 5 ms that had one: sequences are outside of transactions, so no writer waits for another.
 -- An insert never fails for it: without its sequence (the table was renamed) the trigger does nothing.
 -- Safe to run again. Locks: SHARE ROW EXCLUSIVE on the table, for an instant.
 CREATE SEQUENCE IF NOT EXISTS openoutbox_events_wake MINVALUE 0 START 0;

@@ -49,7 +49,7 @@ def explain(outbox: Outbox, path: str, tags: list[str], parameters: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("path", "tags", "given", "index", "most"),
+    ("path", "tags", "parameters", "index", "most"),
     [
         ("outbox/prune:prune", ["delivered"], {}, "idx_openoutbox_prune_delivered", 100),
         ("outbox/prune:prune", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
@@ -67,9 +67,9 @@ def explain(outbox: Outbox, path: str, tags: list[str], parameters: dict[str, An
     ],
 )
 def test_no_statement_reads_the_whole_table(
-    filled: Outbox, path: str, tags: list[str], given: dict[str, Any], index: str, most: int
+    filled: Outbox, path: str, tags: list[str], parameters: dict[str, Any], index: str, most: int
 ) -> None:
-    nodes = explain(filled, path, tags, {**PARAMETERS, **given})
+    nodes = explain(filled, path, tags, {**PARAMETERS, **parameters})
     assert index in {node.get("Index Name") for node in nodes}
     scans = [node for node in nodes if node["Node Type"] == "Seq Scan" and node.get("Relation Name") is not None]
     assert [node for node in scans if node["Actual Loops"]] == []

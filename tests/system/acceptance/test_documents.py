@@ -77,10 +77,10 @@ def reader(outbox: Outbox, tmp_path: Path, daemon: StartDaemon, request: pytest.
     return Reader(outbox, tmp_path, daemon, lambda: str(request.getfixturevalue("kafka")))
 
 
-def runs_until(reader: Reader, block: Block, sign: str, **given: str) -> str:
+def runs_until(reader: Reader, block: Block, sign: str, **variables: str) -> str:
     """Run what ends by Ctrl-C alone until it has printed ``sign``; all that it has printed."""
     log = reader.folder / "log"
-    with shell(block.text, reader.folder, log, **given) as process:
+    with shell(block.text, reader.folder, log, **variables) as process:
         wait_until(lambda: process.poll() is not None or sign in log.read_text(), 60, sign)
         assert process.poll() is None, log.read_text()
         return log.read_text()
@@ -94,7 +94,7 @@ def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
     if block.text.startswith("relay-cli stats --watch"):
         runs_until(reader, block, "in_flight_count", STORAGE_URL=reader.outbox.url)
         return
-    given = {
+    variables = {
         "STORAGE_URL": reader.outbox.url,
         "PATH": WITH_PSQL,
         "PGHOST": str(server.hostname),
@@ -102,7 +102,7 @@ def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
         "PGUSER": str(server.username),
         "PGDATABASE": database.name,
     }
-    run_shell(block.text, reader.folder, **given)
+    run_shell(block.text, reader.folder, **variables)
     if "| psql" in block.text:
         assert database.run("SELECT count(*) FROM orders.outbox") == [(0,)]
     if "replay" in block.text:
@@ -232,8 +232,8 @@ def a_relay_for_the_examples(reader: Reader, block: Block) -> None:
 
 
 def the_bank(reader: Reader, block: Block) -> None:
-    given = {"STORAGE_URL": reader.outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": reader.kafka()}
-    assert "Iron Bank: Ada has" in runs_until(reader, block, "broker_reachable", **given)
+    variables = {"STORAGE_URL": reader.outbox.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": reader.kafka()}
+    assert "Iron Bank: Ada has" in runs_until(reader, block, "broker_reachable", **variables)
 
 
 RUN: dict[str, Follow] = {
@@ -290,8 +290,8 @@ def named_commands() -> Iterator[tuple[str, str]]:
         text = re.sub(
             r"^```.*?^```$", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
         )
-        for found in re.findall(r"`(relay-cli [^`]+)`", text):
-            yield document, " ".join(found.split())
+        for command in re.findall(r"`(relay-cli [^`]+)`", text):
+            yield document, " ".join(command.split())
 
 
 @pytest.mark.parametrize(("document", "text"), sorted(set(named_commands())))

@@ -109,13 +109,13 @@ def _create(bootstrap: str, name: str) -> str:
 
 
 async def test_nats(outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: MakeStream, jetstream: object) -> None:
-    made = await stream()
-    bad_types = ["", "with space", f"{made.prefix}.*", f"{made.prefix}.>", "dots..dots", ".leading", "trailing."]
-    absent = f"absent{made.prefix}.later"
-    hostile = _insert(outbox, made.subject(), bad_types, too_large=2 * 2**20, absent=absent)
+    channel = await stream()
+    bad_types = ["", "with space", f"{channel.prefix}.*", f"{channel.prefix}.>", "dots..dots", ".leading", "trailing."]
+    absent = f"absent{channel.prefix}.later"
+    hostile = _insert(outbox, channel.subject(), bad_types, too_large=2 * 2**20, absent=absent)
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url, RETRY_BASE_DELAY="200ms", RETRY_MAX_DELAY="1s")
     _check_table(outbox, hostile, relay)
-    subscription = await jetstream.pull_subscribe(made.subject(">"), stream=made.name, config=READ_ONLY)  # type: ignore[attr-defined]
+    subscription = await jetstream.pull_subscribe(channel.subject(">"), stream=channel.name, config=READ_ONLY)  # type: ignore[attr-defined]
     by_id: dict[str, tuple[str | None, bytes, dict[str, str]]] = {}
     while len(by_id) < GOOD + len(hostile.deliverable):
         for message in await subscription.fetch(1000, timeout=patience(10)):

@@ -69,10 +69,10 @@ def test_a_huge_row_that_nobody_refuses_is_claimed_alone_and_delivered(outbox: O
 
 
 async def test_over_the_limit_of_nats(outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: MakeStream) -> None:
-    made = await stream()
-    insert(outbox, made.subject(), 2 * MIB, 5, due_since=60)
-    insert(outbox, made.subject(), 50 * MIB, 1, due_since=60)
-    outbox.fill(made.subject(), 10_000)
+    name = await stream()
+    insert(outbox, name.subject(), 2 * MIB, 5, due_since=60)
+    insert(outbox, name.subject(), 50 * MIB, 1, due_since=60)
+    outbox.fill(name.subject(), 10_000)
     relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url)
     outbox.wait_finished(120)
     assert outbox.counts() == {"DELIVERED": 10_000, "DEAD": 6}

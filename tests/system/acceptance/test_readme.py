@@ -48,8 +48,8 @@ def test_your_own_first_event(
         wait_until(
             lambda: database.run("SELECT DISTINCT status FROM openoutbox_events") == [("DELIVERED",)], 20, "settling"
         )
-    given = {"STORAGE_URL": database.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
-    assert run_shell(look, tmp_path, **given).count("\tDELIVERED\t") == 2
+    variables = {"STORAGE_URL": database.url, "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    assert run_shell(look, tmp_path, **variables).count("\tDELIVERED\t") == 2
     assert sorted(str(kafka_key(message)) for message in messages) == ["7", "None"]
     assert [json.loads(message.value() or b"") for message in messages] == [{"account": 7, "amount": 10}] * 2
     assert database.run("SELECT balance FROM accounts") == [(80,)]

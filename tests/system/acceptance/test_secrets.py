@@ -50,12 +50,12 @@ def test_a_bad_secret_is_reported_everywhere_without_itself(
         status, ready = relay.get("/readyz")
         assert status == 503
         wait_until(lambda: relay.metric("openoutbox_relay_state") == 2, what="the relay to be paused")
-        told = ready + relay.get("/metrics")[1] + relay.get("/stats")[1]
+        shown = ready + relay.get("/metrics")[1] + relay.get("/stats")[1]
         assert relay.stop() == 0
-        told += relay.log() + relay.output()
-    assert "uthorization" in relay_reasons(told)
+        shown += relay.log() + relay.output()
+    assert "uthorization" in relay_reasons(shown)
     for secret in (WRONG, STORAGE):
-        assert secret not in told
+        assert secret not in shown
     assert outbox.database.run("SELECT DISTINCT status, attempts FROM openoutbox_events") == [("PENDING", 0)]
 
 
@@ -72,9 +72,9 @@ def test_a_start_that_fails_for_special_characters_shows_no_part_of_the_password
     assert [part for part in ("48151", "qzvxj", "62342", "zqjvx") if part in shown] == []
 
 
-def relay_reasons(told: str) -> str:
+def relay_reasons(output: str) -> str:
     """The lines that speak of the broker."""
-    return "\n".join(line for line in told.splitlines() if "broker" in line)
+    return "\n".join(line for line in output.splitlines() if "broker" in line)
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +93,19 @@ def storage(place: str, folder: Path, url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("place", ["environment", "mounted file"])
 def test_the_databases_good_and_bad_secret(secured: SecuredPostgres, place: str, tmp_path: Path) -> None:
-    told = ""
+    shown = ""
     with Daemon("", {"PUBLISHER_TYPE": "null", **storage(place, tmp_path, secured.url(WRONG))}) as refused:
         reason = "password authentication failed"
         wait_until(lambda: refused.running and reason in refused.get("/readyz")[1], what="the reason in /readyz")
         assert refused.get("/readyz")[0] == 503
         wait_until(lambda: refused.metric("openoutbox_relay_state") == 3, what="the state to say so")
-        told += refused.get("/readyz")[1] + refused.get("/metrics")[1]
+        shown += refused.get("/readyz")[1] + refused.get("/metrics")[1]
         assert refused.stop() == 0
         assert reason in refused.log()
-        told += refused.log() + refused.output()
+        shown += refused.log() + refused.output()
     with Daemon("", {"PUBLISHER_TYPE": "null", **storage(place, tmp_path, secured.url())}) as let_in:
         let_in.wait_ready()
         assert let_in.stop() == 0
-        told += let_in.log() + let_in.output()
+        shown += let_in.log() + let_in.output()
     for secret in (WRONG, PASSWORD, quote(PASSWORD, safe="")):
-        assert secret not in told
+        assert secret not in shown

@@ -16,10 +16,10 @@ def test_wrong_settings_are_told_all_at_once_before_anything_connects() -> None:
     env = {"BATCH_SIZE": "many", "LEASE_TIMEOUT": "3 minutes", "PUBLISHER_TYPE": "kafka"}
     with Daemon("postgres://relay:hunter2@127.0.0.1:1/x", env) as daemon:
         assert daemon.process.wait(patience()) == 2
-        told = "\n".join(str(line["msg"]) for line in daemon.log_lines())
+        messages = "\n".join(str(line["msg"]) for line in daemon.log_lines())
     for name in ("BATCH_SIZE", "LEASE_TIMEOUT", "PUBLISHER_URL"):
-        assert name in told
-    assert "hunter2" not in told
+        assert name in messages
+    assert "hunter2" not in messages
 
 
 def test_a_partitioned_table_is_refused(outbox: Outbox, daemon: StartDaemon) -> None:
@@ -43,11 +43,11 @@ def test_an_event_that_is_tried_again_is_told_once_a_second(outbox: Outbox, daem
     outbox.insert([Row(missing)] * 20)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)
     wait_until(lambda: relay.running and f"type {missing} failed" in relay.log(), what="the failure in the log")
-    told = [line for line in relay.log_lines() if line.get("action") == "event_retried"]
-    assert told[0]["msg"].startswith(f"an event of type {missing} failed and is tried again: ")
-    assert "UNKNOWN_TOPIC" in told[0]["msg"]
-    assert told[0]["attempts"] == 1
-    assert len(told) < 20
+    lines = [line for line in relay.log_lines() if line.get("action") == "event_retried"]
+    assert lines[0]["msg"].startswith(f"an event of type {missing} failed and is tried again: ")
+    assert "UNKNOWN_TOPIC" in lines[0]["msg"]
+    assert lines[0]["attempts"] == 1
+    assert len(lines) < 20
 
 
 def test_the_health_check_of_the_container(outbox: Outbox, daemon: StartDaemon) -> None:

@@ -86,8 +86,8 @@ def test_a_kafka_leader_changes(outbox: Outbox, cluster: KafkaCluster, daemon: S
 
     def partition() -> tuple[int, int]:
         """The leader, and how many replicas are in sync."""
-        found = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
-        return (found[0].leader, len(found[0].isrs)) if found else (-1, 0)
+        leaders = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
+        return (leaders[0].leader, len(leaders[0].isrs)) if leaders else (-1, 0)
 
     watch_setbacks(outbox)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=cluster.url).wait_ready()

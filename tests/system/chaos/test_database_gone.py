@@ -50,13 +50,13 @@ PACE = {"LEASE_TIMEOUT": "20s", "RETRY_BASE_DELAY": "100ms", "RELAY_ID": "relay"
 
 def processes(server: PostgresServer) -> list[int]:
     """The server's process and those it started."""
-    found = [server.pid]
+    pids = [server.pid]
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
             if int(fields[1]) == server.pid:
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids
 
 
 def be_away(seconds: float) -> None:

@@ -166,14 +166,14 @@ def drain_in_order(
         relays.stop()
     check_finished(outbox)
     check_attempts(outbox)
-    found = received(address, topic)
-    assert found.firsts == {f"key-{key}": list(range(each)) for key in range(KEYS)}
+    arrivals = received(address, topic)
+    assert arrivals.firsts == {f"key-{key}": list(range(each)) for key in range(KEYS)}
     assert relays.kills >= 3
     return {
         "fault": f"{RELAYS} relays in order, 5% failures, kill -9 every {every:g} s",
         "events": each * KEYS,
         "kills": relays.kills,
-        "duplicates": found.messages - each * KEYS,
+        "duplicates": arrivals.messages - each * KEYS,
         "out_of_order": 0,
         "failures": setbacks(outbox, "last_error LIKE '%by chance' AND attempts > was"),
         "leases_expired": setbacks(outbox, "last_error LIKE 'LEASE_EXPIRED%' AND attempts > was"),

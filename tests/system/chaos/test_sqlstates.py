@@ -186,7 +186,7 @@ async def test_the_next_step_is_right(
     assert outbox.database.run("SELECT last_value > %s FROM troubles", [TIMES]) == [(True,)]
     assert running.telemetry.ops[op, False] >= TIMES
     assert running.telemetry.counts["leases_lost"] == 0
-    told = [told for told, _ in running.telemetry.states[1:]]
-    assert (RelayState.ERROR in told) is (state in AWAY)
+    reported = [reported for reported, _ in running.telemetry.states[1:]]
+    assert (RelayState.ERROR in reported) is (state in AWAY)
     await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
     outbox.check_invariants()

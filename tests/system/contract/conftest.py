@@ -15,12 +15,12 @@ Watch = Callable[..., WatchedTable]
 @pytest.fixture
 def watch(database: Database) -> Iterator[Watch]:
     """``watch(table=…, schema=…)`` makes a table by hand in the test's database, with a user of its own."""
-    made: list[WatchedTable] = []
+    tables: list[WatchedTable] = []
 
     def create(**named: str) -> WatchedTable:
-        made.append(WatchedTable.create(database, **named))
-        return made[-1]
+        tables.append(WatchedTable.create(database, **named))
+        return tables[-1]
 
     yield create
-    for table in made:
+    for table in tables:
         table.drop_user()

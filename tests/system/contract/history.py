@@ -110,18 +110,18 @@ class WatchedTable:
         user, password = f"relay_{uuid.uuid4().hex[:12]}", secrets.token_hex(8)
         parts = urlsplit(database.url)
         host = parts.netloc.rpartition("@")[2]
-        made = cls(database, table, schema, parts._replace(netloc=f"{user}:{password}@{host}").geturl())
+        watched = cls(database, table, schema, parts._replace(netloc=f"{user}:{password}@{host}").geturl())
         role = sql.Identifier(user)
         with database.connect() as connection:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            connection.execute(sql.SQL(_TABLE).format(table=made.identifier))
+            connection.execute(sql.SQL(_TABLE).format(table=watched.identifier))
             connection.execute(_HISTORY)
             trigger = "CREATE TRIGGER note AFTER UPDATE ON {} FOR EACH ROW EXECUTE FUNCTION public.note()"
-            connection.execute(sql.SQL(trigger).format(made.identifier))
+            connection.execute(sql.SQL(trigger).format(watched.identifier))
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(password)))
             connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), role))
-            connection.execute(sql.SQL("GRANT SELECT, UPDATE ON {} TO {}").format(made.identifier, role))
-        return made
+            connection.execute(sql.SQL("GRANT SELECT, UPDATE ON {} TO {}").format(watched.identifier, role))
+        return watched
 
     def drop_user(self) -> None:
         user = sql.Identifier(urlsplit(self.url).username or "")
@@ -152,9 +152,9 @@ class WatchedTable:
         with self.database.connect() as connection:
             cursor = connection.cursor(row_factory=dict_row)
             query = sql.SQL("SELECT * FROM {} WHERE event_id = {}").format(self.identifier, sql.Literal(event_id))
-            found = cursor.execute(query).fetchone()
-            assert found is not None
-            return found
+            record = cursor.execute(query).fetchone()
+            assert record is not None
+            return record
 
     def statuses(self) -> dict[str, str]:
         with self.database.connect() as connection:
@@ -172,8 +172,8 @@ class WatchedTable:
 
     def changes(self, event_id: str) -> list[Change]:
         columns = ", ".join(Change.__dataclass_fields__).replace("event_id", "event_id::text")
-        found = self.database.run(f"SELECT {columns} FROM history WHERE event_id = %s ORDER BY place", [event_id])
-        return [Change(*row) for row in found]
+        rows = self.database.run(f"SELECT {columns} FROM history WHERE event_id = %s ORDER BY place", [event_id])
+        return [Change(*row) for row in rows]
 
 
 @contextmanager

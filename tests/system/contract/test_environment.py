@@ -152,8 +152,8 @@ def test_standard_error_is_json_lines_and_standard_output_is_events(outbox: Outb
     relay.process.send_signal(signal.SIGINT)
     assert relay.process.wait(patience()) == 0
     [line] = relay.output().splitlines()
-    told = json.loads(line)
-    assert (told["event_id"], told["event_type"], told["partition_key"]) == (event_id, "some.type", "the key")
+    message = json.loads(line)
+    assert (message["event_id"], message["event_type"], message["partition_key"]) == (event_id, "some.type", "the key")
     assert {entry["level"] for entry in relay.log_lines()} <= {"info", "warning"}
     assert "hunter2" not in relay.log()
 

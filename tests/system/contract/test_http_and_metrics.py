@@ -37,9 +37,9 @@ def test_names_types_and_labels_are_the_contracts(outbox: Outbox, daemon: StartD
         suffix = "_count" if kind == "histogram" else ""
         series = re.findall(rf"^{name}{suffix}\{{(.*)\}} ", text, re.MULTILINE)
         assert series, name
-        for found in series:
-            assert set(re.findall(r'(\w+)="', found)) == labels, name
-            assert 'relay_id="the relay"' in found
+        for sample in series:
+            assert set(re.findall(r'(\w+)="', sample)) == labels, name
+            assert 'relay_id="the relay"' in sample
     assert set(re.findall(r'openoutbox_events_total\{.*?status="(\w+)"', text)) == {"success", "failed"}
     assert set(re.findall(r'backlog_pending_count\{.*?status="(\w+)"', text)) == {"new", "retrying"}
     assert {"claim", "mark_delivered", "mark_failed"} <= set(re.findall(r'op="(\w+)"', text))

@@ -43,14 +43,14 @@ def test_fields_of_a_stream_entry(outbox: Outbox, daemon: StartDaemon, redis_url
         relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, RETRY_BASE_DELAY="1h", RETRY_JITTER="0")
         wait_until(lambda: relay.running and outbox.counts().get("DELIVERED") == len(rows), what="the deliveries")
         wait_until(lambda: outbox.row(refused)["attempts"] == 1, what="the refusal")
-        found = {fields.pop(b"id").decode(): fields for _, fields in client.xrange(stream)}
+        messages = {fields.pop(b"id").decode(): fields for _, fields in client.xrange(stream)}
         client.delete(stream, f"{stream} taken")
     for event_id, row in zip(ids, rows, strict=True):
         expected = {name.encode(): value.encode() for name, value in HEADERS[row.headers].items()}
         expected[b"payload"] = row.payload
         if row.partition_key is not None:
             expected[b"partition_key"] = row.partition_key.encode()
-        assert found[event_id] == expected
+        assert messages[event_id] == expected
     waiting = outbox.row(refused)
     assert (waiting["status"], bool(waiting["last_error"])) == ("PENDING", True)
     assert outbox.database.run("SELECT available_at - updated_at FROM openoutbox_events WHERE attempts = 1") == [

@@ -48,19 +48,19 @@ def check_retried(change: Change, attempts: int) -> None:
 
 
 async def test_every_way_of_an_event_through_the_states(watch: Watch, nats_url: str, stream: MakeStream) -> None:
-    table, made = watch(), await stream()
+    table, name = watch(), await stream()
     hour_ago, later = sql.SQL("now() - interval '1 hour'"), sql.SQL("now() + interval '3 seconds'")
     leased = {"status": "DELIVERING", "locked_by": "another's"}
-    good = table.insert(made.subject())
-    good_again = table.insert(made.subject(), attempts=2, last_error="before")
-    scheduled = table.insert(made.subject(), available_at=later)
-    absent = table.insert(f"absent{made.prefix}.x")
+    good = table.insert(name.subject())
+    good_again = table.insert(name.subject(), attempts=2, last_error="before")
+    scheduled = table.insert(name.subject(), available_at=later)
+    absent = table.insert(f"absent{name.prefix}.x")
     impossible = table.insert("two words")
-    expired = table.insert(made.subject(), **leased, locked_at=hour_ago)
-    expired_last = table.insert(made.subject(), **leased, locked_at=hour_ago, attempts=2)
-    held = table.insert(made.subject(), **leased, locked_at=sql.SQL("now()"), attempts=1)
-    delivered = table.insert(made.subject(), status="DELIVERED", delivered_at=hour_ago)
-    dead = table.insert(made.subject(), status="DEAD", attempts=1)
+    expired = table.insert(name.subject(), **leased, locked_at=hour_ago)
+    expired_last = table.insert(name.subject(), **leased, locked_at=hour_ago, attempts=2)
+    held = table.insert(name.subject(), **leased, locked_at=sql.SQL("now()"), attempts=1)
+    delivered = table.insert(name.subject(), status="DELIVERED", delivered_at=hour_ago)
+    dead = table.insert(name.subject(), status="DEAD", attempts=1)
     env = {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url, "LEASE_TIMEOUT": f"{LEASE:g}s", **PACE}
     with relay_of(table, **env) as relay:
         done = {"DELIVERED", "DEAD"}

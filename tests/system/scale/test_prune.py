@@ -94,11 +94,11 @@ def compare(outbox: Outbox, relay: Daemon, folder: Path, ages: list[float]) -> l
     """Events per second without a prune and with one beside, pair by pair."""
     pairs = []
     for number in range(PAIRS):
-        found: dict[bool, float] = {}
+        seconds: dict[bool, float] = {}
         for beside in (False, True) if number % 2 == 0 else (True, False):
             with pruning(outbox, folder, ages) if beside else nullcontext():
-                found[beside] = window(relay)
-        pairs.append((found[False], found[True]))
+                seconds[beside] = window(relay)
+        pairs.append((seconds[False], seconds[True]))
     assert outbox.unfinished(), "the backlog must outlast the windows"
     return pairs
 

@@ -90,11 +90,11 @@ def first_of(kafka: str, topic: str, count: int) -> list[Message]:
     """The first messages of partition 0."""
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "scale", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Message] = []
-    while len(found) < count:
-        found += consumer.consume(count - len(found), timeout=30)
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages += consumer.consume(count - len(messages), timeout=30)
     consumer.close()
-    return found
+    return messages
 
 
 def alter(kafka: str, admin: AdminClient, topic: str) -> dict[str, set[str]]:

@@ -34,7 +34,7 @@ def test_fifty_million_delivered_rows(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def measured(folder: Path, rows: int) -> Any:
-    found = folder / f"{rows}.json"
-    command = [sys.executable, "-m", "benchmarks.vacuuming", "--only=ageing", "--json", str(found), f"--rows={rows}"]
+    file = folder / f"{rows}.json"
+    command = [sys.executable, "-m", "benchmarks.vacuuming", "--only=ageing", "--json", str(file), f"--rows={rows}"]
     subprocess.run(command, cwd=ROOT, env=os.environ | python_path(), check=True, timeout=12_000)
-    return json.loads(found.read_text(encoding="utf-8"))
+    return json.loads(file.read_text(encoding="utf-8"))
