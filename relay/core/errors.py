@@ -62,6 +62,10 @@ class StorageUnavailable(StorageError):
     setting = "STORAGE_URL"
 
 
+class StorageTimeout(StorageUnavailable):
+    """A statement passed its deadline and was cut off: a smaller one may get through."""
+
+
 class StorageRefuses(StorageUnavailable):
     """The database answers and cannot do the work: its disk is full, its memory used up, its storage fails.
 

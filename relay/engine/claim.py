@@ -18,7 +18,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from relay.core.errors import StorageError
+from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -55,7 +55,8 @@ class Claimer:
         """Ends the rest between two claims: a wake-up, or the stop."""
         self._poll = _FIRST_POLL
         self._limit = context.options.batch_size
-        """Most events of the next claim: half as many after each claim that failed, twice as many after a good one."""
+        """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
+        twice as many after a good one."""
         self._excluded = Exclusions("claim", context.clock)
         self._refusals = 0
         """Claims in a row that the database refused for a row."""
@@ -88,7 +89,7 @@ class Claimer:
             except StorageError as error:
                 if error.blames_row and self._go_past_refused_row(error):
                     continue
-                if not error.blames_row:
+                if isinstance(error, StorageBusy | StorageTimeout):
                     self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
                 self._health.storage_failed("claim", error)
                 await patience.pause()

@@ -14,7 +14,7 @@ aside and written together with later verdicts, after pauses that grow to a seco
 lease may expire meanwhile: a locked row cannot be renewed, and not be reaped either, so the verdict is written once the
 row is unlocked, unless a reaper was faster.
 
-A statement that the database did not carry out for another reason is sent again with half as many rows, down to one,
+A statement that the database rolled back or that passed its deadline is sent again with half as many rows, down to one,
 and the next ones grow again: a smaller one waits for fewer locks and ends before a statement timeout.
 """
 
@@ -24,7 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
 from relay.engine.context import EngineContext
@@ -159,7 +159,8 @@ class Settler:
                 return self._set_aside_busy(write[0], error)
             for portion in write:
                 portion.ambiguous |= isinstance(error, StorageUnavailable)
-            self._most = max(1, sum(map(len, write)) // 2)
+            if isinstance(error, StorageBusy | StorageTimeout):
+                self._most = max(1, sum(map(len, write)) // 2)
             self._put_back()
             raise
         self._measure(write, ok=True, seconds=self._clock() - started)

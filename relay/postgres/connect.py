@@ -26,7 +26,7 @@ from psycopg import IsolationLevel
 from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 
-from relay.core.errors import StorageError, StorageUnavailable
+from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
 from relay.postgres.sql import statement
@@ -156,7 +156,7 @@ class DeadlineConnection:
                 raise
             if not in_time:
                 await self._abandon(task)
-                raise StorageUnavailable(f"{doing}: no answer within {deadline:g} s")
+                raise StorageTimeout(f"{doing}: no answer within {deadline:g} s")
             try:
                 return task.result()
             except psycopg.Error as error:

@@ -288,6 +288,24 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     one.until(lambda: one.counts() == {"DELIVERED": 500}, 3.0)
 
 
+def test_a_lost_connection_does_not_make_claims_smaller(engine: MakeEngine) -> None:
+    one = engine(batch_size=100)
+    claim = one.storage.claim
+    limits: list[int] = []
+
+    async def record(
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> Claim:
+        limits.append(limit)
+        return await claim(limit, max_bytes, excluded, without)
+
+    one.storage.claim = record  # type: ignore[method-assign]
+    one.fail("claim", *[Fault.AWAY] * 5)
+    one.insert(200)
+    one.until(lambda: one.counts() == {"DELIVERED": 200}, 30.0)
+    assert set(limits) == {100}
+
+
 def test_claims_that_are_always_rolled_back_are_reported(engine: MakeEngine) -> None:
     one = engine()
     one.run(1.0)

@@ -63,6 +63,14 @@ def test_verdicts_outlive_a_failed_statement(engine: MakeEngine, fault: Fault, s
     assert one.relay.inflight.events == 0
 
 
+def test_a_lost_connection_does_not_make_settles_smaller(engine: MakeEngine) -> None:
+    one = engine(batch_size=100)
+    one.fail("settle", Fault.AWAY, Fault.AWAY, Fault.AWAY)
+    one.insert(100)
+    one.until(lambda: one.counts() == {"DELIVERED": 100}, 30.0)
+    assert settles(one) == 3 + 1
+
+
 def test_a_verdict_that_comes_after_the_lease_was_reaped_changes_nothing(engine: MakeEngine) -> None:
     one = engine()
     one.broker.hold()

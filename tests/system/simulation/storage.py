@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from relay.core.backoff import RetryPolicy
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
@@ -66,7 +66,7 @@ class _Connection:
                 return await answer
             except _Overdue:
                 await self._abandon(statement)
-                raise StorageUnavailable(f"{op}: no answer within {deadline:g} s") from None
+                raise StorageTimeout(f"{op}: no answer within {deadline:g} s") from None
             except asyncio.CancelledError:
                 await self._abandon(statement)
                 raise
