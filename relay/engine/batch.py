@@ -131,10 +131,9 @@ class Batch:
 
     def held_ids(self) -> list[EventId]:
         """Every event that is not settled; not those being written, with which a renewal never coincides."""
-        undecided = self.undecided_ids()
         aside = (event_id for portion in self.aside for event_id in portion.settlement.event_ids())
-        waiting = self.waiting.ids()
-        return [*self.offered, *undecided, *self.suspects, *waiting, *self.verdicts.event_ids(), *aside]
+        unanswered = (*self.offered, *self.undecided_ids(), *self.suspects, *self.waiting.ids())
+        return [*unanswered, *self.verdicts.event_ids(), *aside]
 
     def free_bytes(self) -> int:
         """The bytes that no longer count, once: when every event offered has an outcome."""
@@ -250,10 +249,7 @@ class Batch:
 
     def release_unanswered(self) -> None:
         """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
-        self.verdicts.released.extend(self.offered)
-        self.verdicts.released.extend(self.suspects)
-        self.verdicts.released.extend(self.undecided_ids())
-        self.verdicts.released.extend(self.waiting.end_all())
+        self.verdicts.released += [*self.offered, *self.suspects, *self.undecided_ids(), *self.waiting.end_all()]
         self.offered.clear()
         self.suspects.clear()
         self.undecided.clear()
@@ -398,9 +394,7 @@ class Batch:
         by_lease: dict[Lease, set[EventId]] = {}
         for event_id in settlement.event_ids():
             by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
-        parts = []
-        for lease, event_ids in by_lease.items():
-            part = select(settlement, event_ids.__contains__)
+        parts = [(lease, select(settlement, event_ids.__contains__)) for lease, event_ids in by_lease.items()]
+        for lease, part in parts:
             part.fence = lease.fence
-            parts.append(part)
-        return parts
+        return [part for _, part in parts]

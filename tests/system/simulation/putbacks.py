@@ -52,6 +52,8 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
 
 def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.claim", "event.last_code == LEASE_EXPIRED and ", "")
+    # They were waited for without end.
+    mutate(patch, "relay.engine.batch", "not left and now - self.offered_at >= SLOW", "False")
 
 
 def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
