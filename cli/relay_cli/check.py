@@ -28,7 +28,8 @@ def command(
 
     Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
-    timeouts and the duplicate window of NATS fit together. It changes nothing.
+    timeouts and the duplicate window of NATS fit together. It warns where another relay on the table shows that it has
+    another LEASE_TIMEOUT. It changes nothing.
 
     Exit codes: 0 no errors, 1 an error (with --strict also a warning), 2 wrong usage or an invalid setting.
 

@@ -31,6 +31,7 @@ def examine(settings: Settings) -> list[Finding]:
     storage, types = check_storage(
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,
+        settings.lease_timeout,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
     )

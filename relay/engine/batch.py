@@ -355,6 +355,10 @@ class Batch:
             return list(event_ids) if now >= self.lease.expires_at else []
         return [event_id for event_id in event_ids if now >= self._lease_of(event_id).expires_at]
 
+    def expires_at(self, event_id: EventId) -> float:
+        """When its lease runs out by the relay's clock."""
+        return self._lease_of(event_id).expires_at
+
     def expired_unrenewable(self, now: float) -> list[EventId]:
         """Events offered whose lease has run out because the database refused to renew it."""
         refused = (event_id for event_id, lease in self._leases_apart.items() if lease.refused)

@@ -120,7 +120,6 @@ class _Drawing:
     publish_timeout: float
     later_lease: float
     """LEASE_TIMEOUT of relays that start later: a rolling change of the variable."""
-    next_lease: float = 0.0
 
     def when(self) -> float:
         return round(self.rng.uniform(0.2, self.last_at), 3)
@@ -171,9 +170,8 @@ def draw(seed: int) -> Plan:
 
 def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_order: KeyOrder | None) -> RelayPlan:
     rng = drawing.rng
-    drawing.next_lease = drawing.lease
 
-    def options() -> EngineOptions:
+    def options(lease_timeout: float) -> EngineOptions:
         return replace(
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
@@ -181,7 +179,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
             batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
-            lease_timeout=drawing.next_lease,
+            lease_timeout=lease_timeout,
             reap_batch_size=rng.choice([2, 100]),
             health_check_interval=rng.choice([3.0, 6.0]),
             connect_retry_interval=rng.choice([0.5, 2.0]),
@@ -193,7 +191,11 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
 
     deadline = rng.choice([1.5, drawing.lease / 2])
     return RelayPlan(
-        name, relay_id, (options(), options()), deadline, 1000 if drawing.liveness else rng.choice([3, 1000])
+        name,
+        relay_id,
+        (options(drawing.lease), options(drawing.later_lease)),
+        deadline,
+        1000 if drawing.liveness else rng.choice([3, 1000]),
     )
 
 
