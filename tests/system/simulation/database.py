@@ -121,7 +121,7 @@ class Database:
         self.table_locks = 0
         self.locks: Counter[EventId] = Counter()
         self.trouble: dict[str, Trouble] = {"": Trouble()}
-        """By relay; the empty name is everybody's."""
+        """By relay; the empty name means all relays."""
         self.sessions: Counter[str] = Counter()
         self.under_way: dict[Statement, None] = {}
         self._waiting: list[Statement] = []
