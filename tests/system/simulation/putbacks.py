@@ -66,12 +66,24 @@ def _settles_are_not_halved(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.settle", "self._most = max(1, sum(map(len, write)) // 2)", "pass")
 
 
+def _one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.core.verdict", "policy.exhausted(failed)", "policy.exhausted(attempts)")
+
+
+def _backoff_does_not_grow(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.core.backoff", "2.0**doublings", "1.0")
+
+
 def _is_lasting(kind: type[Fault]) -> Callable[[Fault], bool]:
     return lambda fault: isinstance(fault, kind) and fault.until == FOR_GOOD
 
 
 def _is_cut(fault: Fault) -> bool:
     return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
+def _fails_attempts(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is not Answer.CUT
 
 
 PUT_BACKS = (
@@ -106,6 +118,8 @@ PUT_BACKS = (
         _probes_wait_behind_answers,
         lambda fault: isinstance(fault, LateAnswers),
     ),
+    PutBack("an event gets one attempt more than its last", _one_attempt_too_many, _fails_attempts),
+    PutBack("the backoff does not grow", _backoff_does_not_grow, _fails_attempts),
 )
 
 

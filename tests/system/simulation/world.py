@@ -52,7 +52,7 @@ class World:
         self.plan = plan
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
-        self.ledger = Ledger(lambda: self.scheduler.now)
+        self.ledger = Ledger(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
         self.database = Database(self.scheduler, self.ledger, self.rng)
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
         self.incarnations: list[Incarnation] = []
