@@ -83,6 +83,12 @@ class ObservedTable(MemoryTable):
             if row.updated_at != old.updated_at or row.status is not old.status:
                 self.ledger.change(old, row, relay, op)
 
+    def delete(self, rows: Iterable[MemoryRow]) -> None:
+        rows = list(rows)
+        for row in rows:
+            self.ledger.delete(row, *self.running)
+        super().delete(rows)
+
     def _refusal(self, before: MemoryRow, after: MemoryRow) -> str | None:
         return next((why for refusal in self.refusals if (why := refusal(before, after))), None)
 

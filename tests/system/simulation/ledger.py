@@ -7,7 +7,7 @@ breaks a rule of CONTRACT section 2 raises ``Violation`` at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -47,6 +47,10 @@ class Ledger:
     """When each event became DELIVERED or DEAD."""
     states: dict[EventId, Status] = field(default_factory=dict)
     """The last status of each event that has changed."""
+    delivered_by: dict[EventId, str] = field(default_factory=dict)
+    """The relay that settled each delivery."""
+    deleted: set[EventId] = field(default_factory=set)
+    """Delivered, with ON_DELIVERED=delete."""
     holder: dict[EventId, Hold] = field(default_factory=dict)
     arrivals: dict[EventId, list[tuple[float, str]]] = field(default_factory=dict)
     """When each event reached the broker, and from which relay."""
@@ -71,12 +75,14 @@ class Ledger:
 
     def commit(self, row: MemoryRow) -> None:
         """An event became visible."""
+        _demand(row.event_id not in self.inserted, f"{row.event_id}: inserted twice")
         self.inserted[row.event_id] = self.clock()
 
     def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
         """A row was changed by a statement ``op`` of ``actor``; it must be a transition of the contract."""
         one = after.event_id
         self.say(f"{actor} {op}: {one} {before.status} -> {after.status}, attempts {after.attempts}")
+        _demand(one not in self.deleted, f"{one}: changed after it was deleted")
         _RULES[op](self, before, after, actor)
         locked = after.locked_at is not None
         _demand(
@@ -90,6 +96,28 @@ class Ledger:
         self.states[one] = after.status
         if after.status in (Status.DELIVERED, Status.DEAD):
             self.done[one] = self.clock()
+
+    def delete(self, row: MemoryRow, actor: str, op: str) -> None:
+        """A row was deleted; only the statement that settles its delivery may do that."""
+        one = row.event_id
+        self.say(f"{actor} {op}: {one} deleted")
+        _demand(op == "settle" and self.states.get(one) is Status.DELIVERED, f"{one}: deleted, and not delivered")
+        _demand(
+            row.updated_at == self.database_time() and self.delivered_by[one] == actor,
+            f"{one}: deleted by another statement than the one that delivered it",
+        )
+        self.deleted.add(one)
+
+    def check_table(self, rows: Mapping[EventId, MemoryRow], deletes: Callable[[str], bool]) -> None:
+        """The table holds every event that was not deleted, as its last change left it."""
+        for one in self.inserted:
+            row = rows.get(one)
+            _demand((row is None) == (one in self.deleted), f"{one}: lost, or deleted and there again")
+            if row is None:
+                continue
+            _demand(row.status is self.states.get(one, Status.PENDING), f"{one}: {row.status} without a transition")
+            kept = row.status is not Status.DELIVERED or not deletes(self.delivered_by[one])
+            _demand(kept, f"{one}: DELIVERED and kept, with ON_DELIVERED=delete")
 
     def arrive(self, event_id: EventId, relay: str) -> None:
         """The broker has stored the event once more."""
@@ -123,6 +151,7 @@ class Ledger:
         if after.status is Status.DELIVERED:
             _demand(self.acknowledged[one] > 0, f"{one}: DELIVERED without an acknowledgement")
             _demand(after.attempts == before.attempts, f"{one}: a delivery changed attempts")
+            self.delivered_by[one] = actor
         elif after.attempts == before.attempts:
             _demand(after.status is Status.PENDING, f"{one}: {after.status} without a failed attempt")
             _demand(after.available_at == before.available_at, f"{one}: a release moved available_at")

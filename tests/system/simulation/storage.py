@@ -114,6 +114,7 @@ class SimulatedStorage:
         lease: float,
         retry: RetryPolicy,
         key_order: KeyOrder | None,
+        delete_delivered: bool,
         deadline: float,
         ping_deadline: float,
     ) -> None:
@@ -126,7 +127,9 @@ class SimulatedStorage:
         self.relay_id = relay_id
         self._ping_deadline = ping_deadline
         self._lease = lease
-        self._memory = MemoryOutbox(database.table, relay_id, lease, retry, key_order)
+        self._memory = MemoryOutbox(
+            database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
+        )
         self._connections = [_Connection(self) for _ in range(4)]
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
 
@@ -238,7 +241,7 @@ class SimulatedStorage:
             self._spare.disconnect()
 
     def _held(self, event_ids: Iterable[EventId]) -> list[MemoryRow]:
-        rows = [self.database.table.rows[one] for one in event_ids]
+        rows = [self.database.table.rows[one] for one in event_ids if one in self.database.table.rows]
         return [row for row in rows if row.status is Status.DELIVERING and row.locked_by == self.relay_id]
 
     def _locked(self, fence: Fence, event_ids: Iterable[EventId]) -> bool:

@@ -94,3 +94,48 @@ def test_an_event_without_attempts_left_is_never_claimed() -> None:
     now = account.database_time()
     with pytest.raises(Violation, match="claimed after 4 failed attempts"):
         account.change(before, replace(LEASED, attempts=4, locked_at=now, updated_at=now), "b", "claim")
+
+
+def delivered(account: Ledger) -> MemoryRow:
+    """The event, DELIVERED by relay ``a``."""
+    account.commit(LEASED)
+    account.acknowledged[ONE] = 1
+    now = account.database_time()
+    after = replace(LEASED, status=Status.DELIVERED, locked_by=None, locked_at=None, delivered_at=now, updated_at=now)
+    account.change(LEASED, after, "a", "settle")
+    return after
+
+
+def test_a_delivered_row_may_be_deleted_by_the_statement_that_delivered_it_and_never_comes_back() -> None:
+    account = ledger()
+    row = delivered(account)
+    account.delete(row, "a", "settle")
+    account.check_table({}, lambda _: True)
+    with pytest.raises(Violation, match="there again"):
+        account.check_table({ONE: row}, lambda _: True)
+    with pytest.raises(Violation, match="inserted twice"):
+        account.commit(row)
+    with pytest.raises(Violation, match="after it was deleted"):
+        account.change(row, replace(row, status=Status.PENDING), "the operator", "replay")
+
+
+@pytest.mark.parametrize(("actor", "op"), [("a", "reap"), ("b", "settle")])
+def test_no_other_statement_may_delete_it(actor: str, op: str) -> None:
+    account = ledger()
+    with pytest.raises(Violation, match="deleted"):
+        account.delete(delivered(account), actor, op)
+
+
+def test_what_is_not_delivered_may_not_be_deleted() -> None:
+    with pytest.raises(Violation, match="not delivered"):
+        ledger().delete(LEASED, "a", "settle")
+
+
+def test_a_table_without_an_event_that_was_not_deleted_has_lost_it() -> None:
+    account = ledger()
+    row = delivered(account)
+    account.check_table({ONE: row}, lambda _: False)
+    with pytest.raises(Violation, match="lost"):
+        account.check_table({}, lambda _: False)
+    with pytest.raises(Violation, match="kept"):
+        account.check_table({ONE: row}, lambda _: True)
