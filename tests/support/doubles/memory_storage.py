@@ -148,6 +148,19 @@ class MemoryOutbox:
     ) -> Claim:
         """Lease due rows, oldest first, but for some rows and destinations (in order per key: but for some rows)."""
         now = self._statement()
+        taken = self.claimable(limit, max_bytes, excluded, without)
+        with self.table.statement(taken):
+            for row in taken:
+                row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
+        if self._key_order is not None:
+            taken.sort(key=lambda row: row.insertion_order)
+        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+
+    def claimable(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> list[MemoryRow]:
+        """The rows that a claim would take now."""
+        now = self.table.now
         taken: list[MemoryRow] = []
         total = 0
         for row in self._due(now, limit, excluded, without):
@@ -158,12 +171,7 @@ class MemoryOutbox:
             taken.append(row)
             if alone:
                 break
-        with self.table.statement(taken):
-            for row in taken:
-                row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
-        if self._key_order is not None:
-            taken.sort(key=lambda row: row.insertion_order)
-        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+        return taken
 
     def _due(self, now: datetime, limit: int, excluded: Sequence[EventId], without: Sequence[str]) -> list[MemoryRow]:
         """What may be claimed, in turn."""

@@ -7,7 +7,7 @@ from typing import TypeGuard
 from relay.core.event import EventId, Status
 from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.database_faults import ClockStep, SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.plan import LARGEST, NewEvent, Plan
@@ -25,7 +25,7 @@ class Judge:
         self._plan = plan
         self._ledger = ledger
         self._own = self._with_keys(plan.own)
-        self._queue = self._stall()
+        self._queue = self._stall() + self._travel()
         self._limits: dict[EventId, float] = {}
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
@@ -63,6 +63,15 @@ class Judge:
         if mute and (full or alone):
             stall += len(mute) * (plan.publish_timeout + 2.0)
         return stall
+
+    def _travel(self) -> float:
+        """How long payloads may travel, each event's as often as it may be claimed."""
+        rates = [fault.rate for fault in self._plan.faults if isinstance(fault, SlowLink)]
+        if not rates:
+            return 0.0
+        tries = dict.fromkeys(self._plan.own, self._plan.retry.max_attempts)
+        events = [event for one in self._plan.transactions for event in one.events]
+        return sum(event.size * (1 + tries.get(event.event_id, 0)) for event in events) / min(rates) + _SLACK
 
     def _aftermath(self, fault: Fault) -> float:
         """Seconds after a fault's end in which the promises may still be broken by what it left."""

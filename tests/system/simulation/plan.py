@@ -142,8 +142,8 @@ class _Drawing:
         return tuple(sorted(self.rng.sample(self.ids, min(len(self.ids), self.rng.randint(1, most)))))
 
 
-def draw(seed: int) -> Plan:
-    """The plan of one seed."""
+def draw_basis(seed: int) -> Plan:
+    """The plan of one seed, before ``tests.system.simulation.draw`` adds to it."""
     rng = random.Random(seed)
     liveness = rng.random() < 0.5
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
@@ -165,7 +165,6 @@ def draw(seed: int) -> Plan:
     )
     twins = rng.random() < 0.3
     relays = tuple(_relay(drawing, name, "twin" if twins else name, retry, key_order) for name in names)
-    relays = _with_deletes(seed, relays)
     drawn = _faults(drawing)
     mode = "liveness" if liveness else "safety"
     longest = max(lease, later_lease)
@@ -198,16 +197,6 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
     return RelayPlan(
         name, relay_id, (options(), options()), deadline, 1000 if drawing.liveness else rng.choice([3, 1000])
     )
-
-
-def _with_deletes(seed: int, relays: tuple[RelayPlan, ...]) -> tuple[RelayPlan, ...]:
-    """Choose ON_DELIVERED: for the fleet, or, as during a change of the variable, for each relay.
-
-    By random numbers of its own, so that what else a seed stands for does not depend on it.
-    """
-    rng = random.Random(f"ON_DELIVERED {seed}")
-    of_all = rng.choice([False, False, False, True, True, None])
-    return tuple(replace(one, delete_delivered=rng.random() < 0.5 if of_all is None else of_all) for one in relays)
 
 
 def _transactions(rng: random.Random, last_at: float, *, in_order: bool, retry: RetryPolicy) -> tuple[Transaction, ...]:

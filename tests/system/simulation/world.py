@@ -16,6 +16,7 @@ from tests.system.simulation.database import Database, name_of
 from tests.system.simulation.faults import FOR_GOOD, Fault
 from tests.system.simulation.judge import Judge
 from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.payloads import payload
 from tests.system.simulation.plan import Plan, RelayPlan, Transaction
 from tests.system.simulation.scheduler import Process, Scheduler
 from tests.system.simulation.storage import SimulatedStorage
@@ -135,7 +136,7 @@ class World:
             database.set_clock()
             now = database.table.tick()
             for event in transaction.events:
-                row = MemoryRow(event.event_id, event.destination, b"x" * event.size, now, now, now)
+                row = MemoryRow(event.event_id, event.destination, payload(event.size), now, now, now)
                 row.partition_key, row.attempts, row.last_error = event.key, event.attempts, event.last_error
                 row.insertion_order = database.table.inserted = database.table.inserted + 1
                 rows.append(row)
