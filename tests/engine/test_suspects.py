@@ -8,6 +8,7 @@ from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.engine.relay import Relay
+from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import FaultyOutbox
 from tests.support.doubles.memory_publisher import MemoryPublisher
@@ -105,6 +106,44 @@ def test_slow_cuts_keep_the_bound(engine: MakeEngine, broker: MemoryPublisher) -
         one.run(0.5)
     one.run(BOUND)
     check_innocents(one)
+
+
+@pytest.mark.parametrize("batch_size", [1, 100])
+def test_events_without_an_answer_do_not_hold_up_the_suspects_behind_them(
+    engine: MakeEngine, broker: MemoryPublisher, batch_size: int
+) -> None:
+    broker.answer_with(lambda event: None if event.event_type.startswith("mute") else ACKNOWLEDGED)
+    one = engine(broker, batch_size=batch_size)
+    for number in range(3):
+        one.insert(1, f"mute-{number}")
+        one.insert(15)
+    one.insert(1, "poison")
+    one.run(BOUND)
+    assert one.delivered() == 45
+    assert {row.attempts for row in one.table.rows.values() if row.event_type != "poison"} == {0}
+    assert one.counts()["DELIVERING"] == 3  # they are with the broker still: no answer, and no time-out here
+
+
+def test_suspects_of_small_batches_are_offered_together(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.round_trip = 0.5
+    one = engine(broker, batch_size=1, max_in_flight=100)
+    one.insert(1, "poison")
+    one.insert(90)
+    one.run(BOUND)
+    check_innocents(one)
+
+
+def test_more_groups_without_an_answer_than_lanes_are_waited_for(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.answer_with(lambda event: None if event.event_type.startswith("mute") else ACKNOWLEDGED)
+    one = engine(broker)
+    for number in range(2 * LANES):
+        one.insert(1, f"mute-{number:02}")
+    one.insert(1, "poison")
+    one.run(30.0)
+    assert one.counts() == {"DELIVERING": 2 * LANES, "PENDING": 1}
+    broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.do(broker.up)
+    one.until(lambda: one.counts().get("DELIVERED") == 2 * LANES, BOUND)
 
 
 @pytest.mark.parametrize("place", [0, 2, 5])

@@ -53,10 +53,12 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
 
 def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.claim", "event.last_code == LEASE_EXPIRED and ", "")
+    # They were waited for without end.
+    mutate(patch, "relay.engine.batch", "not left and now - self.offered_at >= SLOW", "False")
 
 
 def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
-    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(other for other in")
+    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(True for other in")
 
 
 def _claims_are_not_halved(patch: pytest.MonkeyPatch) -> None:
