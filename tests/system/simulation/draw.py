@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from relay.outbox.payloads import INLINE_BYTES
 from tests.system.simulation.database_faults import SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Fault, Freeze
 from tests.system.simulation.plan import Plan, draw_basis
@@ -38,8 +39,8 @@ def _with_large_payloads(plan: Plan, rng: random.Random) -> Plan:
     """The same plan with some large payloads, a slow link, and often a relay that freezes while it receives them."""
     largest = rng.choice(_SIZES)
     lease = min(options.lease_timeout for one in plan.relays for options in one.options)
-    # A single payload must be read within a part of its lease.
-    rate = round(largest / (lease * rng.uniform(0.1, 0.35)))
+    # What one statement carries must arrive within a part of the lease: a payload, or as much as a claim carries.
+    rate = round(max(largest, INLINE_BYTES) / (lease * rng.uniform(0.1, 0.35)))
     left = min(rate * _LONGEST_TRAVEL, _BATCH_BYTES // 3)
     transactions = []
     for one in plan.transactions:
