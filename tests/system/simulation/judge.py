@@ -9,7 +9,7 @@ from relay.engine.batch import SLOW
 from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.database_faults import ClockStep, SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.plan import LARGEST, NewEvent, Plan
@@ -29,7 +29,7 @@ class Judge:
         self._plan = plan
         self._ledger = ledger
         self._own = self._with_keys(plan.own)
-        self._queue = self._stall()
+        self._queue = self._stall() + self._travel()
         self._limits: dict[EventId, float] = {}
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
@@ -70,6 +70,15 @@ class Judge:
         elif mute and (scarred or any(fault.expires for fault in plan.faults)):
             stall += len(mute) * 2 * SLOW  # those that travel alone wait for it, and others for those
         return stall
+
+    def _travel(self) -> float:
+        """How long payloads may travel, each event's as often as it may be claimed."""
+        rates = [fault.rate for fault in self._plan.faults if isinstance(fault, SlowLink)]
+        if not rates:
+            return 0.0
+        tries = dict.fromkeys(self._plan.own, self._plan.retry.max_attempts)
+        events = [event for one in self._plan.transactions for event in one.events]
+        return sum(event.size * (1 + tries.get(event.event_id, 0)) for event in events) / min(rates) + _SLACK
 
     def _aftermath(self, fault: Fault) -> float:
         """Seconds after a fault's end in which the promises may still be broken by what it left."""
