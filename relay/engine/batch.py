@@ -50,11 +50,11 @@ class Batch:
 
     __slots__ = (
         "_ambiguous",
-        "_bytes",
         "_handed_over",
         "_leases_apart",
         "aside",
         "attempts",
+        "bytes_held",
         "claimed_at",
         "followers",
         "last_chance",
@@ -103,7 +103,8 @@ class Batch:
         self._leases_apart: dict[EventId, Lease] = {}
         self._ambiguous = False
         self._handed_over = False
-        self._bytes = sum(event.size for event in events)
+        self.bytes_held = sum(event.size for event in events)
+        """Bytes that count against the bound on what is in flight."""
 
     def __len__(self) -> int:
         """How many events are held; those being written are not counted."""
@@ -137,20 +138,15 @@ class Batch:
 
     def free_bytes(self) -> int:
         """The bytes that no longer count, once: when every event offered has an outcome."""
-        freed, self._bytes = self._bytes, 0
+        freed, self.bytes_held = self.bytes_held, 0
         return freed
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes that count against the bound on what is in flight."""
-        return self._bytes
 
     def trim_bytes(self) -> int:
         """Count no longer what has an outcome; returns how many bytes that is."""
         undecided = (event for event, _ in self.undecided)
         held = sum(event.size for event in [*self.offered.values(), *undecided, *self.waiting.events()])
-        trimmed = max(self._bytes - held, 0)
-        self._bytes -= trimmed
+        trimmed = max(self.bytes_held - held, 0)
+        self.bytes_held -= trimmed
         return trimmed
 
     def is_slow(self, now: float) -> bool:
