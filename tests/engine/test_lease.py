@@ -16,6 +16,7 @@ from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def refuse_renewals(before: MemoryRow, after: MemoryRow) -> str | None:
@@ -107,7 +108,7 @@ def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -
         async def alone(*arguments: object, op: str = op, work: object = one_statement) -> object:
             assert not under_way, f"{op} while {under_way} is under way"
             under_way.add(op)
-            await asyncio.sleep(0.4)
+            await virtual_sleep(0.4)
             try:
                 return await work(*arguments)  # type: ignore[operator]
             finally:
