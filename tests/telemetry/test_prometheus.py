@@ -106,6 +106,7 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.in_flight(8)
     telemetry.backlog(Backlog(10, 11, 12.5, 3.5, 13))
     telemetry.oldest_due_age(4.5)
+    telemetry.oldest_delivered_age(700.0)
 
     expected = {
         ("openoutbox_events_total", "success"): 5,
@@ -125,6 +126,7 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     assert value(telemetry, "openoutbox_backlog_oldest_age_seconds") == 12.5
     assert value(telemetry, "openoutbox_backlog_oldest_due_age_seconds") == 4.5
     assert value(telemetry, "openoutbox_backlog_dead_events") == 13
+    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
     assert value(telemetry, "openoutbox_in_flight_events") == 8
     assert value(telemetry, "openoutbox_leases_lost_total") == 4
     assert value(telemetry, "openoutbox_leases_reaped_total", result="dead") == 6
