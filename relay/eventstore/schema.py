@@ -7,7 +7,7 @@ happens in one transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, execute
@@ -22,6 +22,15 @@ _GRANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "writer": ("grants_append",),
     "subscriber": ("grants_read", "grants_subscribe"),
 }
+
+
+def grants(statements: EventStoreStatements, positions: str, role: str, access: Access) -> list[LiteralString]:
+    """The statements that grant ``role`` an access, for a store with these positions."""
+    return [
+        statement
+        for file in _GRANTS[access]
+        for statement in statements.definitions(f"eventstore/{file}", positions, role=role)
+    ]
 
 
 class SchemaPart(StorePart):

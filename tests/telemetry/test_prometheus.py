@@ -91,6 +91,12 @@ def test_what_has_not_happened_is_zero_and_not_absent(
     assert value(telemetry, name, **labels) == 0
 
 
+def test_the_age_of_the_oldest_delivery_is_a_number(telemetry: PrometheusTelemetry) -> None:
+    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 0
+    telemetry.oldest_delivered_age(700.0)
+    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
+
+
 def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.claimed(0)
     telemetry.claimed(40)
@@ -106,7 +112,6 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.in_flight(8)
     telemetry.backlog(Backlog(10, 11, 12.5, 3.5, 13))
     telemetry.oldest_due_age(4.5)
-    telemetry.oldest_delivered_age(700.0)
 
     expected = {
         ("openoutbox_events_total", "success"): 5,
@@ -126,7 +131,6 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     assert value(telemetry, "openoutbox_backlog_oldest_age_seconds") == 12.5
     assert value(telemetry, "openoutbox_backlog_oldest_due_age_seconds") == 4.5
     assert value(telemetry, "openoutbox_backlog_dead_events") == 13
-    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
     assert value(telemetry, "openoutbox_in_flight_events") == 8
     assert value(telemetry, "openoutbox_leases_lost_total") == 4
     assert value(telemetry, "openoutbox_leases_reaped_total", result="dead") == 6
