@@ -25,6 +25,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))[
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 STOPPING_SECONDS = Settings.from_env({"STORAGE_URL": "postgres://db/app"}).shutdown_timeout
 OURS = [name for name, service in COMPOSE.items() if service["image"] == "openoutbox-relay"]
+UNITS = sorted(path.name for path in (DEPLOY / "systemd").glob("*.service"))
 RELAYS = [name for name in OURS if "entrypoint" not in COMPOSE[name]]
 
 
@@ -112,6 +113,33 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
     complaints = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
     assert not complaints  # a misspelt key is a warning only: the exit code is 0
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_little_exposure(unit: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("this machine has no systemd-analyze")
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(DEPLOY / "systemd" / unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) <= 1.5
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_passes_secrets_as_files_that_the_settings_read(unit: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+    credentials = dict(re.findall(r"^LoadCredential=([\w-]+):(\S+)$", text, re.MULTILINE))
+    variables = dict(re.findall(r"(\w+_FILE)=%d/(\S+)", text))
+    assert set(variables) <= set(NAMES)
+    assert sorted(variables.values()) == sorted(credentials)
+    assert "STORAGE_URL_FILE" in variables
+    for name in credentials:
+        (tmp_path / name).write_text("postgres://db/app\n" if name == "storage-url" else "nats://broker\n")
+    paths = {name: str(tmp_path / file) for name, file in variables.items()}
+    settings = Settings.from_env(paths)
+    assert settings.storage_url is not None
+    assert settings.storage_url.get_secret_value() == "postgres://db/app"
 
 
 def test_systemd_gives_the_relay_the_time_to_stop() -> None:
