@@ -36,11 +36,11 @@ def pods() -> Iterator[tuple[str, dict[str, Any]]]:
     """The pods of ``deploy/kubernetes``, by the kind and name of what creates them."""
     for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            spec = document["spec"]
+            spec = document.get("spec", {})
             name = f"{document['kind']} {document['metadata']['name']}"
             if document["kind"] == "CronJob":
                 yield name, spec["jobTemplate"]["spec"]["template"]["spec"]
-            elif "template" in spec:
+            elif document["kind"] in ("Deployment", "Job"):
                 yield name, spec["template"]["spec"]
 
 

@@ -23,7 +23,9 @@ USERS = {
     "app": "postgres",
 }
 """Whose STORAGE_URL each Secret, file or user of ``deploy`` holds: docs/deployment.md says the same."""
-JOBS = [pytest.param(job, id=job.name) for job in jobs()]
+_DIFFERENT = {(job.command, USERS[job.credentials]): job for job in jobs()}
+JOBS = [pytest.param(job, id=job.name) for job in _DIFFERENT.values()]
+"""One of those that run the same command as the same user."""
 
 
 def url_of(outbox: Outbox, job: Job) -> str:
@@ -63,8 +65,8 @@ def test_every_job_works_with_its_own_role(granted: Outbox, daemon: StartDaemon,
 def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
     """Run a relay of the job's variables, with a publisher that needs no server."""
     outbox.fill("new", 3)
-    variables = {**job.variables, "PUBLISHER_TYPE": "null", "PUBLISHER_URL": ""}
-    relay = daemon(**variables, STORAGE_URL=url)
+    variables = {name: value for name, value in job.variables.items() if name != "SERVER_PORT"}
+    relay = daemon(**{**variables, "PUBLISHER_TYPE": "null", "PUBLISHER_URL": "", "STORAGE_URL": url})
     wait_until(lambda: relay.running and outbox.counts() == {"DELIVERED": 3}, what="the delivery")
     assert relay.stop() == 0
 
@@ -72,7 +74,7 @@ def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
 def test_jobs_that_prune_have_credentials_of_their_own() -> None:
     relays = {job.credentials for job in jobs() if job.command == ("relay",)}
     prunes = {job.credentials for job in jobs() if "prune" in job.command}
-    assert {name.split()[0] for name in (job.name for job in jobs() if "prune" in job.command)} == {
+    assert {job.name.split()[0] for job in jobs() if "prune" in job.command} == {
         "kubernetes",
         "compose",
         "systemd",
