@@ -224,6 +224,21 @@ def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy
     assert (RelayState.ERROR in [state for state, _ in one.telemetry.states[states:]]) is error
 
 
+def test_the_oldest_delivery_is_read_once_a_minute_and_no_fault_of_it_is_the_relays_state(engine: MakeEngine) -> None:
+    one = engine(sample_interval=2.5)
+    one.insert(1)
+    one.run(150.0)
+    ages = one.telemetry.oldest_delivered_ages
+    assert ages[0] == 0.0
+    assert [round(age / 10) for age in ages[1:]] == [6, 12]
+    states = len(one.telemetry.states)
+    one.fail("oldest", Fault.BUSY, Fault.AWAY, Fault.SILENT)
+    one.run(500.0)  # 15 s without an answer: five minutes until the next one
+    assert one.storage.failed["oldest"] == 3
+    assert one.telemetry.states[states:] == []
+    assert one.telemetry.oldest_delivered_ages[-1] > 550.0
+
+
 def test_readers_of_the_backlog_share_one_statement(engine: MakeEngine) -> None:
     one = engine(sample_interval=1000.0)
     one.run(1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -84,7 +83,7 @@ def test_what_is_given_up_during_a_renewal_is_not_lost_a_second_time(engine: Mak
 
     async def renew_the_third_late(fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         if len(event_ids) == 4:
-            await asyncio.sleep(8.0)
+            await virtual_sleep(8.0)
         return await renew(fence, event_ids)
 
     one.storage.renew = renew_the_third_late  # type: ignore[method-assign]

@@ -386,6 +386,16 @@ async def test_the_backlog_counts_and_ages_what_waits(table: StorageHarness) -> 
     assert 20 <= await relay.oldest_due_age() < 50
 
 
+async def test_the_oldest_delivery_is_aged(table: StorageHarness) -> None:
+    relay = table.relay()
+    assert await relay.oldest_delivered_age() == 0.0
+    for _ in range(2):
+        event_id, fence = await claim_one(table, relay)
+        await relay.settle([Settlement(fence, delivered=[event_id])])
+        table.advance(50)
+    assert 100 <= await relay.oldest_delivered_age() < 130
+
+
 async def test_it_answers_a_ping_and_closes_more_than_once(table: StorageHarness) -> None:
     relay = table.relay()
     await relay.open()

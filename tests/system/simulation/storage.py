@@ -278,6 +278,11 @@ class SimulatedStorage:
         age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_due_age()))
         return age
 
+    async def oldest_delivered_age(self) -> float:
+        """The age of what prune has left."""
+        age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_delivered_age()))
+        return age
+
     async def ping(self) -> None:
         """A sign of life."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
