@@ -79,7 +79,8 @@ class LeaseRenewer:
         now = self._clock()
         answered = True
         # From here to ``written`` the settler leaves this batch alone. Outcomes that come meanwhile move events from
-        # one state to another inside the batch, but none leaves it, so the ids read here stay all of them.
+        # one state to another inside the batch. One may leave it: the offer loop gives up what it would have to offer
+        # after the lease ran out.
         batch.begin_writing()
         try:
             for lease, event_ids in batch.leases():
@@ -126,6 +127,8 @@ class LeaseRenewer:
         return renewal
 
     def _take(self, batch: Batch, lease: Lease, renewal: Renewal, event_ids: Sequence[EventId], sent_at: float) -> None:
+        held = set(batch.held_ids())
+        event_ids = [event_id for event_id in event_ids if event_id in held]
         if renewal.held:
             renewed = [event_id for event_id in event_ids if event_id not in renewal.unchanged]
             batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), renewed)

@@ -1,18 +1,4 @@
--- Positions without gaps: created after schema.sql, in this order.
-
--- name: position
--- The newest assigned position: one row, whose lock is what makes positions gapless and visible in order.
--- Locks: the new table.
-CREATE TABLE IF NOT EXISTS public.event_position (
-    OnlyRow BOOLEAN NOT NULL DEFAULT TRUE,
-    Last BIGINT NOT NULL,
-    CONSTRAINT pk_event_position PRIMARY KEY (OnlyRow),
-    CONSTRAINT check_only_row CHECK (OnlyRow)
-);
-
--- name: first_position
--- Positions begin at 1. Index: the primary key. Locks: the new row.
-INSERT INTO public.event_position (Last) VALUES (0) ON CONFLICT DO NOTHING;
+-- Positions without gaps: the functions, as they are now. They run after definitions.sql, and may be repeated.
 
 -- name: take_positions
 -- Assigns that many positions and returns the last of them. Runs with the owner's rights: a role that may insert an
@@ -38,8 +24,15 @@ $$;
 REVOKE EXECUTE ON FUNCTION public.event_take_positions(INT) FROM PUBLIC;
 
 -- name: position_default
--- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
-ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_take_positions(1);
+-- A plain INSERT gets its position by default. Only where there is none: setting it locks every tenant's partition.
+-- Locks: the parent, exclusively, while it is created; no tenant exists yet.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attrdef WHERE adrelid = 'public.event'::REGCLASS AND adnum = 1) THEN
+        ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_take_positions(1);
+    END IF;
+END
+$$;
 
 -- name: horizon_function
 -- How far a reader may read: every position up to the horizon has committed. Newest is the same here: a reader never

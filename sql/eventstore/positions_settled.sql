@@ -1,9 +1,5 @@
--- Positions with gaps, drawn from a sequence: created after schema.sql, in this order.
-
--- name: sequence
--- Positions in the order in which they are drawn, with a gap for each unused one. No cache: a session that
--- caches numbers would break the horizon. Locks: the new sequence.
-CREATE SEQUENCE IF NOT EXISTS public.event_sequencenum_seq AS BIGINT CACHE 1 OWNED BY public.event.SequenceNum;
+-- Positions with gaps, drawn from a sequence: the functions, as they are now. They run after definitions.sql, and
+-- may be repeated.
 
 -- name: register
 -- Tells readers, once in a transaction and before it draws its first position, that every position this transaction
@@ -46,8 +42,15 @@ $$;
 REVOKE EXECUTE ON FUNCTION public.event_register(), public.event_next_position() FROM PUBLIC;
 
 -- name: position_default
--- A plain INSERT gets its position by default. Locks: the parent, exclusively, for an instant.
-ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
+-- A plain INSERT gets its position by default. Only where there is none: setting it locks every tenant's partition.
+-- Locks: the parent, exclusively, while it is created; no tenant exists yet.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attrdef WHERE adrelid = 'public.event'::REGCLASS AND adnum = 1) THEN
+        ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
+    END IF;
+END
+$$;
 
 -- name: horizon_function
 -- How far a reader may read: every position up to the horizon belongs to a transaction that has ended, and has become

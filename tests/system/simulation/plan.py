@@ -60,6 +60,8 @@ class RelayPlan:
     """Of its statements, seconds."""
     capacity: int
     """Unanswered messages that its client holds."""
+    delete_delivered: bool = False
+    """ON_DELIVERED=delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,8 @@ class _Drawing:
         return tuple(sorted(self.rng.sample(self.ids, min(len(self.ids), self.rng.randint(1, most)))))
 
 
-def draw(seed: int) -> Plan:
-    """The plan of one seed."""
+def draw_basis(seed: int) -> Plan:
+    """The plan of one seed, before ``tests.system.simulation.draw`` adds to it."""
     rng = random.Random(seed)
     liveness = rng.random() < 0.5
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
