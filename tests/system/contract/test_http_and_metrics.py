@@ -1,4 +1,4 @@
-"""The endpoints and the metrics (docs/conformance.md#metrics), through an event's life and an outage of the database."""
+"""The endpoints and the metrics (docs/conformance.md#metrics), through an event's life and a database outage."""
 
 from __future__ import annotations
 
