@@ -46,7 +46,9 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_age(text: str) -> float:
-    """Seconds of an age: a number and ``d``, ``h`` or ``m``; ``0`` and the empty string are 0 (CONTRACT section 8).
+    """Seconds of an age: a number and ``d``, ``h`` or ``m``; ``0`` and the empty string are 0.
+
+    The rule is in docs/conformance.md#command-line.
 
     Raises ValueError, saying what an age looks like, for anything else.
     """

@@ -25,7 +25,7 @@ from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
-from relay.outbox.payloads import Appetite, PayloadReader
+from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
@@ -105,7 +105,7 @@ class PostgresOutbox:
         """
         most_bytes = self._appetite.payload(max_bytes)
         try:
-            rows = await self._claim_rows(limit, most_bytes, excluded, without)
+            rows = await self._claim_undamaged(limit, most_bytes, excluded, without)
         except StorageError as error:
             if isinstance(error, StorageUnavailable):
                 self._appetite.claim_failed()
@@ -120,11 +120,23 @@ class PostgresOutbox:
         claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
         if rows[0][_PAYLOAD] is None:
             claim = await self._payload_reader.complete(rows[0][fields], claim.events)
-        if claim.unread:
+        if claim.unread and not self._payload_reader.damaged:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:
             self._appetite.in_time(max_bytes)
         return claim
+
+    async def _claim_undamaged(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """As ``_claim_rows``; again without payloads where the database cannot read one of them."""
+        try:
+            return await self._claim_rows(limit, max_bytes, excluded, without)
+        except StorageError as error:
+            if not is_damage(error) or not self._appetite.inline_bytes:
+                raise
+            self._appetite.damage_met()  # the statement was rolled back; the reader finds out which row it is
+        return await self._claim_rows(limit, max_bytes, excluded, without)
 
     async def _claim_rows(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str], *, peek: bool = False
