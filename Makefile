@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
+# What the image can do; the Dockerfile says the same.
+IMAGE_EXTRAS := all otel clickhouse
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers and leases about as long as they compute: one process more than there are cores, four at most.
 WORKERS ?= $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test container-test bench bench-log bench-store bench-order scale soak simulate fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test lock container-test bench bench-log bench-store bench-order scale soak simulate fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -29,7 +31,7 @@ define install
 	@touch $@
 endef
 
-$(STAMP): PACKAGES = -e '.[all,otel,clickhouse-embedded,spark-report]' --group dev
+$(STAMP): PACKAGES = -e '.[all,otel-grpc,clickhouse-embedded,spark-report]' --group dev
 $(STAMP): pyproject.toml
 	$(install)
 
@@ -63,6 +65,12 @@ check-tests:
 # Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
 	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --dist loadgroup --durations 25
+
+# Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
+LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
+lock: $(STAMP) ## pin the image's dependencies anew, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
+	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) -o deploy/image/requirements.lock
+	$(LOCK) --group build -o deploy/image/build.lock
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
 	$(BIN)/pytest -s tests/system/container

@@ -2,9 +2,9 @@
 
 Only for ``make container-test``, as root: ``tools()`` installs podman, buildah, runc and debootstrap by apt where they
 are missing. A machine that cannot do that skips the tests and says why, in continuous integration too. The base image
-is made by debootstrap, so that no image registry is needed: the name is the Dockerfile's, the Python is Debian's. It
-stays in ``.cache/container`` of the checkout. Certificates of the machine (``SSL_CERT_FILE``) are mounted into the
-build and stay out of the image.
+is made by debootstrap, so that no image registry is needed: the Dockerfile's argument BASE names it, the Python is
+Debian's, and like the official images it has neither documents nor compiled files. It stays in ``.cache/container`` of
+the checkout. Certificates of the machine (``SSL_CERT_FILE``) are mounted into the build and stay out of the image.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,10 +23,15 @@ import pytest
 from tests.support.paths import ROOT
 
 IMAGE = "localhost/openoutbox-relay"
-_BASE = "localhost/python:3.12-slim-bookworm"
+_BASE = "localhost/openoutbox-base"
 _CACHE = ROOT / ".cache" / "container"
 _PACKAGES = ("podman", "buildah", "runc", "debootstrap")
-_CONTENTS = "python3,python3-venv,python3-pip,ca-certificates"
+_CONTENTS = "python3,python3-venv,ca-certificates"
+# What the official images leave out, too.
+_LEFT_OUT = (
+    *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./usr/share/doc/*", "./usr/share/man/*"),
+    *("./usr/share/info/*", "./usr/share/locale/*", "__pycache__"),
+)
 # crun and the usual limits ask for more than a build machine grants.
 _CONFIGURATION = """\
 [containers]
@@ -50,16 +57,32 @@ class Engine:
         """Run one podman command."""
         return self._run("podman", *arguments, check=check)
 
-    def build(self) -> None:
-        """Build the image of the checkout's Dockerfile."""
-        self.podman("import", str(_base()), _BASE)
+    def build(self, image: str = IMAGE) -> None:
+        """Build the image of the checkout's Dockerfile; every call runs every step anew."""
+        if self.podman("image", "exists", _BASE, check=False).returncode:
+            self.podman("import", str(_base()), _BASE)
         mounts: list[str] = []
         if certificates := os.environ.get("SSL_CERT_FILE"):
             pip = self._folder / "pip.conf"
             pip.write_text(f"[global]\ncert = {certificates}\n", encoding="utf-8")
             mounts = ["-v", f"{certificates}:{certificates}:ro", "-v", f"{pip}:/etc/pip.conf:ro"]
-        how = ["--isolation", "chroot", "--layers", "--format", "docker", *mounts]
-        self._run("buildah", "bud", *how, "-t", IMAGE, str(ROOT))
+        how = ["--isolation", "chroot", "--no-cache", "--format", "docker", "--build-arg", f"BASE={_BASE}", *mounts]
+        self._run("buildah", "bud", *how, "-t", image, str(ROOT))
+
+    @contextmanager
+    def files(self, image: str = IMAGE) -> Iterator[Path]:
+        """The image's file system, below a folder."""
+        folder = self.podman("image", "mount", image).stdout.strip()
+        try:
+            yield Path(folder)
+        finally:
+            self.podman("image", "unmount", image)
+
+    def labels(self, image: str = IMAGE) -> dict[str, str]:
+        """The image's labels."""
+        (details,) = json.loads(self.podman("image", "inspect", image).stdout)
+        labels: dict[str, str] = details["Labels"]
+        return labels
 
     def image_megabytes(self) -> float:
         """Size of the image, base included."""
@@ -100,7 +123,8 @@ def _base() -> Path:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             _unavailable(f"debootstrap failed: {(done.stdout + done.stderr)[-300:]}")
-        subprocess.run(["tar", "-C", str(root), "-cf", str(base.with_suffix(".partial")), "."], check=True)
+        left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+        subprocess.run(["tar", "-C", str(root), *left_out, "-cf", str(base.with_suffix(".partial")), "."], check=True)
         base.with_suffix(".partial").rename(base)
         shutil.rmtree(root)
     return base
