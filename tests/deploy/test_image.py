@@ -17,6 +17,8 @@ from packaging.utils import canonicalize_name
 
 from relay.version import __version__
 from tests.support.paths import ROOT
+from tests.support.servers import container
+from tests.support.servers.container import tools
 from tests.support.waiting import patience
 
 LOCKS = ROOT / "deploy" / "image"
@@ -125,3 +127,29 @@ def test_what_the_programs_import_is_compiled(tmp_path: Path) -> None:
     libraries = {file.partition("site-packages/")[2].split("/")[0] for file in files} - {""}
     assert {"confluent_kafka", "nats", "redis", "psycopg", "typer", "uvicorn"} <= libraries
     assert libraries & {"pyspark", "fastapi", "opentelemetry", "pandas"} <= {"opentelemetry"}  # imported by redis-py
+
+
+@pytest.mark.parametrize(
+    ("user", "programs", "message"),
+    [(1000, {"apt-get"}, "needs root"), (0, set(), "no apt-get")],
+    ids=["not root", "not Debian"],
+)
+def test_a_machine_that_cannot_build_images_skips_and_says_so(
+    user: int, programs: set[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr("shutil.which", lambda name: name if name in programs else None)
+
+    with pytest.raises(pytest.skip.Exception, match=message):
+        tools()
+
+    assert "NO CONTAINER IMAGE WAS BUILT OR TESTED" in capsys.readouterr().out
+
+
+def test_a_machine_that_could_and_fails_to_install_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: name if name == "apt-get" else None)
+    monkeypatch.setattr(container, "_fails", lambda *command: "no network" if "apt-get" in command else "")
+
+    with pytest.raises(pytest.fail.Exception, match="apt-get update failed: no network"):
+        tools()
