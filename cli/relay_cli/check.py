@@ -42,8 +42,8 @@ def command(
 
     Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
-    timeouts and the duplicate window of NATS fit together. It warns when the oldest delivered event is older than
-    prune retains. It changes nothing.
+    timeouts and the duplicate window of NATS fit together. It warns where another relay on the table shows that it has
+    another LEASE_TIMEOUT, and when the oldest delivered event is older than prune retains. It changes nothing.
 
     With --for it examines the database user of another job instead, and names the command or GRANT for what it
     lacks: prune, reader (dashboards, stats, list, show), spark (write, archive or replay), eventstore (writer, reader

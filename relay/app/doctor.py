@@ -34,6 +34,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     storage, types = check_storage(
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,
+        settings.lease_timeout,
         retention=retention,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",

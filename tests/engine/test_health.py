@@ -24,6 +24,7 @@ from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 class Clock:
@@ -196,7 +197,7 @@ def test_a_backlog_that_is_slow_to_read_is_read_rarely_and_not_on_demand(engine:
 
     async def slow() -> object:
         reads.append(one.loop.time())
-        await asyncio.sleep(1.0)
+        await virtual_sleep(1.0)
         return await backlog()
 
     one.storage.backlog = slow  # type: ignore[method-assign, assignment]
@@ -246,7 +247,7 @@ def test_readers_of_the_backlog_share_one_statement(engine: MakeEngine) -> None:
 
     async def counted() -> Backlog:
         reads.append(one.loop.time())
-        await asyncio.sleep(0.02)
+        await virtual_sleep(0.02)
         return await backlog()
 
     async def read(times: int) -> None:
@@ -264,12 +265,12 @@ def test_a_reader_of_the_backlog_sees_what_was_inserted_before(engine: MakeEngin
 
     async def slow() -> Backlog:
         counts = await backlog()
-        await asyncio.sleep(0.02)
+        await virtual_sleep(0.02)
         return counts
 
     async def read() -> int:
         early = asyncio.ensure_future(status(one).stats())
-        await asyncio.sleep(0.01)  # the statement of ``early`` is under way, and has counted
+        await virtual_sleep(0.01)  # the statement of ``early`` is under way, and has counted
         one.insert(1, due_in=1000.0)
         stats = await status(one).stats()
         await early

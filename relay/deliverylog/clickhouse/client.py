@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
 
 from relay.core.errors import ConfigError
+from relay.core.extras import install_advice, requires
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 
 Result = TypeVar("Result")
@@ -18,6 +19,9 @@ Result = TypeVar("Result")
 # Sessions would make the queries of several threads wait for each other. Times are seconds.
 _SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
+# What an error calls the URL, which may hold a password.
+_SERVER = "the delivery log clickhouse://…"
+_EMBEDDED = "the delivery log chdb:///…"
 
 
 class _Rows(Protocol):
@@ -56,13 +60,9 @@ class ClickHouseClient:
     @classmethod
     async def open(cls, url: str, connections: int) -> ClickHouseClient:
         """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
-        try:
-            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
-        except ImportError as error:
-            raise ConfigError(
-                "a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]"
-            ) from error
         embedded = url.startswith("chdb:")
+        with requires("clickhouse-embedded" if embedded else "clickhouse", _EMBEDDED if embedded else _SERVER):
+            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
@@ -136,7 +136,8 @@ def _translated(error: Exception) -> Exception:
 
 def _unavailable(error: Exception, *, embedded: bool) -> Exception:
     if isinstance(error, ImportError):
-        return ConfigError("an embedded ClickHouse log needs chdb; install openoutbox-relay[clickhouse]")
+        advice = install_advice("clickhouse-embedded")
+        return ConfigError(f"{_EMBEDDED}: the Python library chdb is not installed. {advice}")
     if not embedded:
         return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
     if "already initialized" in str(error):
