@@ -116,7 +116,7 @@ class Machine:
 
     def _helm(self, words: list[str]) -> None:
         match words:
-            case ["upgrade", "--install", name, chart, "--namespace", "outbox", "--values", file, "--wait"]:
+            case ["upgrade", name, chart, "--install", "--namespace", "outbox", "--values", file, "--wait"]:
                 values = yaml.safe_load((self.folder / file).read_text(encoding="utf-8"))
                 (answer,) = render(ROOT / chart, [values])
                 assert "error" not in answer, answer
