@@ -30,7 +30,7 @@ CONFLICT_STATE: Final = "ES001"
 """What ``event_append`` raises when the stream has another version."""
 
 _NAME: Final = "openoutbox-eventstore"
-_MIGRATE: Final = "has migrate run on this schema, and is it granted to this user?"
+_MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
 
 
 def translated(error: psycopg.Error, doing: str) -> StorageError:
