@@ -28,6 +28,7 @@ it to this drawing.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import ClassVar, Final
@@ -114,8 +115,8 @@ class EventError(OutboxError, ValueError):
 
 def reason_of(error: Exception) -> str:
     """Why an operation failed, without the numbers and Python terms in which the system reports it."""
-    if isinstance(error, OSError) and error.errno and not error.filename:
-        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    if isinstance(error, OSError) and (error.errno or 0) >= errno.ENETDOWN:  # asyncio's own text has the address
+        return os.strerror(error.errno or 0)
     return _ERRNO.sub("", str(error)) or type(error).__name__
 
 

@@ -62,8 +62,8 @@ def test_a_server_that_refuses_comes_with_what_to_correct(outbox: Outbox, nats_u
     ):
         answer(tmp_path, Mistake("stats", {"STORAGE_URL": url}, 1, (*says, "check STORAGE_URL", "relay-cli check")))
     standby = {"STORAGE_URL": f"{outbox.url}?options=-cdefault_transaction_read_only%3Don"}
-    says = ("read-only transaction", "check STORAGE_URL: it leads to a standby or a read-only database")
-    answer(tmp_path, Mistake("migrate --table other", standby, 1, says))
+    read_only = ("read-only transaction", "check STORAGE_URL: it leads to a standby or a read-only database")
+    answer(tmp_path, Mistake("migrate --table other", standby, 1, read_only))
 
 
 def test_a_table_that_is_missing_or_no_outbox(outbox: Outbox, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def classify_loss(error: Exception) -> Outcome:
 def unreachable(error: Exception) -> str | None:
     """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered nevertheless."""
     cause = error.__cause__ or error.__context__
-    if isinstance(error, exceptions.ConnectionError) and isinstance(cause, OSError) and cause.errno:
+    if isinstance(error, exceptions.ConnectionError) and isinstance(cause, OSError):
         return f"CONNECTION: {reason_of(cause)}"  # redis-py puts the address and Python's tuple around it
     outcome = classify(error)
     if isinstance(outcome, Unreachable):
