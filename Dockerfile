@@ -9,7 +9,7 @@ COPY pyproject.toml README.md LICENSE pyspark_openoutbox*.py ./
 COPY relay relay
 COPY cli cli
 COPY sql sql
-RUN /opt/relay/bin/pip install --no-cache-dir '.[api,otel]' \
+RUN /opt/relay/bin/pip install --no-cache-dir '.[all,otel,clickhouse]' \
  && /opt/relay/bin/pip uninstall --yes pip
 
 FROM python:${PYTHON}

@@ -29,7 +29,7 @@ define install
 	@touch $@
 endef
 
-$(STAMP): PACKAGES = -e '.[api,otel,clickhouse,spark-report]' --group dev
+$(STAMP): PACKAGES = -e '.[all,otel,clickhouse-embedded,spark-report]' --group dev
 $(STAMP): pyproject.toml
 	$(install)
 

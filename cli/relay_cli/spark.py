@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from relay.core.errors import ConfigError
+from relay.core.extras import install_advice
 from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
@@ -120,9 +121,7 @@ def _run(context: typer.Context, job: type[Arguments]) -> None:
     try:
         module = import_module(f"relay.spark.jobs.{job.name}.job")
     except ImportError as error:
-        raise ConfigError(
-            f"Spark's libraries are not installed ({error}); pip install 'openoutbox-relay[{job.extra}]'"
-        ) from None
+        raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice(job.extra)}") from None
     # Spark starts Python workers by the command in this variable, and by "python3", which may be another one, without.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(module.run(program, context.args, **environment))

@@ -12,11 +12,12 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.groups import command_group
-from relay_cli.options import StorageUrl
+from relay_cli.options import DryRun, StorageUrl
 from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore
+    from relay.eventstore.schema import StoreMigration
 
 _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
@@ -47,16 +48,41 @@ def migrate(
         ),
     ] = Positions.gapless,
     notify: Annotated[bool, typer.Option(help="Whether appends send notifications.")] = True,
+    dry_run: DryRun = False,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Create the store's tables and functions. Running it again changes only what differs."""
+    """Create the store's tables and functions, or upgrade a store of an earlier release.
+
+    Running it again changes only what differs. With --dry-run it prints the pending migrations and their SQL.
+    """
 
     async def work(store: EventStore) -> None:
-        await store.migrate(positions=positions.value, notify=notify)
+        migration = await store.migrate(positions=positions.value, notify=notify, dry_run=dry_run)
+        if dry_run:
+            _print_pending(migration)
+            return
+        for pending in migration.plan.pending:
+            typer.echo(f"applied migration {pending.number}: {pending.name}")
         typer.echo(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
 
     with_store(context, storage_url, schema, work)
+
+
+def _print_pending(migration: StoreMigration) -> None:
+    """Print what migrate would do, as SQL with comments; for reading, because migrate also records it."""
+    if migration.up_to_date:
+        typer.echo("-- the event store is up to date")
+    for pending in migration.plan.pending:
+        typer.echo(f"-- migration {pending.number}: {pending.name}")
+        for sql in pending.statements:
+            typer.echo(f"{sql.rstrip()};")
+    if migration.plan.definitions:
+        typer.echo("-- functions and triggers")
+    for sql in migration.plan.definitions:
+        typer.echo(f"{sql.rstrip()};")
+    if migration.notify_changed:
+        typer.echo("-- notifications would be switched")
 
 
 class Access(StrEnum):

@@ -24,14 +24,19 @@ _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection incl
 _NEVER_STORED: Final = frozenset({"stdout", "null"})
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Examine everything; findings come in the order in which to correct them."""
+def examine(settings: Settings, retention: float) -> list[Finding]:
+    """Examine everything that a relay needs; findings come in the order in which to correct them.
+
+    ``retention`` is the age in seconds up to which prune retains delivered events.
+    """
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
     findings = [Finding(Level.WARNING, "settings", text, "see docs/configuration.md") for text in settings.warnings]
     storage, types = check_storage(
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,
+        settings.lease_timeout,
+        retention=retention,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
     )

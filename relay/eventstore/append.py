@@ -21,7 +21,7 @@ from relay.client.insert import insert_rows, insert_statement
 from relay.client.through_psycopg import insert_async
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
-from relay.eventstore.database import CONFLICT_STATE, Connection, execute, translated
+from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
 from relay.eventstore.model import Appended, Expected, NewEvent, checked_events, checked_id, checked_version
 from relay.eventstore.part import Id, StorePart
@@ -135,7 +135,7 @@ class AppendPart(StorePart):
         duplicate = (
             isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
         )
-        if duplicate or error.sqlstate == CONFLICT_STATE:
+        if duplicate or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
             values = {"tenant": order.tenant_id, "stream": order.stream_id}
             actual = (await execute(connection, self._statements.text("eventstore/append:version"), values))[0][0]
             if not duplicate or order.expected not in (Expected.ANY, actual):

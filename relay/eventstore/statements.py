@@ -17,6 +17,8 @@ _TENANT: Final = "00000000-0000-0000-0000-000000000000"
 _TENANT_PARTITION: Final = "event_00000000000000000000000000000000"
 _BUCKET: Final = "event_tenants_00"
 _ROLE: Final = "app_role"
+_RECORD: Final = {"schema_migration": "event_migration"}
+"""The name of the record of migrations, in its place for this room."""
 
 
 class EventStoreStatements:
@@ -24,6 +26,11 @@ class EventStoreStatements:
 
     def __init__(self, schema: str = DEFAULT_SCHEMA) -> None:
         self.schema = checked_schema(schema)
+
+    @property
+    def record_names(self) -> dict[str, Name]:
+        """The schema and the name of the record of migrations."""
+        return {DEFAULT_SCHEMA: self.schema, **_RECORD}
 
     def text(self, path: str, *tags: str) -> LiteralString:
         """One statement, for example ``eventstore/append:append``, in the variant of ``tags``."""

@@ -12,10 +12,10 @@ they lock nothing, and each piece has the deadline of a statement, so what count
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+from relay.core.clock import steady_seconds
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.outbox.options import PostgresOptions
@@ -72,8 +72,11 @@ class Appetite:
 class PayloadReader:
     """Completes the claims of one relay, over the connection that made them."""
 
-    def __init__(self, connection: DeadlineConnection, options: PostgresOptions) -> None:
+    def __init__(
+        self, connection: DeadlineConnection, options: PostgresOptions, clock: Callable[[], float] = steady_seconds
+    ) -> None:
         self._connection = connection
+        self._clock = clock
         self._relay_id = options.relay_id
         self._longest = options.lease_timeout * _SHARE_OF_LEASE
         self._sizes = statement("outbox/claim:payload_sizes", options.table)
@@ -82,13 +85,13 @@ class PayloadReader:
 
     async def complete(self, fence: Fence, events: Sequence[OutboxEvent]) -> Claim:
         """Read the payloads of ``events``; what is not read in time is in ``unread``. Raises nothing."""
-        began = time.monotonic()
+        began = self._clock()
         payloads: dict[EventId, bytes] = {}
         try:
             sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, [event.event_id for event in events]))
             held = [event.event_id for event in events if event.event_id in sizes]
             for piece in _pieces(held, sizes):
-                if payloads and time.monotonic() - began > _READ_WITHIN:
+                if payloads and self._clock() - began > _READ_WITHIN:
                     break
                 if sizes[piece[0]] > _SLICE_BYTES:
                     payloads |= await self._sliced(fence, piece[0], sizes[piece[0]], began + self._longest)
@@ -104,7 +107,7 @@ class PayloadReader:
         slices: list[bytes] = []
         for start in range(1, size + 1, _SLICE_BYTES):
             rows = await self._rows(self._slice, fence, [event_id], start=start, length=_SLICE_BYTES)
-            if not rows or time.monotonic() > until:
+            if not rows or self._clock() > until:
                 return {}
             slices.append(rows[0][0])
         return {event_id: b"".join(slices)}

@@ -67,6 +67,7 @@ class PostgresOutbox:
         self._first_expired = self._sql("outbox/lease:first_expired")
         self._backlog = self._sql("outbox/backlog:backlog")
         self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
+        self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
         self._claim_guard = self._sql("outbox/claim:guard")
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
@@ -207,6 +208,19 @@ class PostgresOutbox:
             return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
+        return float(row[0]) if row else 0.0
+
+    async def oldest_delivered_age(self) -> float:
+        """How far prune is behind; one index probe on any table."""
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._claim_guard)
+                await cursor.execute(self._oldest_delivered_age)
+            return await cursor.fetchone()
+
+        row = await self._housekeeping.run("reading the oldest delivery", work)
         return float(row[0]) if row else 0.0
 
     async def _guarded(

@@ -30,6 +30,16 @@ def events(*types: str) -> list[NewEvent]:
     return [NewEvent(name, {"name": name}, {"by": "test"}) for name in types]
 
 
+def insert_without_triggers(database: Database, position: int, stream: uuid.UUID, version: int) -> None:
+    """As a restore does, which is the only way to a position that the store did not assign."""
+    with database.connect() as connection:
+        connection.execute("SET session_replication_role = replica")
+        insert = "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
+        connection.execute(
+            (insert + "VALUES (%s, %s, %s, %s, 'B', '{}')").encode(), (position, TENANT, stream, version)
+        )
+
+
 async def test_what_is_appended_is_read_back(store: EventStore) -> None:
     appended = await store.append(TENANT, STREAM, events("A", "B"), NO_STREAM)
     assert appended == Appended(1, 2, 2)
@@ -92,11 +102,7 @@ async def test_above_read_committed_a_lost_race_may_be_tried_again(
     async with await database.connect_async(autocommit=False) as connection:
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
         await connection.execute("SELECT 1 FROM event_store")
-        database.run(
-            "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
-            "VALUES (900, %s, %s, %s, 'B', '{}')",
-            (TENANT, STREAM, max(expected, 0) + 1),
-        )
+        insert_without_triggers(database, 900, STREAM, max(expected, 0) + 1)
         with pytest.raises(StorageBusy):
             await store.append(TENANT, STREAM, events("C"), expected, connection=connection)
         await connection.rollback()
@@ -109,10 +115,7 @@ async def test_a_position_that_is_taken_is_no_conflict_of_versions(
 ) -> None:
     """As in a copy of the database that did not bring the counter along."""
     await store.append(TENANT, STREAM, events("A"), NO_STREAM)
-    database.run(
-        "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) VALUES (2, %s, %s, 7, 'A', '{}')",
-        (TENANT, uuid.uuid4()),
-    )
+    insert_without_triggers(database, 2, uuid.uuid4(), 7)
     stream = STREAM if expected == 1 else uuid.uuid4()
     with pytest.raises(StorageError, match=r"duplicate key|behind the events"):
         await store.append(TENANT, stream, events("B"), expected)

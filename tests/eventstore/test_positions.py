@@ -11,7 +11,7 @@ import psycopg
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import pace_async, wait_until_async
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 
@@ -31,7 +31,7 @@ async def _write(store: EventStore, url: Database, streams: list[uuid.UUID], cha
             try:
                 async with connection.transaction():
                     await store.append(tenant, chance.choice(streams), new, ANY, connection=connection)
-                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    await pace_async(chance.uniform(0, 0.004))
                     if chance.random() < 0.25:
                         raise _Undecided
             except _Undecided:
@@ -144,6 +144,45 @@ async def test_a_writer_that_registers_between_the_two_looks_holds_nothing_back(
             assert len(await store.read_all()) == 2
             writer.execute(ahead, (1,))
             assert database.run("SELECT * FROM event_horizon()") == [(1, 2)]
+
+
+async def test_a_late_registration_takes_back_nothing_that_was_read(database: Database) -> None:
+    """A writer that looked at the sequence long ago registers below what readers have seen, and draws above it."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, uuid.uuid4(), [NewEvent("A"), NewEvent("B")], NO_STREAM)
+        assert len(await store.read_all()) == 2
+        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
+        with psycopg.connect(database.url, autocommit=True) as writer:
+            writer.execute(late)
+            assert len(await store.read_all()) == 2
+            batches = store.subscribe("from the end", start="end")
+            next_batch = asyncio.create_task(anext(batches))
+            await wait_until_async(store.list_subscriptions)
+            assert (await store.list_subscriptions())[0].position == 2
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("C")], NO_STREAM)
+            assert await store.read_all(after=2) == []
+            writer.execute("SELECT pg_advisory_unlock_all()")
+            assert [event.type for event in await next_batch] == ["C"]
+            await batches.aclose()
+
+
+async def test_a_database_restored_to_an_earlier_time_has_its_own_horizon(database: Database) -> None:
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, STREAM, [NewEvent("A"), NewEvent("B")], NO_STREAM)
+        assert len(await store.read_all()) == 2
+        database.run("DELETE FROM event WHERE SequenceNum = 2")
+        database.run("DELETE FROM event_feed WHERE SequenceNum = 2")
+        database.run("SELECT setval('event_sequencenum_seq', 1)")
+        assert len(await store.read_all()) == 1
+        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
+        with psycopg.connect(database.url, autocommit=True) as writer:
+            writer.execute(late)
+            await store.append(TENANT, STREAM, [NewEvent("C")], 1)
+            assert len(await store.read_all()) == 1
 
 
 async def test_the_horizon_stays_between_what_was_committed_and_the_newest(

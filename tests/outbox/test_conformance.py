@@ -151,6 +151,34 @@ async def test_an_acknowledged_event_is_deleted(table: StorageHarness) -> None:
     assert ids(await relay.claim(10, ANY_BYTES)) == [other]
 
 
+@pytest.mark.parametrize("table", DELETING, indirect=True)
+async def test_what_another_relay_delivered_and_kept_is_not_deleted(table: StorageHarness) -> None:
+    table.delete_delivered = False
+    keeper = table.relay()
+    table.delete_delivered = True
+    deleter = table.relay()
+    event_id, fence = await claim_one(table, keeper)
+    assert await keeper.settle([Settlement(fence, delivered=[event_id])]) == [Settled(delivered=1)]
+    assert await deleter.settle([Settlement(fence, delivered=[event_id])]) == [Settled()]
+    assert table.status(event_id) == "DELIVERED"
+
+
+@pytest.mark.parametrize("table", DELETING, indirect=True)
+async def test_a_late_delivery_of_a_reclaimed_event_deletes_nothing(table: StorageHarness) -> None:
+    relay, reaper = table.relay(), table.relay("relay-b")
+    event_id, fence = await claim_one(table, relay)
+    table.advance(LEASE + 1)
+    assert await reaper.reap(10) == Reaped(1, 0)
+    late = Settlement(table.aged(fence, LEASE + 1), delivered=[event_id])
+    assert await relay.settle([late]) == [Settled()]
+    assert table.status(event_id) == "PENDING"
+    table.advance(100)
+    again = await reaper.claim(1, ANY_BYTES)
+    assert ids(again) == [event_id]
+    assert await reaper.settle([Settlement(fence_of(again), delivered=[event_id])]) == [Settled(delivered=1)]
+    assert table.status(event_id) == DELETED
+
+
 @both_modes
 async def test_a_retried_event_waits_for_its_delay_with_its_error(table: StorageHarness) -> None:
     relay = table.relay()
@@ -356,6 +384,16 @@ async def test_the_backlog_counts_and_ages_what_waits(table: StorageHarness) -> 
     assert 70 <= backlog.oldest_age < 100
     assert 20 <= backlog.oldest_due_age < 50
     assert 20 <= await relay.oldest_due_age() < 50
+
+
+async def test_the_oldest_delivery_is_aged(table: StorageHarness) -> None:
+    relay = table.relay()
+    assert await relay.oldest_delivered_age() == 0.0
+    for _ in range(2):
+        event_id, fence = await claim_one(table, relay)
+        await relay.settle([Settlement(fence, delivered=[event_id])])
+        table.advance(50)
+    assert 100 <= await relay.oldest_delivered_age() < 130
 
 
 async def test_it_answers_a_ping_and_closes_more_than_once(table: StorageHarness) -> None:

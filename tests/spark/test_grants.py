@@ -9,16 +9,18 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import yaml
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.archive.job import run as run_archive
+from relay.spark.jobs.ingest.job import run as run_ingest
 from relay.spark.jobs.replay.job import run as run_replay
 from tests.cli.running import call_cli
 from tests.spark.history import fill
 from tests.spark.ledger import staging_tables
 from tests.spark.write.test_batch import orders
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT
 
@@ -94,3 +96,36 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     assert [line.replace(role, name).replace('"', "") for line in granted] == documented
     assert run(job, arguments, url=url) == 0
     assert capsys.readouterr().out.startswith("10 ")
+
+
+def submitted(name: str, url: str, folder: str) -> list[str]:
+    """The arguments that ``deploy/spark/kubernetes.yaml`` gives to a job, for this URL and this machine's folder."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8"))
+    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+    (command,) = [pod["containers"][0]["args"] for pod in pods if f"/{name}.py" in str(pod)]
+    arguments: list[str] = command[command.index(f"local:///opt/openoutbox/{name}.py") + 1 :]
+    return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
+
+
+def test_the_jobs_of_deploy_work_with_their_roles(
+    spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with outbox.database.connect() as connection:
+        give_rights(connection)  # the copy of a database has no rights on the database itself
+    rows = [{"order_number": number, "customer": f"c{number}"} for number in range(5)]
+    spark.createDataFrame(rows).write.parquet(str(tmp_path / "orders"))
+    fill(outbox, "DELIVERED", 10)
+    jobs = {
+        "ingest": ("spark_writer", "write", run_ingest, "orders", "5 rows: 5 new"),
+        "archive": ("spark_archiver", "archive", run_archive, "archived", "10 "),
+    }
+    for job, (role, purpose, run, folder, words) in jobs.items():
+        setup = ("spark", "setup", "--role", f"openoutbox_{role}", "--for", purpose)
+        done = call_cli(tmp_path, *setup, STORAGE_URL=outbox.owner_url)
+        assert done.returncode == 0, done.stderr
+        checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=outbox.url_of(role))
+        assert f"has the rights for: {purpose} (" in checked.stdout
+        secret = tmp_path / f"{job} url"
+        secret.write_text(outbox.url_of(role))
+        assert run(job, submitted(job, str(secret), str(tmp_path / folder))) == 0, capsys.readouterr().err
+        assert words in capsys.readouterr().out

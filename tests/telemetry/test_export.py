@@ -37,7 +37,7 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics", None)
 
     assert start_export(Measurements(), {"OTEL_METRICS_EXPORTER": "otlp"}, "relay-1") is None
-    assert "openoutbox-relay[otel]" in caplog.text
+    assert "pip install '.[otel]'" in caplog.text
 
 
 def test_a_protocol_that_cannot_be_spoken_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from relay.core.errors import ConfigError, reason_of
+from relay.core.extras import install_advice, requires
 from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 
@@ -20,6 +21,9 @@ Result = TypeVar("Result")
 # Sessions would make the queries of several threads wait for each other. Times are seconds.
 _SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
+# What an error calls the URL, which may hold a password.
+_SERVER = "the delivery log clickhouse://…"
+_EMBEDDED = "the delivery log chdb:///…"
 
 
 class _Rows(Protocol):
@@ -58,13 +62,9 @@ class ClickHouseClient:
     @classmethod
     async def open(cls, url: str, connections: int) -> ClickHouseClient:
         """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
-        try:
-            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
-        except ImportError as error:
-            raise ConfigError(
-                "a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]"
-            ) from error
         embedded = url.startswith("chdb:")
+        with requires("clickhouse-embedded" if embedded else "clickhouse", _EMBEDDED if embedded else _SERVER):
+            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
@@ -138,7 +138,8 @@ def _translated(error: Exception) -> Exception:
 
 def _unavailable(error: Exception, url: str, *, embedded: bool) -> Exception:
     if isinstance(error, ImportError):
-        return ConfigError("an embedded ClickHouse log needs chdb; install openoutbox-relay[clickhouse]")
+        advice = install_advice("clickhouse-embedded")
+        return ConfigError(f"{_EMBEDDED}: the Python library chdb is not installed. {advice}")
     if not embedded:
         unavailable = DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
         address = urlsplit(url)
