@@ -40,6 +40,7 @@ Values = Mapping[str, Any] | None
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
+_CHECK = "relay-cli check says what is missing, and how to add it"
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
@@ -51,7 +52,8 @@ class PostgresOutbox:
         parameters = connection_parameters(options.url, application_name(options.relay_id))
         self._generation = Generation()
         self._connections = [
-            DeadlineConnection(parameters, options.statement_timeout, self._generation) for _ in range(4)
+            DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
+            for _ in range(4)
         ]
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
