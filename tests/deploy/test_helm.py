@@ -16,7 +16,7 @@ import yaml
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from relay.version import __version__
-from tests.deploy.jobs import DEPLOY
+from tests.deploy.jobs import DEPLOY, LOG_JOBS
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.helm import render
 from tests.support.servers.promtool import promtool
@@ -121,7 +121,13 @@ def test_every_job_has_a_secret_of_its_own(rendered: Rendered) -> None:
             if each["kind"] in ("Deployment", "Job", "CronJob")
         ]
         secrets = [pod["spec"]["containers"][0]["envFrom"][0]["secretRef"]["name"] for pod in pods]
-        assert len(set(secrets)) == len(secrets) == (1 if case == "bare" else 3)
+        assert len(set(secrets)) == len(secrets) == {"bare": 1, "nats": 4}.get(case, 3)
+
+
+def test_the_delivery_logs_months_are_created_by_its_owner(rendered: Rendered) -> None:
+    (document,) = yaml.safe_load_all(rendered["nats"]["files"]["logpartitions.yaml"])
+    containers = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert tuple(container["command"] for container in containers) == LOG_JOBS
 
 
 def test_nodes_can_be_drained_while_the_broker_is_away(rendered: Rendered) -> None:

@@ -103,6 +103,16 @@ def test_a_ping_does_not_call_a_database_well_that_refuses_claims(
     assert not health.storage_error
 
 
+@pytest.mark.parametrize(
+    ("error", "refuses"), [(SchemaError("no table", "42P01"), True), (StorageUnavailable(""), False)]
+)
+def test_a_database_that_answers_is_not_called_unreachable(
+    health: RelayHealth, error: StorageError, refuses: bool
+) -> None:
+    health.storage_failed("open", error)
+    assert health.storage_refuses is refuses
+
+
 @pytest.mark.parametrize("op", ["claim", "settle", "renew"])
 def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
     health: RelayHealth, caplog: pytest.LogCaptureFixture, op: str
