@@ -141,17 +141,16 @@ def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
 def test_what_fails_three_times_in_a_row_beside_pings_that_work_is_an_error_until_it_works(
     health: RelayHealth, error: StorageError
 ) -> None:
-    for _ in range(2):
+    states = []
+    for _ in range(3):
         health.storage_failed("claim", error)
+        answers = [health.storage_answers]
         health.storage_worked("ping")
-        assert not health.storage_error
-    health.storage_failed("claim", error)
-    assert not health.storage_answers
-    health.storage_worked("ping")
-    assert health.storage_error
-    assert health.storage_answers
+        states.append(health.state)
+    answers.append(health.storage_answers)
     health.storage_worked("claim")
-    assert not health.storage_error
+    assert [*states, health.state] == [RelayState.ACTIVE, RelayState.ACTIVE, RelayState.ERROR, RelayState.ACTIVE]
+    assert answers == [False, True]
 
 
 def test_an_outage_is_over_with_the_first_answer(health: RelayHealth) -> None:
