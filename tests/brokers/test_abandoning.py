@@ -41,8 +41,9 @@ async def abandon_in_the_middle(
         publishing = asyncio.create_task(publisher.publish(events, sink))
         await eventually(lambda: writer.transport.get_write_buffer_size() > _SIZE)
         written = len(session._pending)
-        await publisher.abandon("the broker hangs")
-        await publishing
+        async with asyncio.timeout(patience(20)):
+            await publisher.abandon("the broker hangs")
+            await publishing
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert set(await sink.outcomes(events)) == {Unreachable("the broker hangs")}

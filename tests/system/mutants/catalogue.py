@@ -1,0 +1,11 @@
+"""Every mutant, room by room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.system.mutants.brokers import BROKERS
+from tests.system.mutants.engine import ENGINE
+from tests.system.mutants.outbox import OUTBOX, SQL
+
+MUTANTS: Final = (*ENGINE, *OUTBOX, *SQL, *BROKERS)
