@@ -50,11 +50,11 @@ class Batch:
 
     __slots__ = (
         "_ambiguous",
-        "_bytes",
         "_handed_over",
         "_leases_apart",
         "aside",
         "attempts",
+        "bytes_held",
         "claimed_at",
         "followers",
         "last_chance",
@@ -103,7 +103,8 @@ class Batch:
         self._leases_apart: dict[EventId, Lease] = {}
         self._ambiguous = False
         self._handed_over = False
-        self._bytes = sum(event.size for event in events)
+        self.bytes_held = sum(event.size for event in events)
+        """Bytes that count against the bound on what is in flight."""
 
     def __len__(self) -> int:
         """How many events are held; those being written are not counted."""
@@ -131,27 +132,21 @@ class Batch:
 
     def held_ids(self) -> list[EventId]:
         """Every event that is not settled; not those being written, with which a renewal never coincides."""
-        undecided = self.undecided_ids()
         aside = (event_id for portion in self.aside for event_id in portion.settlement.event_ids())
-        waiting = self.waiting.ids()
-        return [*self.offered, *undecided, *self.suspects, *waiting, *self.verdicts.event_ids(), *aside]
+        unanswered = (*self.offered, *self.undecided_ids(), *self.suspects, *self.waiting.ids())
+        return [*unanswered, *self.verdicts.event_ids(), *aside]
 
     def free_bytes(self) -> int:
         """The bytes that no longer count, once: when every event offered has an outcome."""
-        freed, self._bytes = self._bytes, 0
+        freed, self.bytes_held = self.bytes_held, 0
         return freed
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes that count against the bound on what is in flight."""
-        return self._bytes
 
     def trim_bytes(self) -> int:
         """Count no longer what has an outcome; returns how many bytes that is."""
         undecided = (event for event, _ in self.undecided)
         held = sum(event.size for event in [*self.offered.values(), *undecided, *self.waiting.events()])
-        trimmed = max(self._bytes - held, 0)
-        self._bytes -= trimmed
+        trimmed = max(self.bytes_held - held, 0)
+        self.bytes_held -= trimmed
         return trimmed
 
     def is_slow(self, now: float) -> bool:
@@ -250,10 +245,7 @@ class Batch:
 
     def release_unanswered(self) -> None:
         """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
-        self.verdicts.released.extend(self.offered)
-        self.verdicts.released.extend(self.suspects)
-        self.verdicts.released.extend(self.undecided_ids())
-        self.verdicts.released.extend(self.waiting.end_all())
+        self.verdicts.released += [*self.offered, *self.suspects, *self.undecided_ids(), *self.waiting.end_all()]
         self.offered.clear()
         self.suspects.clear()
         self.undecided.clear()
@@ -359,6 +351,10 @@ class Batch:
             return list(event_ids) if now >= self.lease.expires_at else []
         return [event_id for event_id in event_ids if now >= self._lease_of(event_id).expires_at]
 
+    def expires_at(self, event_id: EventId) -> float:
+        """When its lease runs out by the relay's clock."""
+        return self._lease_of(event_id).expires_at
+
     def expired_unrenewable(self, now: float) -> list[EventId]:
         """Events offered whose lease has run out because the database refused to renew it."""
         refused = (event_id for event_id, lease in self._leases_apart.items() if lease.refused)
@@ -398,9 +394,7 @@ class Batch:
         by_lease: dict[Lease, set[EventId]] = {}
         for event_id in settlement.event_ids():
             by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
-        parts = []
-        for lease, event_ids in by_lease.items():
-            part = select(settlement, event_ids.__contains__)
+        parts = [(lease, select(settlement, event_ids.__contains__)) for lease, event_ids in by_lease.items()]
+        for lease, part in parts:
             part.fence = lease.fence
-            parts.append(part)
-        return parts
+        return [part for _, part in parts]

@@ -19,6 +19,7 @@ from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 class Bell:
@@ -305,7 +306,7 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     ) -> Claim:
         limits.append(limit)
         if limit > 10:
-            await asyncio.sleep(0.01)
+            await virtual_sleep(0.01)
             raise StorageBusy("canceling statement due to statement timeout", "57014")
         return await claim(limit, max_bytes, excluded, without)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay.core.errors import ConfigError
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
@@ -17,7 +18,7 @@ from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
 
 BOUND = 10.0
-"""Seconds in which each innocent event is delivered (CONTRACT section 4)."""
+"""Seconds in which each innocent event is delivered (docs/guarantees.md#failures)."""
 
 
 @pytest.fixture
@@ -189,6 +190,25 @@ def test_a_real_outage_releases_suspects_without_an_attempt(engine: MakeEngine, 
     one.do(broker.up)
     one.until(lambda: one.delivered() == 102, BOUND)
     one.until(lambda: one.row(poison).attempts == 1, BOUND)
+
+
+def test_suspects_wait_for_a_client_that_cannot_be_made(
+    engine: MakeEngine, broker: MemoryPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [ConfigError("sslcafile: no such file")] * 3
+
+    async def open_late(publisher: MemoryPublisher) -> None:
+        if publisher is not broker and failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(MemoryPublisher, "open", open_late)
+    one = engine(broker, connect_retry_interval=1.0)
+    one.insert(20)
+    [poison] = one.insert(1, "poison")
+    one.run(BOUND)
+    assert not failures
+    check_innocents(one)
+    assert one.row(poison).attempts == 1
 
 
 def test_cut_off_alone_while_the_broker_hangs_costs_no_attempt(engine: MakeEngine, broker: MemoryPublisher) -> None:

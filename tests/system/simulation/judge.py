@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from relay.core.event import EventId, Status
@@ -9,10 +10,11 @@ from relay.engine.batch import SLOW
 from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.database_faults import ClockStep, SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
-from tests.system.simulation.plan import LARGEST, NewEvent, Plan
+from tests.system.simulation.plan import LARGEST, STANDSTILL, NewEvent, Plan
+from tests.system.simulation.watch import Watch
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
@@ -29,7 +31,8 @@ class Judge:
         self._plan = plan
         self._ledger = ledger
         self._own = self._with_keys(plan.own)
-        self._queue = self._stall()
+        self._queue = self._stall() + self._travel()
+        self._watch = Watch(plan, ledger, self._queue)
         self._limits: dict[EventId, float] = {}
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
@@ -71,6 +74,15 @@ class Judge:
             stall += len(mute) * 2 * SLOW  # those that travel alone wait for it, and others for those
         return stall
 
+    def _travel(self) -> float:
+        """How long payloads may travel, each event's as often as it may be claimed."""
+        rates = [fault.rate for fault in self._plan.faults if isinstance(fault, SlowLink)]
+        if not rates:
+            return 0.0
+        tries = dict.fromkeys(self._plan.own, self._plan.retry.max_attempts)
+        events = [event for one in self._plan.transactions for event in one.events]
+        return sum(event.size * (1 + tries.get(event.event_id, 0)) for event in events) / min(rates) + _SLACK
+
     def _aftermath(self, fault: Fault) -> float:
         """Seconds after a fault's end in which the promises may still be broken by what it left."""
         plan = self._plan
@@ -91,7 +103,21 @@ class Judge:
             known = self._limits[one] = self._limit(one)
         return known
 
+    def watch(self, now: float, ready: Mapping[str, bool]) -> None:
+        """What the running relays report at this moment; raises Violation for a standstill that none of them does."""
+        waiting = (one for one in self._ledger.inserted if one not in self._ledger.done and one not in self._own)
+        self._watch.look(now, ready, (one for one in waiting if not self._blocked(one) and not self._follows(one)))
+
+    def _follows(self, one: EventId) -> bool:
+        """Whether it waits behind another event of its key, which is looked at instead."""
+        inserted, done = self._ledger.inserted, self._ledger.done
+        return self._plan.key_order is not None and any(
+            other in inserted and other not in done for other in self._before(one)
+        )
+
     def _limit(self, one: EventId) -> float:
+        if self._plan.mode == STANDSTILL:
+            return FOR_GOOD
         begin = self._ledger.inserted[one]
         limit = begin + BASE + _SLACK + self._queue
         for fault in self._plan.faults:
