@@ -159,7 +159,7 @@ def test_a_claim_that_comes_back_after_the_gate_closed_is_released_unoffered(eng
     async def claim_late(*arguments: Any) -> Claim:
         claimed = await claim(*arguments)
         if claimed.events:
-            await asyncio.sleep(5.0)
+            await virtual_sleep(5.0)
         return claimed
 
     one.storage.claim = claim_late  # type: ignore[method-assign]

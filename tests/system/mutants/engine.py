@@ -280,8 +280,8 @@ ENGINE: Final = (
     Mutant(
         "events that wait are forgotten",
         "relay/engine/batch.py",
-        "        self.verdicts.released.extend(self.waiting.end_all())\n",
-        "        self.waiting.end_all()\n",
+        "*self.undecided_ids(), *self.waiting.end_all()]",
+        "*self.undecided_ids(), *self.waiting.end_all()[:0]]",
         (_BATCH,),
     ),
     Mutant(
