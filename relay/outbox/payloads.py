@@ -91,9 +91,9 @@ class PayloadReader:
         self._clock = clock
         self._relay_id = options.relay_id
         self._longest = options.lease_timeout * _SHARE_OF_LEASE
-        self._sizes = statement("outbox/claim:payload_sizes", options.table)
+        self._sizes = statement("outbox/claim:payloads", options.table, tags=["sizes"])
         self._payloads = statement("outbox/claim:payloads", options.table)
-        self._slice = statement("outbox/claim:payload_slice", options.table)
+        self._slice = statement("outbox/claim:payloads", options.table, tags=["slice"])
         self.damaged = False
         """Whether the last claim has a row whose payload the database cannot read."""
 
@@ -156,7 +156,7 @@ class PayloadReader:
             rows = await self._rows(self._slice, fence, [event_id], start=start, length=_SLICE_BYTES)
             if not rows or self._clock() > until:
                 return {}
-            slices.append(rows[0][0])
+            slices.append(rows[0][1])
         return {event_id: b"".join(slices)}
 
     async def _rows(self, sql: LiteralString, fence: Fence, event_ids: Sequence[EventId], **more: int) -> list[Row]:
