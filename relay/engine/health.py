@@ -45,6 +45,8 @@ class RelayHealth:
         self._reminded_at = float("-inf")
         self.storage_error = "not connected yet"
         """Why the database cannot be used; empty when it can."""
+        self.storage_refuses = False
+        """Whether the database answered the statement that failed last: no table, no right, a full disk."""
         self.broker_error = "not probed yet"
         """Why the broker cannot be used; empty when it can."""
         self.settle_owed = False
@@ -90,6 +92,7 @@ class RelayHealth:
             self._reminded_at = now
             logger.error("the database cannot be used: %s", reason, extra={"action": "storage_unavailable", "op": op})
         answers = isinstance(error, StorageRefuses) or not isinstance(error, StorageUnavailable)
+        self.storage_refuses = answers
         if op in _WORK:
             self._refused = (op, now) if answers else None
         self.storage_error = reason

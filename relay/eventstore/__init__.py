@@ -19,6 +19,7 @@ from relay.eventstore.errors import (
 )
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
+from relay.eventstore.schema import StoreMigration
 from relay.eventstore.store import EventStore
 from relay.eventstore.subscription import SubscriptionBatch
 from relay.eventstore.subscriptions import SubscriptionState
@@ -33,6 +34,7 @@ __all__ = [
     "Expected",
     "Meter",
     "NewEvent",
+    "StoreMigration",
     "StoredEvent",
     "SubscriptionBatch",
     "SubscriptionLost",

@@ -61,8 +61,67 @@ class EventPage:
     """The database's clock."""
 
 
+class Reader:
+    """Reads pages of all tenants for one store, and remembers its horizon."""
+
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
+        self._database = database
+        self._statements = statements
+        self._horizon = 0
+
+    async def horizon(self, connection: Pool) -> tuple[int, int, datetime]:
+        """How far a reader may read, the newest position, and the database's clock. The horizon never goes back.
+
+        The database's answer may: a writer that looked up its registration long ago and registers now is below what
+        was read already. It draws its positions later, above the newest one of that time, so nothing is skipped. Only
+        a database that was restored to an earlier time begins again below.
+        """
+        statement = self._statements.text("eventstore/read:horizon")
+        horizon, newest, read_at = (await execute(connection, statement))[0]
+        self._horizon = max(horizon, self._horizon) if self._horizon <= newest else horizon
+        return self._horizon, newest, read_at
+
+    async def end(self) -> int:
+        """The position after which the next events come."""
+        async with self._database.connection("read the end of the store") as connection:
+            return (await self.horizon(connection))[0]
+
+    async def page(self, after: int, limit: int, event_filter: EventFilter) -> EventPage:
+        """The next events of all tenants, in the order of their positions; none only where the horizon is reached.
+
+        The feed may name events that are gone: of a tenant whose drop was interrupted, or that were deleted. A page
+        of nothing else is passed over.
+        """
+        async with self._database.connection("read events") as connection:
+            horizon, newest, read_at = await self.horizon(connection)
+            position = after
+            while True:
+                rows, events = await self._rows(connection, position, horizon, limit, event_filter)
+                full = len(rows) == limit
+                position = int(rows[-1][0]) if full else max(position, horizon)
+                if events or not full:
+                    return EventPage(events, position, newest, horizon < newest, read_at)
+
+    async def _rows(
+        self, connection: Pool, after: int, horizon: int, limit: int, event_filter: EventFilter
+    ) -> tuple[list[Row], list[StoredEvent]]:
+        """The rows that make up a page, which begin with the position, and the events that exist of them."""
+        types = None if event_filter.types is None else list(event_filter.types)
+        values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
+        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
+            rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
+            return rows, [StoredEvent(*row) for row in rows]
+        values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
+        rows = await execute(connection, self._statements.text("eventstore/read:feed_page"), values)
+        return rows, await _fetch(connection, self._statements, rows, values)
+
+
 class ReadPart(StorePart):
     """Reading one stream, and all of them."""
+
+    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
+        super().__init__(database, statements)
+        self._reader = Reader(database, statements)
 
     async def read_stream(
         self,
@@ -101,27 +160,7 @@ class ReadPart(StorePart):
         above all those returned. ``None`` means all tenants or types.
         """
         check_limit(limit)
-        event_filter = EventFilter.of(tenants, types)
-        return (await read_page(self._database, self._statements, after, limit, event_filter)).events
-
-
-async def read_page(
-    database: Database, statements: EventStoreStatements, after: int, limit: int, event_filter: EventFilter
-) -> EventPage:
-    """The next events of all tenants, in the order of their positions."""
-    async with database.connection("read events") as connection:
-        horizon, newest, read_at = (await execute(connection, statements.text("eventstore/read:horizon")))[0]
-        types = None if event_filter.types is None else list(event_filter.types)
-        values = {"after": after, "horizon": horizon, "limit": limit, "types": types}
-        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
-            rows = (await _from_partitions(connection, statements, event_filter.tenants, values))[:limit]
-            events = [StoredEvent(*row) for row in rows]
-        else:
-            values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-            rows = await execute(connection, statements.text("eventstore/read:feed_page"), values)
-            events = await _fetch(connection, statements, rows, values)
-        position = int(rows[-1][0]) if len(rows) == limit else max(after, horizon)
-        return EventPage(events, position, newest, horizon < newest, read_at)
+        return (await self._reader.page(after, limit, EventFilter.of(tenants, types))).events
 
 
 async def _from_partitions(

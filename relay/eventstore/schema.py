@@ -1,18 +1,21 @@
-"""Creates the store's tables, functions and triggers.
+"""Creates the store's tables, functions and triggers, and upgrades a store of an earlier release.
 
 Safe to repeat and to run from several processes at once; a store that already matches is not changed. Everything
-happens in one transaction.
+happens in one transaction. What an upgrade applies is in ``relay.eventstore.history``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, execute
+from relay.eventstore.history import schema_history
 from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
+from relay.postgres.migrations import MigrationPlan
 
 Positions = Literal["gapless", "settled"]
 Access = Literal["reader", "writer", "subscriber"]
@@ -24,32 +27,67 @@ _GRANTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class StoreMigration:
+    """What ``migrate`` applied, or would apply."""
+
+    plan: MigrationPlan
+    notify_changed: bool
+    """Whether notifications were switched."""
+
+    @property
+    def up_to_date(self) -> bool:
+        """Nothing was to be done."""
+        return self.plan.up_to_date and not self.notify_changed
+
+
+def grants(statements: EventStoreStatements, positions: str, role: str, access: Access) -> list[LiteralString]:
+    """The statements that grant ``role`` an access, for a store with these positions."""
+    return [
+        statement
+        for file in _GRANTS[access]
+        for statement in statements.definitions(f"eventstore/{file}", positions, role=role)
+    ]
+
+
 class SchemaPart(StorePart):
     """Creating the store, and securing it."""
 
-    async def migrate(self, *, positions: Positions = "gapless", notify: bool = True) -> None:
-        """Create the store, or bring it up to date; repeatable. ``notify`` may change, ``positions`` may not.
+    async def migrate(
+        self, *, positions: Positions = "gapless", notify: bool = True, dry_run: bool = False
+    ) -> StoreMigration:
+        """Create the store, or upgrade it; repeatable. ``notify`` may change, ``positions`` may not.
 
-        Raises ``ConfigError`` when the store exists with other positions.
+        Returns what was applied, or with ``dry_run`` what would be; then nothing changes. Appends and reads go on,
+        except for an instant. Raises ``ConfigError`` when the store exists with other positions, and ``StorageBusy``
+        when a transaction in progress keeps a table locked; nothing was changed then, run it again.
         """
         if positions not in ("gapless", "settled"):
             raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
-        statements = self._statements
-        async with self._database.connection("create the event store") as connection, connection.transaction():
-            await execute(connection, statements.text("eventstore/migrate:lock"))
-            state = await _settings(connection, statements)
-            if state == (positions, notify):
-                return
-            if state is None:
-                await _create(connection, statements, positions)
-            elif state[0] != positions:
+        history = schema_history(self._statements, positions)
+        async with self._database.connection("migrate the event store") as connection, connection.transaction():
+            if not dry_run:
+                await history.lock(connection)
+            state = await _settings(connection, self._statements)
+            if state is not None and state[0] != positions:
                 raise ConfigError(
                     f"positions: this store has {state[0]!r}, which cannot change to {positions!r}; export the "
                     f"tenants, create a store in another schema with {positions!r} and import them there"
                 )
-            await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
-            saved = {"positions": positions, "notify": notify}
-            await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
+            if dry_run:
+                return StoreMigration(await history.plan(connection), state is None or state[1] != notify)
+            await _ensure_schema(connection, self._statements)
+            plan = await history.apply(connection)
+            changed = state is None or state[1] != notify
+            if changed:
+                await self._set_notify(connection, positions, notify=notify)
+            return StoreMigration(plan, changed)
+
+    async def _set_notify(self, connection: Connection, positions: Positions, *, notify: bool) -> None:
+        statements = self._statements
+        await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
+        saved = {"positions": positions, "notify": notify}
+        await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
 
     async def grant(self, role: str, access: Access) -> None:
         """Grant database role ``role`` the rights of a reader, a writer or a subscriber, and no more. Repeatable.
@@ -84,17 +122,12 @@ class SchemaPart(StorePart):
                 await execute(connection, statement)
 
 
-async def _create(connection: Connection, statements: EventStoreStatements, positions: str) -> None:
+async def _ensure_schema(connection: Connection, statements: EventStoreStatements) -> None:
     exists = await execute(
         connection, statements.text("eventstore/migrate:schema_exists"), {"schema": statements.schema}
     )
     if not exists[0][0]:
         await execute(connection, statements.text("eventstore/migrate:create_schema"))
-    kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
-    for statement in statements.definitions("eventstore/schema") + statements.definitions(kind):
-        await execute(connection, statement)
-    await execute(connection, statements.definition("eventstore/append:append_function", positions))
-    await execute(connection, statements.definition("eventstore/append:close_append"))
 
 
 async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, statement, statement_names, without_parameters
+from relay.postgres.sql import (
+    DEFAULT_SCHEMA,
+    DEFAULT_TABLE,
+    Name,
+    TableName,
+    checked_schema,
+    statement,
+    statement_names,
+    without_parameters,
+)
 
 __all__ = ["DEFAULT_SCHEMA", "EventStoreStatements"]
 
@@ -17,6 +26,8 @@ _TENANT: Final = "00000000-0000-0000-0000-000000000000"
 _TENANT_PARTITION: Final = "event_00000000000000000000000000000000"
 _BUCKET: Final = "event_tenants_00"
 _ROLE: Final = "app_role"
+_RECORD: Final = {"schema_migration": "event_migration"}
+"""The name of the record of migrations, in its place for this room."""
 
 
 class EventStoreStatements:
@@ -24,6 +35,11 @@ class EventStoreStatements:
 
     def __init__(self, schema: str = DEFAULT_SCHEMA) -> None:
         self.schema = checked_schema(schema)
+
+    @property
+    def record_names(self) -> dict[str, Name]:
+        """The schema and the name of the record of migrations."""
+        return {DEFAULT_SCHEMA: self.schema, **_RECORD}
 
     def text(self, path: str, *tags: str) -> LiteralString:
         """One statement, for example ``eventstore/append:append``, in the variant of ``tags``."""
@@ -37,6 +53,10 @@ class EventStoreStatements:
             _BUCKET: f"event_tenants_{bucket}",
         }
         return self._named(path, names)
+
+    def announcing(self, table: TableName) -> LiteralString:
+        """The append that announces in the outbox ``table``."""
+        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table})
 
     def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
         """A statement that creates an object or grants rights to a role; it is sent without parameters."""

@@ -30,7 +30,7 @@ from relay.eventstore.subscriptions import SubscriptionPart
 from relay.eventstore.tenants import TenantPart
 
 
-class EventStore(AppendPart, ReadPart, SubscriptionPart, ArchivePart, TenantPart, SchemaPart):
+class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, TenantPart, SchemaPart):
     """Append-only streams of many tenants. Created by ``connect``; use it as a context manager or call ``close``."""
 
     @classmethod

@@ -27,7 +27,7 @@ from relay.eventstore.database import Connection, Database, Row, execute, transl
 from relay.eventstore.errors import SubscriptionLost
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import StoredEvent
-from relay.eventstore.read import EventFilter, EventPage, read_page
+from relay.eventstore.read import EventFilter, EventPage, Reader
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 
@@ -94,12 +94,14 @@ class Subscription:
         self,
         database: Database,
         statements: EventStoreStatements,
+        reader: Reader,
         wakeup: Wakeup,
         name: str,
         options: SubscriptionOptions,
     ) -> None:
         self._database = database
         self._statements = statements
+        self._reader = reader
         self._wakeup = wakeup
         self._name = name
         self._options = options
@@ -140,9 +142,7 @@ class Subscription:
         while True:
             raise_if_cancelled()
             woken.clear()
-            page = await read_page(
-                self._database, self._statements, position, self._options.batch_size, self._options.event_filter
-            )
+            page = await self._reader.page(position, self._options.batch_size, self._options.event_filter)
             self._measure(page, position)
             if page.events:
                 batch = SubscriptionBatch(self, page.events, page.position)
@@ -183,8 +183,7 @@ class Subscription:
     async def _make_known(self) -> None:
         start = self._options.start
         if start == "end":
-            horizon = self._statements.text("eventstore/read:horizon")
-            start = (await self._database.run("read the end of the store", horizon))[0][0]
+            start = await self._reader.end()
         position = 0 if start == "beginning" else start
         await self._run("ensure", {"position": position})
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database
 from relay.eventstore.meter import Meter, NoMeter
-from relay.eventstore.part import Id, StorePart, check_limit
-from relay.eventstore.read import EventFilter
+from relay.eventstore.part import Id, check_limit
+from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions
 from relay.eventstore.wakeup import Wakeup
@@ -27,7 +27,7 @@ class SubscriptionState:
     updated_at: datetime
 
 
-class SubscriptionPart(StorePart):
+class SubscriptionPart(ReadPart):
     """Subscribing, and operating subscriptions."""
 
     def __init__(self, database: Database, statements: EventStoreStatements) -> None:
@@ -62,7 +62,7 @@ class SubscriptionPart(StorePart):
             raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
         event_filter = EventFilter.of(tenants, types)
         options = SubscriptionOptions(batch_size, event_filter, start, lease, poll_interval, meter or NoMeter())
-        return Subscription(self._database, self._statements, self._wakeup, name, options).batches()
+        return Subscription(self._database, self._statements, self._reader, self._wakeup, name, options).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions by name, with their checkpoints."""

@@ -1,8 +1,5 @@
--- What migrate reads and stores. The objects that it creates are in schema.sql, positions_*.sql and append.sql.
-
--- name: lock
--- Lets one migrate at a time work, until its transaction ends.
-SELECT PG_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('public.event_store', 0));
+-- What migrate reads and stores. What it creates is below migrations/ and in definitions.sql, positions_*.sql,
+-- append_function.sql and rights.sql.
 
 -- name: schema_exists
 -- Whether the schema exists; checked first, because CREATE SCHEMA IF NOT EXISTS needs a right even when it exists.
@@ -15,6 +12,10 @@ CREATE SCHEMA IF NOT EXISTS public;
 -- name: exists
 -- Whether the schema holds a store. Locks: nothing.
 SELECT TO_REGCLASS('public.event_store') IS NOT NULL;
+
+-- name: adopted_version
+-- The version of a store without a record of its migrations: 1 when it exists, 0 for a new one. Locks: nothing.
+SELECT CASE WHEN TO_REGCLASS('public.event_store') IS NULL THEN 0 ELSE 1 END;
 
 -- name: settings
 -- What was chosen when the store was created; no row before the first migrate. Index: the primary key.

@@ -19,6 +19,7 @@ from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 class Bell:
@@ -109,23 +110,32 @@ def test_in_flight_is_bounded_in_bytes_and_a_larger_row_goes_alone(engine: MakeE
     assert most <= 4
 
 
+def test_an_event_without_an_answer_holds_its_own_bytes_only(engine: MakeEngine) -> None:
+    one = engine(batch_bytes=1000)
+    one.broker.answer_with(lambda event: None if event.event_type == "mute" else ACKNOWLEDGED)
+    one.insert(1, "mute", payload=b"x" * 10)
+    one.insert(3, payload=b"x" * 300)
+    one.run(1.0)
+    one.insert(20, payload=b"x" * 300)
+    one.until(lambda: one.delivered() == 23, 5.0)
+
+
 def test_an_event_on_its_last_attempt_travels_alone(engine: MakeEngine) -> None:
     one = engine()
     one.broker.hold()
     one.insert(3, "before")
-    one.run()
+    one.until(lambda: len(one.broker.held) == 3)
     [suspect] = one.insert(1, "suspect", attempts=2)
     one.row(suspect).last_error = "LEASE_EXPIRED: of a relay that is gone"
-    one.run()
+    one.until(lambda: one.row(suspect).status is Status.DELIVERING)
     one.insert(3, "after")
-    one.run()
+    one.run(0.3)
     assert {event.event_type for event in one.broker.held} == {"before"}
-    assert one.row(suspect).status is Status.DELIVERING
     one.do(one.broker.answer)
-    one.run()
+    one.run(0.5)
     assert [event.event_type for event in one.broker.held] == ["suspect"]
     one.do(one.broker.answer)
-    one.run()
+    one.run(0.5)
     assert [event.event_type for event in one.broker.held] == ["after"] * 3
 
 
@@ -275,7 +285,7 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     ) -> Claim:
         limits.append(limit)
         if limit > 10:
-            await asyncio.sleep(0.01)
+            await virtual_sleep(0.01)
             raise StorageBusy("canceling statement due to statement timeout", "57014")
         return await claim(limit, max_bytes, excluded, without)
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from relay.core.errors import ConfigError, EventError, OutboxError
 from relay.eventstore import UnknownTenant, VersionConflict
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.cli.running import COMMAND, call_cli, environment
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
@@ -34,6 +34,9 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
         return done.stdout
 
     tenant, stream = str(TENANT), str(STREAM)
+    planned = cli("store", "migrate", "--dry-run")
+    assert planned.startswith("-- migration 1: tables\n")
+    assert 'CREATE TABLE IF NOT EXISTS "public".Event (' in planned
     assert cli("store", "migrate", "--positions", "gapless", "--no-notify").endswith("positions gapless, notify off\n")
     assert cli("store", "grant", "postgres", "reader") == "granted reader to postgres\n"
     assert "provision" in cli("store", "append", tenant, stream, "Opened", fails=UnknownTenant)
@@ -58,6 +61,16 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
     assert cli("tenant", "import", "file.jsonl", "--tenant", copy) == f"imported 2 events of {copy}\n"
     assert "not a UUID" in cli("tenant", "provision", "nobody", fails=EventError)
     assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", fails=ConfigError)
+
+
+def test_a_dry_run_prints_the_pending_sql(database: Database, tmp_path: Path) -> None:
+    planned = call_cli(tmp_path, "store", "migrate", "--dry-run", STORAGE_URL=database.url).stdout
+    assert planned.startswith("-- migration 1: tables\n")
+    assert 'CREATE TABLE IF NOT EXISTS "public".Event (' in planned
+    applied = call_cli(tmp_path, "store", "migrate", STORAGE_URL=database.url).stdout
+    assert applied.startswith("applied migration 1: tables\n")
+    again = call_cli(tmp_path, "store", "migrate", "--dry-run", STORAGE_URL=database.url).stdout
+    assert again == "-- the event store is up to date\n"
 
 
 def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import random
 import uuid
 
 import psycopg
+import pytest
 
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import pace_async, wait_until_async
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 
@@ -31,7 +32,7 @@ async def _write(store: EventStore, url: Database, streams: list[uuid.UUID], cha
             try:
                 async with connection.transaction():
                     await store.append(tenant, chance.choice(streams), new, ANY, connection=connection)
-                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    await pace_async(chance.uniform(0, 0.004))
                     if chance.random() < 0.25:
                         raise _Undecided
             except _Undecided:
@@ -146,6 +147,45 @@ async def test_a_writer_that_registers_between_the_two_looks_holds_nothing_back(
             assert database.run("SELECT * FROM event_horizon()") == [(1, 2)]
 
 
+async def test_a_late_registration_takes_back_nothing_that_was_read(database: Database) -> None:
+    """A writer that looked at the sequence long ago registers below what readers have seen, and draws above it."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, uuid.uuid4(), [NewEvent("A"), NewEvent("B")], NO_STREAM)
+        assert len(await store.read_all()) == 2
+        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
+        with psycopg.connect(database.url, autocommit=True) as writer:
+            writer.execute(late)
+            assert len(await store.read_all()) == 2
+            batches = store.subscribe("from the end", start="end")
+            next_batch = asyncio.create_task(anext(batches))
+            await wait_until_async(store.list_subscriptions)
+            assert (await store.list_subscriptions())[0].position == 2
+            await store.append(TENANT, uuid.uuid4(), [NewEvent("C")], NO_STREAM)
+            assert await store.read_all(after=2) == []
+            writer.execute("SELECT pg_advisory_unlock_all()")
+            assert [event.type for event in await next_batch] == ["C"]
+            await batches.aclose()
+
+
+async def test_a_database_restored_to_an_earlier_time_has_its_own_horizon(database: Database) -> None:
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, STREAM, [NewEvent("A"), NewEvent("B")], NO_STREAM)
+        assert len(await store.read_all()) == 2
+        database.run("DELETE FROM event WHERE SequenceNum = 2")
+        database.run("DELETE FROM event_feed WHERE SequenceNum = 2")
+        database.run("SELECT setval('event_sequencenum_seq', 1)")
+        assert len(await store.read_all()) == 1
+        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
+        with psycopg.connect(database.url, autocommit=True) as writer:
+            writer.execute(late)
+            await store.append(TENANT, STREAM, [NewEvent("C")], 1)
+            assert len(await store.read_all()) == 1
+
+
 async def test_the_horizon_stays_between_what_was_committed_and_the_newest(
     store: EventStore, database: Database
 ) -> None:
@@ -202,3 +242,19 @@ async def test_read_all_filters_by_tenant_and_type_and_pages(store: EventStore) 
     assert await numbers(tenants=many, after=5) == [6, 8, 10]
     assert await numbers(tenants=[]) == []
     assert await numbers(after=100) == []
+
+
+@pytest.mark.parametrize("gone", [f"DROP TABLE event_{OTHER_TENANT.hex}", "DELETE FROM Event WHERE Version > 0"])
+async def test_pages_of_events_that_are_gone_are_passed_over(
+    gapless_store: EventStore, database: Database, gone: str
+) -> None:
+    await gapless_store.append(OTHER_TENANT, STREAM, [NewEvent("gone") for _ in range(9)], NO_STREAM)
+    database.run(gone)
+    batches = gapless_store.subscribe("not held up", batch_size=2, poll_interval=3600.0)
+    waiting = asyncio.create_task(anext(batches))
+    await gapless_store.append(TENANT, STREAM, [NewEvent("there"), NewEvent("too")], NO_STREAM)
+    assert [event.type for event in await gapless_store.read_all(limit=2)] == ["there"]
+    assert [event.type for event in await gapless_store.read_all(limit=3)] == ["there", "too"]
+    assert await gapless_store.read_all(after=11) == []
+    assert (await waiting).events[0].type == "there"
+    await batches.aclose()

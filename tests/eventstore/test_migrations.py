@@ -1,0 +1,153 @@
+"""Upgrades: a store of any published state becomes what this release creates, and keeps its events and its rights."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from relay.core.errors import StorageBusy
+from relay.eventstore import EventStore, NewEvent
+from relay.eventstore.history import schema_history
+from relay.eventstore.statements import EventStoreStatements
+from relay.postgres import migrations
+from tests.eventstore.conftest import STREAM, TENANT, as_role
+from tests.support.fixtures.postgres import Database, create_database, drop_database
+
+HISTORY = Path(__file__).parent / "history"
+NEWEST = schema_history(EventStoreStatements(), "gapless").newest
+DIGESTS = {
+    "gapless": "57cd862cfb67b6f8",
+    "settled": "6996caef8021ff5e",
+}
+"""Of the definitions that the newest migration brings to existing stores."""
+
+
+def load_published(database: Database, state: str, positions: str, role: str) -> None:
+    """Create the store as the named release did, isolated for ``role``, with one tenant and one event."""
+    sql = (HISTORY / f"{state}_{positions}.sql").read_text(encoding="utf-8")
+    with psycopg.connect(database.url) as connection:
+        connection.execute(sql.replace("app_role", f'"{role}"').encode())
+        insert = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 1, 'Old', '{}')"
+        connection.execute(insert, (TENANT, STREAM))
+    database.run(f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"')
+
+
+def described(database: Database) -> list[object]:
+    """Columns, constraints, functions and triggers of the store, but not those of a tenant's partition."""
+    ours = "nspname = 'public' AND relname ~ '^event(_[a-z]+)?$'"
+    return [
+        *database.run(
+            "SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute ON attrelid = c.oid "
+            f"LEFT JOIN pg_attrdef ON adrelid = c.oid AND adnum = attnum WHERE {ours} AND attnum > 0 ORDER BY 1, attnum"
+        ),
+        *database.run(
+            "SELECT relname, conname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON "
+            f"c.oid = conrelid JOIN pg_namespace n ON n.oid = relnamespace WHERE {ours} ORDER BY 1, 2"
+        ),
+        *database.run(
+            "SELECT proname, pg_get_functiondef(oid), (SELECT bool_or(grantee = 0) FROM aclexplode(proacl)) "
+            "FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1"
+        ),
+        *database.run("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1"),
+    ]
+
+
+@pytest.mark.parametrize("state", ["first", "second"])
+async def test_a_published_store_becomes_what_a_new_one_is(
+    database: Database, newest_description: list[object], positions: str, role: str, state: str
+) -> None:
+    load_published(database, state, positions, role)
+    async with await EventStore.connect(database.url) as store:
+        applied = await store.migrate(positions=positions)  # type: ignore[arg-type]
+        assert [migration.number for migration in applied.plan.pending] == list(range(2, NEWEST + 1))
+        assert described(database) == newest_description
+        assert database.run("SELECT array_agg(Number ORDER BY Number) FROM event_migration") == [
+            (list(range(1, NEWEST + 1)),)
+        ]
+        assert (await store.migrate(positions=positions)).up_to_date  # type: ignore[arg-type]
+    async with await EventStore.connect(as_role(database.url, role), tenant=TENANT) as own:
+        await own.append(TENANT, STREAM, [NewEvent("New")], 1)
+        assert [event.type for event in await own.read_all()] == ["Old", "New"]
+
+
+@pytest.fixture
+async def newest_description(positions: str, postgres: str) -> list[object]:
+    """What ``described`` returns for a new store."""
+    database = create_database(postgres)
+    try:
+        async with await EventStore.connect(database.url) as store:
+            await store.migrate(positions=positions)  # type: ignore[arg-type]
+        return described(database)
+    finally:
+        drop_database(database)
+
+
+@pytest.mark.parametrize("state", ["new", "first"])
+async def test_concurrent_runs_apply_each_migration_once(database: Database, role: str, state: str) -> None:
+    if state != "new":
+        load_published(database, state, "gapless", role)
+    async with await EventStore.connect(database.url) as store:
+        results = await asyncio.gather(*(store.migrate() for _ in range(8)))
+    assert [result.up_to_date for result in results].count(False) == 1
+    assert database.run("SELECT count(*), max(Number) FROM event_migration") == [(NEWEST, NEWEST)]
+
+
+async def test_a_dry_run_shows_what_is_pending_and_changes_nothing(database: Database, role: str) -> None:
+    async with await EventStore.connect(database.url, schema="Not There") as absent:
+        planned = await absent.migrate(dry_run=True)
+        assert (planned.plan.version, len(planned.plan.pending)) == (0, NEWEST)
+        assert database.run("SELECT 1 FROM pg_namespace WHERE nspname = 'Not There'") == []
+    load_published(database, "first", "gapless", role)
+    before = described(database)
+    async with await EventStore.connect(database.url) as store:
+        planned = await store.migrate(dry_run=True)
+        assert (planned.plan.version, planned.notify_changed) == (1, False)
+        assert described(database) == before
+        assert (await store.migrate()).plan.pending == planned.plan.pending
+
+
+async def test_a_store_of_a_later_release_is_left_as_it_is(gapless_store: EventStore, database: Database) -> None:
+    database.run("INSERT INTO event_migration (Number, Name) VALUES (9999, 'of a later release')")
+    before = described(database)
+    assert (await gapless_store.migrate()).up_to_date
+    assert described(database) == before
+
+
+async def test_an_upgrade_waits_for_a_lock_a_while_and_then_changes_nothing(
+    database: Database, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every append would queue behind it."""
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", 0.1)
+    load_published(database, "first", "gapless", role)
+    before = described(database)
+    async with await EventStore.connect(database.url) as store:
+        with database.connect(autocommit=False) as writer:
+            writer.execute(
+                "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 2, 'Open', '{}')",
+                (TENANT, STREAM),
+            )
+            with pytest.raises(StorageBusy, match="lock timeout"):
+                await store.migrate()
+        assert described(database) == before
+        assert not (await store.migrate()).up_to_date
+        assert (await store.append(TENANT, STREAM, [NewEvent("Next")], 2)).version == 3
+
+
+@pytest.mark.parametrize("positions", ["gapless", "settled"])
+def test_a_changed_definition_comes_with_a_migration(positions: str) -> None:
+    """Stores that exist get the definitions with a new migration only: add one, then change the digest."""
+    definitions = schema_history(EventStoreStatements(), positions)._definitions
+    code = "\n".join(re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", sql)) for sql in definitions)
+    assert hashlib.sha256(f"{NEWEST}\n{code}".encode()).hexdigest()[:16] == DIGESTS[positions]
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    second = migrations.Migration(2, "second", ())
+    with pytest.raises(ValueError, match="without a gap"):
+        migrations.SchemaHistory({}, (second,), (), "SELECT 0")
