@@ -9,12 +9,23 @@ import typer
 
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
+from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, read_settings
-from relay_cli.output import age, print_json
+from relay_cli.output import print_json
+from relay_cli.values import age, choice, choices
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = single_command()
 
-For = Annotated[Role, typer.Option("--for", metavar="ROLE", help="The role whose rights and objects are examined.")]
+For = Annotated[
+    Role,
+    typer.Option(
+        "--for",
+        metavar="ROLE",
+        parser=choice(Role),
+        autocompletion=choices(Role),
+        help="The role whose rights and objects are examined.",
+    ),
+]
 DeliveredAge = Annotated[
     float, typer.Option("--delivered-age", metavar="AGE", parser=age, help="The age up to which prune retains events.")
 ]
@@ -27,7 +38,7 @@ Schema = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
 
 
-@app.command("check", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("check", context_settings=HELP)
 def command(
     context: typer.Context,
     role: For = Role.RELAY,

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
+from relay_cli.main import INTERRUPTED
 from relay_cli.options import read_settings, storage_of
-from relay_cli.output import INTERRUPTED, json_form
+from relay_cli.output import json_form
+from relay_cli.values import tenant_id
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore, StoredEvent
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
-TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id, a UUID.")]
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
 __all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
 

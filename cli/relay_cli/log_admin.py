@@ -12,12 +12,15 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_options import open_log, with_store
+from relay_cli.values import days
 
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 
-Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
+Days = Annotated[
+    int, typer.Option("--days", metavar="N", parser=days, help="How many days to keep; 0 keeps everything.")
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -56,7 +59,9 @@ def retention(
 
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
-    days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", metavar="N", parser=days, help="drop: how many days to keep.")
+    ] = None,
     url: log_options.DeliveryLogUrl = None,
     schema: log_options.Schema = None,
 ) -> None:
@@ -90,7 +95,9 @@ def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="The log to read.")],
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must exist.")],
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Resume after this cursor.")] = None,
-    state: Annotated[Path | None, typer.Option("--state", help="File that stores the cursor.")] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="FILE", parser=Path, help="File that stores the cursor.")
+    ] = None,
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.core.errors import ConfigError
+from relay_cli.values import whole
 
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog, TimeWindow
@@ -36,7 +37,10 @@ Gte = Annotated[str | None, typer.Option("--since", help="At or after, for examp
 Lte = Annotated[str | None, typer.Option("--until", help="At or before.")]
 Gt = Annotated[str | None, typer.Option("--after", help="Later than.")]
 Lt = Annotated[str | None, typer.Option("--before", help="Earlier than.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Rows of a page: 100 by default, at most 1000.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", parser=whole(1), help="Rows of a page: 100 by default, at most 1000."),
+]
 Order = Annotated[str, typer.Option("--order", help="desc (newest first) or asc.")]
 Next = Annotated[str | None, typer.Option("--next", metavar="CURSOR", help="The page after this cursor.")]
 Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The page before this cursor.")]

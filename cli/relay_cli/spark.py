@@ -12,20 +12,15 @@ import typer
 
 from relay.core.errors import ConfigError
 from relay.core.extras import install_advice
+from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
     from relay.spark.jobs.arguments import Arguments, CommandLine
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Prepare a database for Spark, and run Spark's jobs (docs/spark.md).",
-)
+app = command_group("Prepare a database for Spark, and run Spark's jobs (docs/spark.md).")
 
 _ALL_ARGUMENTS: Final[dict[str, Any]] = {
     "allow_extra_args": True,
@@ -47,7 +42,16 @@ class Purpose(StrEnum):
 def setup(
     context: typer.Context,
     role: Annotated[str | None, typer.Option(help="Grant this role the rights for its purpose, and no others.")] = None,
-    purpose: Annotated[Purpose, typer.Option("--for", help="The role's purpose.")] = Purpose.WRITE,
+    purpose: Annotated[
+        Purpose,
+        typer.Option(
+            "--for",
+            metavar="PURPOSE",
+            parser=choice(Purpose),
+            autocompletion=choices(Purpose),
+            help="The role's purpose: write, archive or replay.",
+        ),
+    ] = Purpose.WRITE,
     schema: Annotated[str, typer.Option(help="The schema of Spark's ledgers and staging tables.")] = "openoutbox_spark",
     storage_url: StorageUrl = None,
     table: Table = None,
@@ -110,12 +114,14 @@ def _run(context: typer.Context, job: type[Arguments]) -> None:
     from relay.spark.jobs.arguments import CommandLine
 
     program = f"relay-cli spark {job.name}"
-    line = CommandLine(job, program, context.args)  # before PySpark is imported: --help works without it
+    # All that can be wrong with the arguments comes before PySpark, which may be missing and takes seconds to import.
+    line = CommandLine(job, program, context.args)
+    environment = _environment(context, line)
+    line.read(environment)
     try:
         module = import_module(f"relay.spark.jobs.{job.name}.job")
     except ImportError as error:
         raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice(job.extra)}") from None
-    environment = _environment(context, line)
     # Spark starts Python workers by the command in this variable, and by "python3", which may be another one, without.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(module.run(program, context.args, **environment))

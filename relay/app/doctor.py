@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import build
+from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -74,8 +75,19 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
-        return [Finding(Level.ERROR, "broker", str(error), "check that it runs, PUBLISHER_URL and its login")]
+        return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
     return findings
+
+
+async def _broker_advice(settings: Settings) -> str:
+    """What to do about a broker that does not answer: a server of another kind on its address says the most."""
+    kind, url = settings.publisher_type, settings.publisher_url
+    answer = await what_listens(url.get_secret_value(), kind) if url is not None else ""
+    if not answer:
+        return "nothing listens on the address in PUBLISHER_URL; check host and port, and that the broker runs"
+    if BROKER_NAMES[kind] in answer:
+        return f"{answer}: check the login, TLS and the parameters of PUBLISHER_URL"
+    return f"{answer}: correct the address in PUBLISHER_URL, or PUBLISHER_TYPE={kind}"
 
 
 async def _probe(settings: Settings) -> None:

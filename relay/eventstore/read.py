@@ -87,21 +87,33 @@ class Reader:
             return (await self.horizon(connection))[0]
 
     async def page(self, after: int, limit: int, event_filter: EventFilter) -> EventPage:
-        """The next events of all tenants, in the order of their positions."""
-        statements = self._statements
+        """The next events of all tenants, in the order of their positions; none only where the horizon is reached.
+
+        The feed may name events that are gone: of a tenant whose drop was interrupted, or that were deleted. A page
+        of nothing else is passed over.
+        """
         async with self._database.connection("read events") as connection:
             horizon, newest, read_at = await self.horizon(connection)
-            types = None if event_filter.types is None else list(event_filter.types)
-            values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
-            if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
-                rows = (await _from_partitions(connection, statements, event_filter.tenants, values))[:limit]
-                events = [StoredEvent(*row) for row in rows]
-            else:
-                values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-                rows = await execute(connection, statements.text("eventstore/read:feed_page"), values)
-                events = await _fetch(connection, statements, rows, values)
-            position = int(rows[-1][0]) if len(rows) == limit else max(after, horizon)
-            return EventPage(events, position, newest, horizon < newest, read_at)
+            position = after
+            while True:
+                rows, events = await self._rows(connection, position, horizon, limit, event_filter)
+                full = len(rows) == limit
+                position = int(rows[-1][0]) if full else max(position, horizon)
+                if events or not full:
+                    return EventPage(events, position, newest, horizon < newest, read_at)
+
+    async def _rows(
+        self, connection: Pool, after: int, horizon: int, limit: int, event_filter: EventFilter
+    ) -> tuple[list[Row], list[StoredEvent]]:
+        """The rows that make up a page, which begin with the position, and the events that exist of them."""
+        types = None if event_filter.types is None else list(event_filter.types)
+        values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
+        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
+            rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
+            return rows, [StoredEvent(*row) for row in rows]
+        values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
+        rows = await execute(connection, self._statements.text("eventstore/read:feed_page"), values)
+        return rows, await _fetch(connection, self._statements, rows, values)
 
 
 class ReadPart(StorePart):

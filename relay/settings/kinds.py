@@ -23,6 +23,7 @@ from relay.settings.address import Address, parse_address
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
 _PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
+_LARGEST_PORT = 65_535
 _SHORTEST = 0.001  # seconds; a shorter pause is a loop without one
 _LONGEST = 8760 * 3600.0  # seconds, a year: more overflows timers and timestamps, and is a slip
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
@@ -128,7 +129,12 @@ def _postgres_url(text: str) -> SecretStr:
     except ConfigError as error:
         reason = str(error).removeprefix("STORAGE_URL: ")
         raise ValueError(f"{shown!r}: {reason}") from None
-    if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
+    ports = str(parts.get("port", ""))
+    if (
+        "@" in str(parts.get("host", ""))
+        or not _PORTS.fullmatch(ports)
+        or any(int(port or 1) > _LARGEST_PORT for port in ports.split(","))
+    ):
         raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
     if parts.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"{shown!r}: sslmode may be {', '.join(_SSL_MODES)}")

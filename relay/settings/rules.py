@@ -20,6 +20,10 @@ _PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "D
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
+_BRIEF_LEASE = 10.0
+"""Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
+
+
 class SettingIssue(NamedTuple):
     """One sentence about some variables."""
 
@@ -181,12 +185,18 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
 
 def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
     margin = lease_margin(settings)
+    lease = f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)}"
     if margin is not None and margin.too_short:
         yield SettingIssue(
             ("LEASE_TIMEOUT", margin.variable),
-            f"LEASE_TIMEOUT={format_duration(margin.lease_timeout)} is not longer than "
-            f"{margin.variable}={format_duration(margin.publish_timeout)}: "
+            f"{lease} is not longer than {margin.variable}={format_duration(margin.publish_timeout)}: "
             "an event may be sent twice before its first answer is known",
+        )
+    elif settings.lease_timeout < _BRIEF_LEASE:
+        yield SettingIssue(
+            ("LEASE_TIMEOUT",),
+            f"{lease} is below {format_duration(_BRIEF_LEASE)}: after a pause of that length, of the relay or of the "
+            "database, events are sent twice; set LEASE_TIMEOUT to 30s or more",
         )
 
 

@@ -32,7 +32,7 @@ from relay.brokers.nats.errors import (
 )
 from relay.brokers.nats.headers import block_size, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
@@ -94,9 +94,8 @@ class NatsSession:
             async with asyncio.timeout(options.connection_timeout):
                 await session._connect(arguments)
         except (OSError, NatsError, TimeoutError) as error:
-            session._trouble = (
-                session._trouble or str(error) or f"no connection within {options.connection_timeout:g} s"
-            )
+            silence = f"no NATS server has answered within {options.connection_timeout:g} s"
+            session._trouble = session._trouble or (silence if isinstance(error, TimeoutError) else reason_of(error))
         except asyncio.CancelledError:
             await session.end("the connection attempt was cancelled")
             raise
@@ -242,7 +241,7 @@ class NatsSession:
 
     async def _on_error(self, error: Exception) -> None:
         """Take an error that the library reports; a forbidden publish is reported nowhere else."""
-        text = str(error) or type(error).__name__
+        text = reason_of(error)
         refused = _REFUSED.search(text)
         if refused is None:
             self._trouble = text

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
-from relay.core.errors import ConfigError
+from relay.core.errors import ConfigError, reason_of
 from relay.core.extras import install_advice, requires
+from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 
 Result = TypeVar("Result")
@@ -74,7 +76,7 @@ class ClickHouseClient:
         except Exception as error:  # noqa: BLE001 - the library documents none; each becomes an error of the log
             threads.shutdown(wait=False)
             # The error of a server's URL may hold a part of the password.
-            raise _unavailable(error, embedded=embedded) from (error if embedded else None)
+            raise _unavailable(error, url, embedded=embedded) from (error if embedded else None)
         return cls(driver, threads, embedded=embedded)
 
     async def close(self) -> None:
@@ -134,12 +136,16 @@ def _translated(error: Exception) -> Exception:
     return error
 
 
-def _unavailable(error: Exception, *, embedded: bool) -> Exception:
+def _unavailable(error: Exception, url: str, *, embedded: bool) -> Exception:
     if isinstance(error, ImportError):
         advice = install_advice("clickhouse-embedded")
         return ConfigError(f"{_EMBEDDED}: the Python library chdb is not installed. {advice}")
     if not embedded:
-        return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
+        unavailable = DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
+        address = urlsplit(url)
+        cause = reason_of(_first_cause(error)).partition("\n")[0]
+        unavailable.reason = mask_secrets(f"{address.hostname} port {address.port or 'by default'}: {cause}")
+        return unavailable
     if "already initialized" in str(error):
         return DeliveryLogUnavailable(
             "this process already has an embedded ClickHouse in another folder, and can have only one"
@@ -148,3 +154,10 @@ def _unavailable(error: Exception, *, embedded: bool) -> Exception:
         "the folder of the embedded ClickHouse cannot be opened: another process is using it, or it is not writable; "
         "stop that process, or use a ClickHouse server (clickhouse://…)"
     )
+
+
+def _first_cause(error: Exception) -> Exception:
+    """The error that the library and its HTTP client have wrapped: theirs say only that something failed."""
+    while isinstance(inner := error.__cause__ or error.__context__, Exception):
+        error = inner
+    return error

@@ -18,7 +18,7 @@ import sqlalchemy
 from typer.main import get_command
 
 from relay.localservers.postgres import DEFAULT_BUILD
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.support.documents import DOCUMENTS, Block, blocks, run_python, run_shell, shell
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
