@@ -9,7 +9,7 @@ import typer
 
 from relay.core.event import Status
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import one_line, plural, print_json
 from relay_cli.values import age, choice, choices, whole
 
@@ -87,7 +87,7 @@ def command(
     """
     from relay.outbox.admin.browse import RowFilter, list_events
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
     events = list_events(url, name, row_filter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,6 +107,8 @@ def copy(
 
     Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
     """
+    import asyncio
+
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
 
     async def run() -> int:

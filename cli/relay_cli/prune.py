@@ -9,7 +9,7 @@ import typer
 from relay.core.errors import OutboxError
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.output import Bar, moment, plural, print_json
 from relay_cli.values import age, whole
 
@@ -60,7 +60,7 @@ def command(
     """
     from relay.outbox.admin.prune import PruneOptions, preview
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     options = PruneOptions(delivered_age, dead_age, batch_size)
     if dry_run:
         _report(preview(url, name, options), as_json=as_json, dry_run=True)

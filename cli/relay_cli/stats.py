@@ -10,7 +10,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import clear_screen, print_json
 from relay_cli.values import pause
 
@@ -45,7 +45,7 @@ def command(
     from relay.outbox.admin.browse import read_figures
     from relay.outbox.admin.connection import operating
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     try:
         with operating(url, name, "reading the backlog") as connection:
             _show(read_figures(connection, name), as_json=as_json, again=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -179,6 +178,7 @@ def tail(
     storage_url: StorageUrl = None,
 ) -> None:
     """Print the events of all tenants by position, one JSON object a line."""
+    import asyncio
 
     async def work(store: EventStore) -> None:
         position = after
