@@ -96,11 +96,11 @@ SQL: Final = (
         (f"{_CONFORMANCE}::test_scheduled_rows_wait_for_their_time",),
     ),
     Mutant(
-        "a claim in order takes rows whatever their status is by then",
+        "a claim in order passes a row that is in flight",
         "sql/outbox/claim.sql",
-        "        ))\n        AND status = 'PENDING'\n    RETURNING",
-        "        ))\n    RETURNING",
-        ("tests/outbox/test_key_order.py::test_a_row_that_changes_while_a_claim_waits_for_it_is_not_claimed",),
+        "                status = 'PENDING'\n                AND available_at <= NOW()\n                AND event_id",
+        "                TRUE\n                AND available_at <= NOW()\n                AND event_id",
+        (f"{_ORDER}::test_what_is_in_flight_holds_what_is_behind_it_when_the_first_row_is_released",),
     ),
     Mutant(
         "a claim in order goes on behind a row that it may not take",
