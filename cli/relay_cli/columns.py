@@ -10,7 +10,7 @@ _CUT: Final = "…"
 _EXTRA: Final = 5
 
 
-class Column(NamedTuple):
+class ScreenColumn(NamedTuple):
     """One column of a table for people."""
 
     name: str
@@ -46,13 +46,13 @@ class Fitted(NamedTuple):
     shortened: bool
 
 
-def fit(columns: Sequence[Column], width: int) -> Fitted:
+def fit(columns: Sequence[ScreenColumn], width: int) -> Fitted:
     """The header and the rows, in at most ``width`` columns of the terminal where the first column allows it.
 
     A column without a value in any row is left out.
     """
     useful = [column for column in columns if any(column.cells)]
-    chosen: list[Column] = []
+    chosen: list[ScreenColumn] = []
     for column in sorted(useful, key=lambda each: each.rank):
         candidates = [*chosen, column]
         needed = [each.narrowest if column.rank < _EXTRA else each.comfortable for each in candidates]
@@ -71,7 +71,7 @@ def fit(columns: Sequence[Column], width: int) -> Fitted:
     return Fitted(lines, len(shown) < len(useful) or any(widths[each.name] < each.widest for each in shown))
 
 
-def _line(cells: Sequence[tuple[Column, str]], widths: dict[str, int], *, header: bool = False) -> str:
+def _line(cells: Sequence[tuple[ScreenColumn, str]], widths: dict[str, int], *, header: bool = False) -> str:
     parts = []
     for number, (column, text) in enumerate(cells):
         width = widths[column.name]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.event import Status
-from relay_cli.columns import Column, fit
+from relay_cli.columns import ScreenColumn, fit
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import one_line, print_json
@@ -124,17 +124,17 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
 
     table = fit(
         [
-            Column("event id", texts("event_id"), 0),
-            Column("status", texts("status"), 1, paint=paint),
-            Column("since", [ago(event.since) for event in events], 2),
-            Column("since (UTC)", texts("since"), 9),
-            Column("type", texts("event_type"), 3, 10),
-            Column("key", texts("partition_key"), 6, 8),
-            Column("failed", texts("attempts"), 5),
-            Column("next try", [ago(moment) for moment in waits], 7),
-            Column("next try (UTC)", texts("next_try"), 10),
-            Column("bytes", texts("payload_bytes"), 8),
-            Column("last error", texts("last_error"), 4, 10),
+            ScreenColumn("event id", texts("event_id"), 0),
+            ScreenColumn("status", texts("status"), 1, paint=paint),
+            ScreenColumn("since", [ago(event.since) for event in events], 2),
+            ScreenColumn("since (UTC)", texts("since"), 9),
+            ScreenColumn("type", texts("event_type"), 3, 10),
+            ScreenColumn("key", texts("partition_key"), 6, 8),
+            ScreenColumn("failed", texts("attempts"), 5),
+            ScreenColumn("next try", [ago(moment) for moment in waits], 7),
+            ScreenColumn("next try (UTC)", texts("next_try"), 10),
+            ScreenColumn("bytes", texts("payload_bytes"), 8),
+            ScreenColumn("last error", texts("last_error"), 4, 10),
         ],
         width,
     )

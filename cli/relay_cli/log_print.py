@@ -11,7 +11,7 @@ import typer
 
 from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
-from relay_cli.columns import Column, fit
+from relay_cli.columns import ScreenColumn, fit
 from relay_cli.screen import ago, columns, painted, wrapped
 
 
@@ -28,13 +28,13 @@ def print_events(page: Page[LoggedEvent], *, as_json: bool) -> None:
     events = page.items
     print_table(
         [
-            Column("AGE", [ago(event.time) for event in events], 1),
-            Column("TIME", [time_text(event.time) for event in events], 6),
-            Column("EVENT", [event.id for event in events], 0),
-            Column("TENANT", [event.tenant_id for event in events], 4, 8),
-            Column("TOPIC", [event.topic for event in events], 2, 10),
-            Column("DESTINATIONS", [",".join(event.matched_destination_ids) for event in events], 3, 8),
-            Column("BYTES", [str(len(event.data)) for event in events], 5),
+            ScreenColumn("AGE", [ago(event.time) for event in events], 1),
+            ScreenColumn("TIME", [time_text(event.time) for event in events], 6),
+            ScreenColumn("EVENT", [event.id for event in events], 0),
+            ScreenColumn("TENANT", [event.tenant_id for event in events], 4, 8),
+            ScreenColumn("TOPIC", [event.topic for event in events], 2, 10),
+            ScreenColumn("DESTINATIONS", [",".join(event.matched_destination_ids) for event in events], 3, 8),
+            ScreenColumn("BYTES", [str(len(event.data)) for event in events], 5),
         ]
     )
     _print_cursors(page)
@@ -48,16 +48,16 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
     attempts = [record.attempt for record in page.items]
     print_table(
         [
-            Column("AGE", [ago(attempt.time) for attempt in attempts], 1),
-            Column("TIME", [time_text(attempt.time) for attempt in attempts], 8),
-            Column("ATTEMPT", [attempt.id for attempt in attempts], 9),
-            Column("EVENT", [attempt.event_id for attempt in attempts], 0),
-            Column("TENANT", [attempt.tenant_id for attempt in attempts], 7, 8),
-            Column("TOPIC", [attempt.topic for attempt in attempts], 4, 8),
-            Column("DESTINATION", [attempt.destination_id for attempt in attempts], 6, 8),
-            Column("NUMBER", [str(attempt.attempt_number) for attempt in attempts], 5),
-            Column("STATUS", [attempt.status for attempt in attempts], 2, paint=_paint),
-            Column("CODE", [attempt.code or "-" for attempt in attempts], 3, 8),
+            ScreenColumn("AGE", [ago(attempt.time) for attempt in attempts], 1),
+            ScreenColumn("TIME", [time_text(attempt.time) for attempt in attempts], 8),
+            ScreenColumn("ATTEMPT", [attempt.id for attempt in attempts], 9),
+            ScreenColumn("EVENT", [attempt.event_id for attempt in attempts], 0),
+            ScreenColumn("TENANT", [attempt.tenant_id for attempt in attempts], 7, 8),
+            ScreenColumn("TOPIC", [attempt.topic for attempt in attempts], 4, 8),
+            ScreenColumn("DESTINATION", [attempt.destination_id for attempt in attempts], 6, 8),
+            ScreenColumn("NUMBER", [str(attempt.attempt_number) for attempt in attempts], 5),
+            ScreenColumn("STATUS", [attempt.status for attempt in attempts], 2, paint=_paint),
+            ScreenColumn("CODE", [attempt.code or "-" for attempt in attempts], 3, 8),
         ]
     )
     _print_cursors(page)
@@ -90,7 +90,7 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
     names = tuple(rows[0]) if rows else ()
     print_table(
         [
-            Column(
+            ScreenColumn(
                 name.upper(), [f"{row[name]:g}" if isinstance(row[name], float) else row[name] for row in rows], rank
             )
             for rank, name in enumerate(names)
@@ -98,7 +98,7 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
     )
 
 
-def print_table(table: Sequence[Column]) -> None:
+def print_table(table: Sequence[ScreenColumn]) -> None:
     """Print columns as wide as their longest cell, two spaces apart; on a terminal those that fit, with ages."""
     shown = [column._replace(cells=[_cell(value) for value in column.cells]) for column in table]
     width = columns(sys.stdout)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_cli.columns import Column, fit
+from relay_cli.columns import ScreenColumn, fit
 
-ID = Column("id", ["aaaaaaaa", "bbbbbbbb"], 0)
-KIND = Column("kind", ["order.created", "user"], 1, 6)
-ERROR = Column("error", ["", "no acknowledgement"], 2, 6)
-TIME = Column("time", ["12:00", "13:00"], 5)
-EMPTY = Column("key", ["", ""], 3)
+ID = ScreenColumn("id", ["aaaaaaaa", "bbbbbbbb"], 0)
+KIND = ScreenColumn("kind", ["order.created", "user"], 1, 6)
+ERROR = ScreenColumn("error", ["", "no acknowledgement"], 2, 6)
+TIME = ScreenColumn("time", ["12:00", "13:00"], 5)
+EMPTY = ScreenColumn("key", ["", ""], 3)
 ALL = [ID, KIND, ERROR, TIME, EMPTY]
 
 
@@ -39,6 +39,6 @@ def test_the_least_important_columns_go_first_and_the_first_is_never_cut() -> No
     st.integers(8, 200), st.lists(st.text(st.characters(codec="ascii", categories=["L", "N"])), min_size=2, max_size=2)
 )
 def test_no_line_is_wider_than_the_terminal(width: int, cells: list[str]) -> None:
-    table = fit([ID, Column("kind", cells, 1, 6), ERROR, TIME], width)
+    table = fit([ID, ScreenColumn("kind", cells, 1, 6), ERROR, TIME], width)
     assert max(map(len, table.lines)) <= width
     assert len(table.lines) == 3
