@@ -72,7 +72,7 @@ GRANT UPDATE (updated_at) ON openoutbox_events TO openoutbox_pruner;
 GRANT SELECT ON openoutbox_events TO openoutbox_reader;
 
 -- The delivery log, where it is in this database: run this file again after `relay-cli log migrate` as the owner. The
--- recorder creates no partition: run `relay-cli log partitions ensure` monthly as the owner.
+-- recorder creates no partition: run `relay-cli log partitions ensure` daily as the owner.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'openoutbox_log') THEN

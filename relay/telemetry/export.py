@@ -48,7 +48,11 @@ def start_export(measurements: Measurements, variables: Mapping[str, str], relay
         return None
     try:
         return OtlpExport(measurements, variables, relay_id)
-    except (ValueError, TypeError, ImportError) as error:
+    except ImportError as error:  # the exporter of the protocol is imported only now
+        extra = "otel-grpc" if "grpc" in str(error) else "otel"
+        _warn(f"metrics are not exported over OTLP: {error}. {install_advice(extra)}")
+        return None
+    except (ValueError, TypeError) as error:
         _warn(f"metrics are not exported over OTLP: {error}")
         return None
 

@@ -15,6 +15,13 @@ from tests.support.paths import ROOT
 DEPLOY = ROOT / "deploy"
 
 
+LOG_JOBS = (
+    ["relay-cli", "log", "partitions", "ensure"],
+    ["relay-cli", "log", "retention", "--days=90"],
+)
+"""What the chart's CronJob for the delivery log runs, with the values of ``ci/nats-values.yaml``."""
+
+
 class Job(NamedTuple):
     """One program that ``deploy`` starts."""
 

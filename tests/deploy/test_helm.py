@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import yaml
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from relay.version import __version__
-from tests.deploy.jobs import DEPLOY
+from tests.deploy.jobs import DEPLOY, LOG_JOBS
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.helm import render
 from tests.support.servers.promtool import promtool
@@ -28,6 +29,8 @@ CASES = {
     path.name.removesuffix("-values.yaml"): yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     for path in sorted((CHART / "ci").glob("*-values.yaml"))
 }
+WRITE = bool(os.environ.get("TEST_WRITE"))
+"""Whether what is derived is written, instead of only compared."""
 CUSTOM = {"PodMonitor", "PrometheusRule", "ScaledObject"}
 """Kinds of other projects, whose schemas Kubernetes does not have."""
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -89,9 +92,8 @@ def test_values_that_mean_nothing_are_refused(rendered: Rendered, number: int) -
 
 
 def test_the_plain_files_are_what_helm_renders(rendered: Rendered) -> None:
-    """``TEST_WRITE=1`` writes them."""
     expected = {name: plain_text(name, text) for name, text in rendered["defaults"]["files"].items() if text.strip()}
-    if os.environ.get("TEST_WRITE"):
+    if WRITE:
         for path in PLAIN.glob("*.yaml"):
             path.unlink()
         for name, text in expected.items():
@@ -121,7 +123,13 @@ def test_every_job_has_a_secret_of_its_own(rendered: Rendered) -> None:
             if each["kind"] in ("Deployment", "Job", "CronJob")
         ]
         secrets = [pod["spec"]["containers"][0]["envFrom"][0]["secretRef"]["name"] for pod in pods]
-        assert len(set(secrets)) == len(secrets) == (1 if case == "bare" else 3)
+        assert len(set(secrets)) == len(secrets) == {"bare": 1, "nats": 4}.get(case, 3)
+
+
+def test_the_delivery_logs_months_are_created_by_its_owner(rendered: Rendered) -> None:
+    (document,) = yaml.safe_load_all(rendered["nats"]["files"]["logpartitions.yaml"])
+    containers = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert tuple(container["command"] for container in containers) == LOG_JOBS
 
 
 def test_nodes_can_be_drained_while_the_broker_is_away(rendered: Rendered) -> None:
@@ -186,5 +194,7 @@ def test_prometheus_accepts_the_rules_with_the_releases_retention(
 
 def test_the_chart_has_the_rules_of_prometheus_and_the_version_of_the_relay() -> None:
     for name in ("alerts.yaml", "recording.yaml"):
+        if WRITE:
+            shutil.copyfile(DEPLOY / "prometheus" / name, CHART / "files" / name)
         assert (CHART / "files" / name).read_bytes() == (DEPLOY / "prometheus" / name).read_bytes()
     assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == __version__

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import call_cli
-from tests.deploy.jobs import DEPLOY, Job, jobs
+from tests.deploy.jobs import DEPLOY, LOG_JOBS, Job, jobs
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, as_user, give_rights
 from tests.support.waiting import wait_until
@@ -69,6 +69,30 @@ def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
     relay = daemon(**{**variables, "PUBLISHER_TYPE": "null", "PUBLISHER_URL": "", "STORAGE_URL": url})
     wait_until(lambda: relay.running and outbox.counts() == {"DELIVERED": 3}, what="the delivery")
     assert relay.stop() == 0
+
+
+def test_the_delivery_log_is_recorded_read_and_maintained_by_its_roles(
+    granted: Outbox, daemon: StartDaemon, tmp_path: Path
+) -> None:
+    def call(*arguments: str, url: str) -> str:
+        done = call_cli(tmp_path, *arguments, DELIVERY_LOG_URL=url)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        return done.stdout
+
+    recorder, reader = granted.url_of("log_recorder"), granted.url_of("log_reader")
+    call("log", "migrate", url=granted.owner_url)
+    with granted.database.connect() as connection:
+        give_rights(connection)
+    granted.fill("t", 1)
+    relay = daemon(PUBLISHER_TYPE="null", DELIVERY_LOG_URL=recorder)
+    attempts = "SELECT count(*) FROM openoutbox_log.attempts"
+    wait_until(lambda: relay.running and granted.database.run(attempts) == [(1,)], what="the attempt")
+    assert relay.stop() == 0
+    assert "t" in call("log", "attempts", url=reader)
+    assert "has the rights for: record, read" in call("check", "--for", "deliverylog", url=recorder)
+    assert "has the rights for: read (for record: " in call("check", "--for", "deliverylog", url=reader)
+    for _, *job in LOG_JOBS:
+        call(*job, url=granted.owner_url)
 
 
 def test_jobs_that_prune_have_credentials_of_their_own() -> None:

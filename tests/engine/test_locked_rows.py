@@ -1,4 +1,4 @@
-"""Rows that another session has locked: their outcomes wait, nothing else does (CONTRACT section 2, invariant 10)."""
+"""Rows that another session has locked: their outcomes wait, nothing else does (docs/guarantees.md#failures)."""
 
 from __future__ import annotations
 

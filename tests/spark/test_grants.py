@@ -42,6 +42,15 @@ def as_role(outbox: Outbox, role: str) -> str:
     return parts._replace(netloc=f"{role.replace(' ', '%20')}@{parts.hostname}:{parts.port}").geturl()
 
 
+def submitted(name: str, url: str, folder: str) -> list[str]:
+    """The arguments that ``deploy/spark/kubernetes.yaml`` gives to a job, for this URL and this machine's folder."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8"))
+    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+    (command,) = [pod["containers"][0]["args"] for pod in pods if f"/{name}.py" in str(pod)]
+    arguments: list[str] = command[command.index(f"local:///opt/openoutbox/{name}.py") + 1 :]
+    return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
+
+
 def test_without_grants_the_driver_says_what_is_missing(
     spark: SparkSession, outbox: Outbox, save: Save, role: str
 ) -> None:
@@ -80,12 +89,14 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     spark: SparkSession, outbox: Outbox, role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
 ) -> None:
     url = as_role(outbox, role)
+    secret = tmp_path / "url"
+    secret.write_text(url)
     run, arguments = {
-        "archive": (run_archive, [str(tmp_path / "archive")]),
-        "replay": (run_replay, ["--status", "dead"]),
+        "archive": (run_archive, submitted("archive", str(secret), str(tmp_path / "archive"))),
+        "replay": (run_replay, ["--status", "dead", "--url-file", str(secret)]),
     }[job]
     fill(outbox, "DEAD", 10)
-    assert run(job, arguments, url=url) == 1
+    assert run(job, arguments) == 1
     assert "this role may not" in capsys.readouterr().err
     done = call_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
@@ -94,38 +105,25 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     documented = sorted(line for line in page.splitlines() if line.startswith("GRANT "))
     name = {"archive": "archiver", "replay": "replayer"}[job]
     assert [line.replace(role, name).replace('"', "") for line in granted] == documented
-    assert run(job, arguments, url=url) == 0
+    checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=url)
+    assert f"has the rights for: {job} (" in checked.stdout
+    assert run(job, arguments) == 0
     assert capsys.readouterr().out.startswith("10 ")
 
 
-def submitted(name: str, url: str, folder: str) -> list[str]:
-    """The arguments that ``deploy/spark/kubernetes.yaml`` gives to a job, for this URL and this machine's folder."""
-    documents = yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8"))
-    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
-    (command,) = [pod["containers"][0]["args"] for pod in pods if f"/{name}.py" in str(pod)]
-    arguments: list[str] = command[command.index(f"local:///opt/openoutbox/{name}.py") + 1 :]
-    return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
-
-
-def test_the_jobs_of_deploy_work_with_their_roles(
+def test_the_ingest_of_deploy_works_with_its_role(
     spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with outbox.database.connect() as connection:
         give_rights(connection)  # the copy of a database has no rights on the database itself
     rows = [{"order_number": number, "customer": f"c{number}"} for number in range(5)]
     spark.createDataFrame(rows).write.parquet(str(tmp_path / "orders"))
-    fill(outbox, "DELIVERED", 10)
-    jobs = {
-        "ingest": ("spark_writer", "write", run_ingest, "orders", "5 rows: 5 new"),
-        "archive": ("spark_archiver", "archive", run_archive, "archived", "10 "),
-    }
-    for job, (role, purpose, run, folder, words) in jobs.items():
-        setup = ("spark", "setup", "--role", f"openoutbox_{role}", "--for", purpose)
-        done = call_cli(tmp_path, *setup, STORAGE_URL=outbox.owner_url)
-        assert done.returncode == 0, done.stderr
-        checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=outbox.url_of(role))
-        assert f"has the rights for: {purpose} (" in checked.stdout
-        secret = tmp_path / f"{job} url"
-        secret.write_text(outbox.url_of(role))
-        assert run(job, submitted(job, str(secret), str(tmp_path / folder))) == 0, capsys.readouterr().err
-        assert words in capsys.readouterr().out
+    setup = ("spark", "setup", "--role", "openoutbox_spark_writer")
+    assert call_cli(tmp_path, *setup, STORAGE_URL=outbox.owner_url).returncode == 0
+    url = outbox.url_of("spark_writer")
+    checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=url)
+    assert "has the rights for: write (" in checked.stdout
+    secret = tmp_path / "url"
+    secret.write_text(url)
+    assert run_ingest("ingest", submitted("ingest", str(secret), str(tmp_path / "orders"))) == 0
+    assert "5 rows: 5 new" in capsys.readouterr().out
