@@ -217,7 +217,9 @@ def subscriptions(
         str | None, typer.Option(metavar="NAME", help="Let this one begin again at the beginning.")
     ] = None,
     move: Annotated[str | None, typer.Option(metavar="NAME", help="Let this one go on after --to.")] = None,
-    to: Annotated[int | None, typer.Option(min=0, metavar="POSITION", help="The position for --move.")] = None,
+    to: Annotated[
+        int | None, typer.Option(parser=whole(0), metavar="POSITION", help="The position for --move.")
+    ] = None,
     delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
     as_json: Json = False,
     schema: Schema = DEFAULT_SCHEMA,
@@ -227,6 +229,8 @@ def subscriptions(
 
     The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
     moved goes on at its new position; its current batch can no longer be acknowledged.
+
+    Example: relay-cli store subscriptions --move balances --to 1000
     """
     if (move is None) != (to is None):
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
