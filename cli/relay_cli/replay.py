@@ -15,7 +15,7 @@ import typer
 from relay.core.errors import OutboxError
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
 from relay_cli.output import Bar, plural, print_json
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 
@@ -121,16 +121,18 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    settings = _settings(context, storage_url, table, selection)
-    window = 0.0 if force else _window(settings, selection, nats_duplicate_window)
+    settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
+    window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    _confirm_and_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    _confirm_and_replay(
+        *outbox_of(context, storage_url, table), selection, options, dry_run=dry_run, yes=yes, as_json=as_json
+    )
 
 
-def _settings(context: typer.Context, url: str | None, table: str | None, selection: Selection) -> Settings:
+def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
     """Read the environment; say where delivered events are if the relays of this environment delete them."""
     settings = read_settings(context, url, table, only=_VARIABLES)
-    if settings.on_delivered == "delete" and "delivered" in selection.kinds:
+    if settings.on_delivered == "delete":
         typer.echo(_DELETED, err=True)
     return settings
 
@@ -152,12 +154,10 @@ def _selection(
     return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
 
 
-def _window(settings: Settings, selection: Selection, option: float | None) -> float:
+def _window(settings: Settings, option: float | None) -> float:
     """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
     from relay_cli.nats_window import duplicate_window
 
-    if "delivered" not in selection.kinds:
-        return 0.0
     return duplicate_window(settings) if option is None else option
 
 

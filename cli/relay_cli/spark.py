@@ -14,7 +14,7 @@ from relay.core.errors import ConfigError
 from relay.core.extras import install_advice
 from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
-from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import StorageUrl, Table, outbox_of, read_settings
 from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def setup(
     """
     from relay.spark.setup import setup as set_up
 
-    url, outbox = storage_of(read_settings(context, storage_url, table))
+    url, outbox = outbox_of(context, storage_url, table)
     grants = set_up(url, outbox, role, schema, purpose.value)
     typer.echo(f"schema {schema}: ready")
     for grant in grants:
@@ -143,10 +143,10 @@ def _value(context: typer.Context, variable: str) -> str:
     if variable == "DELIVERY_LOG_URL":
         return log_url(None)
     if variable == "DELIVERY_LOG_SCHEMA":
-        from relay.settings.settings import Settings
+        from relay.settings.places import log_place
 
-        return Settings.from_process(only={variable}).delivery_log_schema
-    url, table = storage_of(read_settings(context, None))
+        return log_place({}).schema
+    url, table = outbox_of(context, None)
     return url if variable == "STORAGE_URL" else str(table)
 
 

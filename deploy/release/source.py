@@ -55,7 +55,7 @@ def read_source(root: Path) -> Source:
             f"Tag it: git tag --annotate v{version}; or check the tag out: git checkout v{version}"
         )
     seconds = int(_git(root, "show", "--no-patch", "--format=%ct", "HEAD"))
-    return Source(version, commit, seconds, _without_login(_git(root, "config", "--default", "", "remote.origin.url")))
+    return Source(version, commit, seconds, public_url(_git(root, "config", "--default", "", "remote.origin.url")))
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -68,6 +68,11 @@ def _git(root: Path, *arguments: str) -> str:
     return done.stdout.rstrip("\n")
 
 
-def _without_login(url: str) -> str:
+def public_url(url: str) -> str:
+    """The URL as it may be published: no user, no password; empty for a folder of this machine."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if parts.scheme else url
+    if parts.scheme == "file":
+        return ""
+    if not parts.scheme:
+        return url if ":" in url.partition("/")[0] else ""  # git@host:path, which holds no password
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

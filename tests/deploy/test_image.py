@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -78,17 +79,12 @@ def test_a_lock_pins_what_pyproject_requires(lock: str, requirements: list[Requi
 
 
 def test_the_lock_holds_what_its_packages_require_themselves() -> None:
-    """Read from the packages that are installed here; their versions may differ from the locked ones."""
-    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - its name is taken above
-
+    """Read from those packages that are installed here in the locked version; others may require something else."""
     versions = locked("requirements.lock")
+    installed = {canonicalize_name(each.name): each for each in metadata.distributions()}
     missing = set()
-    for package in versions:
-        try:
-            texts = requires(package) or []
-        except PackageNotFoundError:
-            continue  # for another platform
-        for requirement in map(Requirement, texts):
+    for package in (name for name, each in installed.items() if each.version == versions.get(name)):
+        for requirement in map(Requirement, installed[package].requires or []):
             environment = {**default_environment(), "extra": ""}
             if requirement.marker is None or requirement.marker.evaluate(environment):  # type: ignore[arg-type]
                 missing |= {canonicalize_name(requirement.name)} - versions.keys()

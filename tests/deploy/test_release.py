@@ -17,7 +17,7 @@ from cyclonedx.model.component import ComponentType
 
 from deploy.release.packages import Package, installed_packages, locked_packages
 from deploy.release.sbom import document
-from deploy.release.source import ReleaseRefused, Source, read_source
+from deploy.release.source import ReleaseRefused, Source, public_url, read_source
 from deploy.release.statement import checksums, default_base, provenance
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -57,9 +57,19 @@ def test_a_clean_tag_is_a_source(checkout: Checkout) -> None:
     assert source.origin == "https://git.example/relay.git"
 
 
-def test_without_a_remote_the_origin_is_empty(checkout: Checkout) -> None:
-    checkout.git("tag", "v1.2.3")
-    assert read_source(checkout.folder).origin == ""
+@pytest.mark.parametrize(
+    ("remote", "origin"),
+    [
+        ("", ""),
+        ("/home/ada/relay", ""),
+        ("../relay", ""),
+        ("file:///home/ada/relay", ""),
+        ("git@git.example:relay.git", "git@git.example:relay.git"),
+        ("ssh://git@git.example/relay.git", "ssh://git.example/relay.git"),
+    ],
+)
+def test_the_origin_names_neither_a_login_nor_a_folder(remote: str, origin: str) -> None:
+    assert public_url(remote) == origin
 
 
 @pytest.mark.parametrize("name", ["relay/version.py", "new.txt"])
