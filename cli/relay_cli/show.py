@@ -9,18 +9,20 @@ from uuid import UUID
 
 import typer
 
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import block, event_id, one_line, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import block, one_line, print_json
+from relay_cli.values import event_id
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ShownEvent
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = single_command()
 
 EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", parser=event_id, help="The event's id, a UUID.")]
 
 
-@app.command("show", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("show", context_settings=HELP)
 def command(
     context: typer.Context,
     event_id: EventId,
@@ -39,7 +41,7 @@ def command(
     """
     from relay.outbox.admin.browse import show_event
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     event = show_event(url, name, event_id)
     if event is None:
         typer.echo(f"error: there is no event {event_id} in table {name}", err=True)

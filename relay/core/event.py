@@ -35,7 +35,7 @@ LEASE_EXPIRED: Final = "LEASE_EXPIRED"
 
 
 class Status(StrEnum):
-    """The four values of the ``status`` column (CONTRACT section 1)."""
+    """The four values of the ``status`` column (docs/conformance.md#the-table)."""
 
     PENDING = "PENDING"
     DELIVERING = "DELIVERING"

@@ -10,7 +10,7 @@ from relay.core.ports import Backlog
 
 
 class RelayState(IntEnum):
-    """The values of ``openoutbox_relay_state`` (CONTRACT section 7)."""
+    """The values of ``openoutbox_relay_state`` (docs/operations.md#metrics)."""
 
     ACTIVE = 1
     PAUSED = 2
@@ -54,6 +54,9 @@ class Telemetry(Protocol):
 
     def oldest_due_age(self, seconds: float) -> None:
         """A fresh sample of the lag alone."""
+
+    def oldest_delivered_age(self, seconds: float) -> None:
+        """A fresh sample of the age of the oldest DELIVERED row."""
 
     def state(self, state: RelayState, reason: str) -> None:
         """The relay is active, paused (broker) or in error (storage); ``reason`` is empty when active."""

@@ -1,4 +1,4 @@
-"""From an outcome to what is written: the decision table of CONTRACT sections 2 and 4. Pure and total."""
+"""From an outcome to what is written: the decision table of docs/messages.md#errors. Pure and total."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
@@ -40,16 +41,20 @@ from relay.engine.attempts import Attempts
 from relay.engine.order import KeyQueues
 from relay.engine.portion import Lease, Portion, select
 
+SLOW: Final = 1.0
+"""Seconds without an answer, after which nothing else waits for an event."""
+
 
 class Batch:
     """The events of one claim."""
 
     __slots__ = (
         "_ambiguous",
-        "_bytes",
+        "_handed_over",
         "_leases_apart",
         "aside",
         "attempts",
+        "bytes_held",
         "claimed_at",
         "followers",
         "last_chance",
@@ -97,7 +102,9 @@ class Batch:
         self.lease = lease
         self._leases_apart: dict[EventId, Lease] = {}
         self._ambiguous = False
-        self._bytes = sum(event.size for event in events)
+        self._handed_over = False
+        self.bytes_held = sum(event.size for event in events)
+        """Bytes that count against the bound on what is in flight."""
 
     def __len__(self) -> int:
         """How many events are held; those being written are not counted."""
@@ -119,22 +126,33 @@ class Batch:
         """How many events have no outcome that decides."""
         return len(self.offered) + len(self.undecided) + len(self.suspects) + len(self.waiting)
 
+    def undecided_ids(self) -> list[EventId]:
+        """The events that wait for a probe."""
+        return [event.event_id for event, _ in self.undecided]
+
     def held_ids(self) -> list[EventId]:
         """Every event that is not settled; not those being written, with which a renewal never coincides."""
-        undecided = (event.event_id for event, _ in self.undecided)
         aside = (event_id for portion in self.aside for event_id in portion.settlement.event_ids())
-        waiting = self.waiting.ids()
-        return [*self.offered, *undecided, *self.suspects, *waiting, *self.verdicts.event_ids(), *aside]
+        unanswered = (*self.offered, *self.undecided_ids(), *self.suspects, *self.waiting.ids())
+        return [*unanswered, *self.verdicts.event_ids(), *aside]
 
     def free_bytes(self) -> int:
         """The bytes that no longer count, once: when every event offered has an outcome."""
-        freed, self._bytes = self._bytes, 0
+        freed, self.bytes_held = self.bytes_held, 0
         return freed
 
-    @property
-    def bytes_held(self) -> int:
-        """Bytes that count against the bound on what is in flight."""
-        return self._bytes
+    def trim_bytes(self) -> int:
+        """Count no longer what has an outcome; returns how many bytes that is."""
+        undecided = (event for event, _ in self.undecided)
+        held = sum(event.size for event in [*self.offered.values(), *undecided, *self.waiting.events()])
+        trimmed = max(self.bytes_held - held, 0)
+        self.bytes_held -= trimmed
+        return trimmed
+
+    def is_slow(self, now: float) -> bool:
+        """Whether all that is left of it has waited for the broker's answer for a second or more."""
+        left = self.undecided or self.suspects or len(self.verdicts) or self.writing
+        return bool(self.offered) and self._handed_over and not left and now - self.offered_at >= SLOW
 
     @property
     def suspect_bytes(self) -> int:
@@ -146,6 +164,7 @@ class Batch:
     def handed_over(self, now: float) -> None:
         """Events of the batch go to the publisher at ``now``."""
         self.offered_at = now
+        self._handed_over = True
 
     def take_answers(self, resolutions: Sequence[Resolution]) -> tuple[list[OutboxEvent], list[Resolution]]:
         """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
@@ -226,10 +245,7 @@ class Batch:
 
     def release_unanswered(self) -> None:
         """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
-        self.verdicts.released.extend(self.offered)
-        self.verdicts.released.extend(self.suspects)
-        self.verdicts.released.extend(event.event_id for event, _ in self.undecided)
-        self.verdicts.released.extend(self.waiting.end_all())
+        self.verdicts.released += [*self.offered, *self.suspects, *self.undecided_ids(), *self.waiting.end_all()]
         self.offered.clear()
         self.suspects.clear()
         self.undecided.clear()
@@ -335,6 +351,10 @@ class Batch:
             return list(event_ids) if now >= self.lease.expires_at else []
         return [event_id for event_id in event_ids if now >= self._lease_of(event_id).expires_at]
 
+    def expires_at(self, event_id: EventId) -> float:
+        """When its lease runs out by the relay's clock."""
+        return self._lease_of(event_id).expires_at
+
     def expired_unrenewable(self, now: float) -> list[EventId]:
         """Events offered whose lease has run out because the database refused to renew it."""
         refused = (event_id for event_id, lease in self._leases_apart.items() if lease.refused)
@@ -374,9 +394,7 @@ class Batch:
         by_lease: dict[Lease, set[EventId]] = {}
         for event_id in settlement.event_ids():
             by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
-        parts = []
-        for lease, event_ids in by_lease.items():
-            part = select(settlement, event_ids.__contains__)
+        parts = [(lease, select(settlement, event_ids.__contains__)) for lease, event_ids in by_lease.items()]
+        for lease, part in parts:
             part.fence = lease.fence
-            parts.append(part)
-        return parts
+        return [part for _, part in parts]

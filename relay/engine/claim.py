@@ -8,8 +8,10 @@ by the next at once; a partial one shortly after; empty ones ever later, up to t
 wake-up.
 
 An event that lost a lease and is on its last attempt travels alone: what is in flight is finished first, and nothing
-is claimed until it is settled. Otherwise an event that kills its relays would take its neighbours to DEAD with it. An
-event that failed for another reason endangers no neighbour, and travels with them.
+is claimed until it is settled. Otherwise an event that kills its relays would take its neighbours to DEAD with it. That
+holds for a second: events whose answers take longer are not waited for, and an event that has not killed its relay in
+that time is taken for a slow one. An event that failed for another reason endangers no neighbour, and travels with
+them.
 """
 
 from __future__ import annotations
@@ -107,7 +109,8 @@ class Claimer:
         """
         while True:
             batch = await self._claimed.get()
-            while batch.last_chance and self._inflight.others_unfinished(batch):
+            # Released or lost meanwhile, it endangers nothing, and what was claimed since is behind it.
+            while batch.last_chance and batch.offered and self._inflight.others_unfinished(batch, self._clock()):
                 self._inflight.release_suspects(but_of=batch)
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)
@@ -160,7 +163,7 @@ class Claimer:
             opened.cancel()
             stopped.cancel()
             return False
-        if self._inflight.careful or not self._has_room():
+        if self._inflight.careful(self._clock()) or not self._has_room():
             # Cleared and waited for without an await in between, so no change can be missed. The offer loop and the
             # stop clear it too, and a change may be lost that way; the time limit bounds the delay.
             self._inflight.changed.clear()

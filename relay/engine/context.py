@@ -19,8 +19,6 @@ class EngineContext:
 
     storage: OutboxStorage
     publisher: Publisher
-    isolated: Publisher
-    """Another publisher to the same broker: suspects are offered over it."""
     telemetry: Telemetry
     options: EngineOptions
     clock: Callable[[], float]
@@ -44,5 +42,4 @@ class EngineContext:
         """The context of a relay that holds nothing yet and has connected to nothing."""
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
-        isolated, suspects = publisher.twin(), Suspects()
-        return cls(storage, publisher, isolated, telemetry, options, clock, recorder, health, inflight, suspects)
+        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects())

@@ -12,10 +12,9 @@ from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import Telemetry
-from relay.engine.batch import Batch
+from relay.engine.batch import SLOW, Batch
 from relay.engine.portion import Portion
 
-_SLOW = 1.0  # seconds without an answer
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 
 
@@ -51,6 +50,10 @@ class InFlight:
         suspects = sum(len(batch.suspects) for batch in self.batches)
         if suspects >= self._max_events or sum(batch.suspect_bytes for batch in self.batches) >= self._max_bytes:
             return 0, 0
+        if self._max_bytes - self.bytes_held < self._max_bytes // 2:
+            # A claim's bytes are given back together, with its last answer: one event without an answer must not keep
+            # those of its neighbours. Looked at only where bytes are short, because it looks at every event.
+            self.bytes_held -= sum(batch.trim_bytes() for batch in self.batches)
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
         return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
 
@@ -58,7 +61,7 @@ class InFlight:
         """Destinations of events that have waited for an answer for a second or more."""
         slow: set[str] = set()
         for batch in self.batches:
-            if now - batch.offered_at >= _SLOW:
+            if now - batch.offered_at >= SLOW:
                 slow.update(event.event_type for event in batch.offered.values())
         return sorted(slow)
 
@@ -69,17 +72,18 @@ class InFlight:
         self.bytes_held += batch.bytes_held
         self._telemetry.in_flight(self.events)
 
-    @property
-    def careful(self) -> bool:
-        """Whether an event on its last attempt is in flight, beside which nothing is claimed."""
-        return any(batch.last_chance and batch.unfinished for batch in self.batches)
+    def careful(self, now: float) -> bool:
+        """Whether an event that may kill this relay is in flight, beside which nothing is claimed."""
+        return any(batch.last_chance and batch.unfinished and not batch.is_slow(now) for batch in self.batches)
 
-    def others_unfinished(self, batch: Batch) -> bool:
+    def others_unfinished(self, batch: Batch, now: float) -> bool:
         """Whether events of other batches would lose a lease if this relay died now.
 
-        Rows that are set aside are not waited for: that may never end, and the others would wait, too.
+        Neither rows that are set aside nor events whose answers are slow are waited for: that may never end, and the
+        others would wait, too.
         """
-        return any(other.unfinished for other in self.batches if other is not batch)
+        others = (other for other in self.batches if other is not batch)
+        return any(other.unfinished for other in others if not other.is_slow(now))
 
     @property
     def undecided(self) -> bool:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
-from relay.core.errors import PublisherError
+from relay.engine.batch import SLOW
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
 from relay.engine.publish import Offers
-from relay.engine.suspects import Group
+from relay.engine.suspects import LANES, Turn
 from relay.engine.waiting import wait_event
 
-logger = logging.getLogger(__name__)
-
-_LOOK = 0.05  # seconds between two looks at a group whose end no outcome says: its lease was lost, or it was released
-_IDLE = 10.0  # seconds without suspects until their connection is closed
+_LOOK = 0.05  # seconds between two looks at a turn whose end no outcome says: its lease was lost, or it was released
+_IDLE = 10.0  # seconds without suspects until their connections are closed
 
 
 class Isolation:
@@ -24,42 +21,50 @@ class Isolation:
     def __init__(self, context: EngineContext, gate: Gate, offers: Offers) -> None:
         self._suspects = context.suspects
         self._options = context.options
+        self._clock = context.clock
         self._gate = gate
         self._offers = offers
-        self._connected = False
+        self._turns: dict[int, Turn] = {}
+        """The turns that have not ended, by lane."""
+        self._connected: set[int] = set()
 
     async def run(self) -> None:
-        """Offer the next group once every event of the one before has its verdict, without end."""
+        """Offer the next group once the one before is answered or slow, without end."""
         while True:
             if not await wait_event(self._suspects.arrived, _IDLE):
                 await self._disconnect()
                 await self._suspects.arrived.wait()
             await self._gate.wait_open()
-            group = self._suspects.take_turn()
-            if group is not None:
-                await self._offer(group)
+            lane = self._free_lane()
+            if lane is None:
+                await self._wait_for_change()
+            elif (turn := self._suspects.take_turn()) is not None:
+                await self._offer(lane, turn)
 
-    async def _offer(self, group: Group) -> None:
-        """Offer a group, and return when none of it is with the publisher or undecided."""
-        batch = group.batch
-        # The gate may have closed and released them while the group waited: then nothing is left to offer.
-        events = batch.take_turn(group.events)
-        if not events:
-            return
-        self._connected = True
-        unreachable = await self._offers.isolate(batch, events)
-        ids = {event.event_id for event in events}
-        while not ids.isdisjoint(batch.offered) or any(event.event_id in ids for event, _ in batch.undecided):
-            self._suspects.changed.clear()
-            await wait_event(self._suspects.changed, _LOOK)
-        if unreachable():
+    def _free_lane(self) -> int | None:
+        for lane, turn in list(self._turns.items()):
+            if turn.ended:
+                self._suspects.end_turn(self._turns.pop(lane))
+        return next((lane for lane in range(LANES) if lane not in self._turns), None)
+
+    async def _offer(self, lane: int, turn: Turn) -> None:
+        """Offer a group, and return when it is answered or slow."""
+        self._turns[lane] = turn
+        self._connected.add(lane)
+        slow_at = self._clock() + SLOW
+        await self._offers.isolate(lane, turn)
+        while not turn.ended and self._clock() < slow_at:
+            await self._wait_for_change()
+        if turn.unreachable:
             # The broker answers probes and takes no connection more: no event is to blame, and haste would not help.
             await asyncio.sleep(self._options.connect_retry_interval)
 
+    async def _wait_for_change(self) -> None:
+        self._suspects.changed.clear()
+        await wait_event(self._suspects.changed, _LOOK)
+
     async def _disconnect(self) -> None:
-        if self._connected:
-            self._connected = False
-            try:
-                await self._offers.disconnect_isolated("no suspects are left")
-            except PublisherError:
-                logger.exception("the connection for suspects was not closed", extra={"action": "abandon_failed"})
+        self._free_lane()
+        for lane in self._connected - self._turns.keys():
+            self._connected.discard(lane)
+            await self._offers.disconnect_isolated(lane)

@@ -8,7 +8,7 @@ A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the othe
 in quarters until that row is alone. It is tried again on its own, and when its lease has expired it is let go. A row
 that another session has locked keeps its lease and is tried again; no other relay can reap it while it is locked.
 
-Reaping takes back expired leases of any relay, each as a failed attempt (CONTRACT section 2, invariant 4). After an
+Reaping takes back expired leases of any relay, each as a failed attempt (docs/conformance.md#states). After an
 outage of the database it waits until this relay's own outcomes are written and its leases renewed.
 """
 
@@ -25,6 +25,7 @@ from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.losses import LeaseLosses
 from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, RefusalLog, quarters
@@ -47,6 +48,7 @@ class LeaseRenewer:
         self._seconds = context.options.lease_timeout
         self._offers = offers
         self._log = RefusalLog(context.clock)
+        self._losses = LeaseLosses(context.clock, self._seconds)
         self._tick = min(self._seconds / 24, 1.0)
 
     async def run(self) -> None:
@@ -77,7 +79,8 @@ class LeaseRenewer:
         now = self._clock()
         answered = True
         # From here to ``written`` the settler leaves this batch alone. Outcomes that come meanwhile move events from
-        # one state to another inside the batch, but none leaves it, so the ids read here stay all of them.
+        # one state to another inside the batch. One may leave it: the offer loop gives up what it would have to offer
+        # after the lease ran out.
         batch.begin_writing()
         try:
             for lease, event_ids in batch.leases():
@@ -124,6 +127,8 @@ class LeaseRenewer:
         return renewal
 
     def _take(self, batch: Batch, lease: Lease, renewal: Renewal, event_ids: Sequence[EventId], sent_at: float) -> None:
+        held = set(batch.held_ids())
+        event_ids = [event_id for event_id in event_ids if event_id in held]
         if renewal.held:
             renewed = [event_id for event_id in event_ids if event_id not in renewal.unchanged]
             batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), renewed)
@@ -132,7 +137,8 @@ class LeaseRenewer:
         known = renewal.held | renewal.unchanged
         lost = [event_id for event_id in event_ids if event_id not in known]
         if lost:
-            logger.warning("lost the lease of %d events", len(lost), extra={"action": "lease_lost"})
+            if not self._losses.taken(len(lost), lease.expires_at):
+                logger.warning("lost the lease of %d events", len(lost), extra={"action": "lease_lost"})
             self._inflight.forfeit(batch, lost)
 
     async def _give_up_expired(self, batch: Batch, *, answered: bool) -> None:

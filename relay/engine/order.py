@@ -31,9 +31,13 @@ class KeyQueues:
     def __bool__(self) -> bool:
         return bool(self._behind)
 
-    def ids(self) -> list[EventId]:
+    def events(self) -> list[OutboxEvent]:
         """Every event that waits."""
-        return [event.event_id for behind in self._behind.values() for event in behind]
+        return [event for behind in self._behind.values() for event in behind]
+
+    def ids(self) -> list[EventId]:
+        """Every event that waits, by its id."""
+        return [event.event_id for event in self.events()]
 
     def hold_back(self, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
         """Keep all but the first event of each key, and return the others: they may be offered now."""

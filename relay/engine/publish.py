@@ -7,8 +7,8 @@ Offering and abandoning exclude each other. When the broker is given up, the ord
 way, make the client forget what it holds, and only then release what has no outcome. Nothing is released that the
 client could still send, and nothing is offered whose lease has run out by the relay's clock.
 
-There are two lanes, each with a publisher and so with connections of its own: the main one, and the one for suspects.
-A connection that is cut in one of them carries no event of the other.
+There are lanes, each with a publisher and so with connections of its own: the main one, and those for suspects. A
+connection that is cut in one of them carries no event of another.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 
-from relay.core.errors import PublisherError
+from relay.core.errors import ConfigError, PublisherError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable
 from relay.core.ports import Publisher
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.suspects import CONNECTION_CUT
+from relay.engine.suspects import CONNECTION_CUT, LANES, Turn
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +36,21 @@ Sink = Callable[[Batch, Sequence[Resolution]], None]
 class _Lane:
     """Serialises ``publish`` and ``abandon`` of one publisher: at most one of them runs at a time."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, *, opened: bool) -> None:
         self.publisher = publisher
+        self.opened = opened
+        """Whether the publisher is open. Before, there is nothing to forget or close."""
         self.turn = asyncio.Lock()
         self.forgetting = False
         """The publisher is made to forget its events: what it says of the broker's reachability is an echo."""
         self._offer: asyncio.Task[None] | None = None
         """The ``publish`` that is under way; its owner holds the turn."""
+
+    async def open(self) -> None:
+        """Open the publisher before its first use. Raises ConfigError."""
+        if not self.opened:
+            await self.publisher.open()
+            self.opened = True
 
     async def publish(self, batch: Batch, events: list[OutboxEvent], sink: Sink) -> BaseException | None:
         """Hand events to the publisher; returns what it raised, if it did. The caller has the turn.
@@ -87,8 +96,8 @@ class Offers:
         self._suspects = context.suspects
         self._clock = context.clock
         self._decider = decider
-        self._main = _Lane(context.publisher)
-        self._isolated = _Lane(context.isolated)
+        self._main = _Lane(context.publisher, opened=True)
+        self._isolated = [_Lane(context.publisher.twin(), opened=False) for _ in range(LANES)]
 
     async def offer(self, batch: Batch) -> None:
         """Hand a batch to the publisher and return once its client holds it, or the offer was called off.
@@ -101,23 +110,25 @@ class Offers:
         """Hand over what comes next in its key, unless it was released or has lost its lease meanwhile."""
         await self._hand_over(self._main, batch, events, self._resolve)
 
-    async def isolate(self, batch: Batch, events: Sequence[OutboxEvent]) -> Callable[[], bool]:
-        """Hand over suspects whose turn it is, with nothing else on their connection.
-
-        Returns a function that says whether a connection for them could not be made.
-        """
-        unreachable = False
+    async def isolate(self, number: int, turn: Turn) -> None:
+        """Hand over suspects whose turn it is, with nothing else on the connections of this lane."""
+        lane = self._isolated[number]
 
         def resolve(batch: Batch, resolutions: Sequence[Resolution]) -> None:
-            nonlocal unreachable
-            if not self._isolated.forgetting:
-                unreachable |= any(isinstance(outcome, Unreachable) for _, outcome in resolutions)
-                resolutions = [(event, _isolated(event, outcome, len(events))) for event, outcome in resolutions]
-            self._decider.resolve(batch, resolutions, echo=self._isolated.forgetting)
+            if not lane.forgetting:
+                turn.unreachable |= any(isinstance(outcome, Unreachable) for _, outcome in resolutions)
+                resolutions = [(event, _isolated(event, outcome, turn.size)) for event, outcome in resolutions]
+            self._decider.resolve(batch, resolutions, echo=lane.forgetting)
             self._suspects.changed.set()
 
-        await self._hand_over(self._isolated, batch, events, resolve)
-        return lambda: unreachable
+        try:
+            await lane.open()
+        except ConfigError as error:  # a certificate that was there at the start, say
+            for batch, part in turn.parts.items():
+                resolve(batch, [(event, Unreachable(str(error))) for event in part.values()])
+            return
+        for batch, part in turn.parts.items():
+            await self._hand_over(lane, batch, list(part.values()), resolve)
 
     def _resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
         self._decider.resolve(batch, resolutions, echo=self._main.forgetting)
@@ -139,23 +150,34 @@ class Offers:
             await self._failed(lane, batch, held, error)
 
     async def abandon(self, reason: str) -> None:
-        """Make both clients forget everything without an outcome, and release it."""
-        for lane in (self._main, self._isolated):
+        """Make all clients forget everything without an outcome, and release it."""
+        lanes = [self._main, *self._isolated]
+        for lane in lanes:
             lane.call_off()
-        async with self._main.turn, self._isolated.turn:
-            for lane in (self._main, self._isolated):
-                try:
-                    await lane.forget(reason)
-                except PublisherError:
-                    logger.exception("the publisher could not abandon its messages", extra={"action": "abandon_failed"})
+        async with AsyncExitStack() as turns:
+            for lane in lanes:
+                await turns.enter_async_context(lane.turn)
+            await asyncio.gather(*(self._forget(lane, reason) for lane in lanes if lane.opened))
             # Batches that are claimed but not offered yet are released, too. The offer loop finds them empty.
             for batch in list(self._inflight.batches):
                 self._inflight.release(batch)
 
-    async def disconnect_isolated(self, reason: str) -> None:
-        """Close the connection for suspects, which carries none."""
-        async with self._isolated.turn:
-            await self._isolated.forget(reason)
+    async def disconnect_isolated(self, number: int) -> None:
+        """Close the connections of a lane that carries nothing."""
+        lane = self._isolated[number]
+        async with lane.turn:
+            await self._forget(lane, "no suspects are left")
+
+    @staticmethod
+    async def _forget(lane: _Lane, reason: str) -> None:
+        try:
+            await lane.forget(reason)
+        except PublisherError:
+            logger.exception("the publisher could not abandon its messages", extra={"action": "abandon_failed"})
+
+    async def close(self) -> None:
+        """Close the connections for suspects; the caller closes the publisher that it gave."""
+        await asyncio.gather(*(lane.publisher.close() for lane in self._isolated if lane.opened))
 
     async def _failed(self, lane: _Lane, batch: Batch, events: list[OutboxEvent], error: BaseException) -> None:
         """A publisher raised, which it should not: what it holds is unknown, so it is made to hold nothing.

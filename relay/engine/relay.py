@@ -85,7 +85,6 @@ class Relay:
         self._gate = Gate(context, self._offers, self.decider)
         self._claimer = Claimer(context, self._gate, self._offers)
         self._isolation = Isolation(context, self._gate, self._offers)
-        self._isolated = context.isolated
         self._settler = Settler(context)
         self._renewer = LeaseRenewer(context, self._offers)
         self._reaper = LeaseReaper(context)
@@ -106,7 +105,6 @@ class Relay:
         ConfigError when the publisher can never work.
         """
         await self._publisher.open()
-        await self._isolated.open()
         self._start("gate", self._gate.run())
         self._start("opening", self._open_storage())
         try:
@@ -187,7 +185,7 @@ class Relay:
         await self._await_settled(started + timeout * _SETTLED_UNTIL)
         for task in self._loops.values():
             task.cancel()
-        rooms = (self._publisher, self._isolated, self._storage)
+        rooms = (self._publisher, self._offers, self._storage)
         closing = [asyncio.ensure_future(room.close()) for room in rooms]
         await asyncio.wait([*self._loops.values(), *closing], timeout=timeout * _CLOSED_WITHIN)
         if self.inflight.events:

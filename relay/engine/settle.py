@@ -28,6 +28,7 @@ from relay.core.errors import StorageBusy, StorageError, StorageTimeout, Storage
 from relay.core.event import EventId
 from relay.core.ports import Settled
 from relay.engine.context import EngineContext
+from relay.engine.losses import LeaseLosses
 from relay.engine.portion import Portion
 from relay.engine.refusal import RefusalLog, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
@@ -57,6 +58,7 @@ class Settler:
         self._telemetry = context.telemetry
         self._clock = context.clock
         self._log = RefusalLog(context.clock)
+        self._losses = LeaseLosses(context.clock, context.options.lease_timeout)
         self._most = _ALL
         """Rows of one statement."""
         self._splits: deque[Write] = deque()
@@ -215,6 +217,7 @@ class Settler:
             )
         elif lost:
             self._telemetry.leases_lost(lost)
+            self._losses.taken(lost, portion.batch.expires_at(settlement.event_ids()[0]))
         self._telemetry.settled(settled.delivered, settled.retried + settled.buried)
         if settled.released:
             self._telemetry.released(settled.released)

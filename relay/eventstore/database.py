@@ -32,7 +32,7 @@ POSITION_STATE: Final = "ES002"
 """What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
 
 _NAME: Final = "openoutbox-eventstore"
-_MIGRATE: Final = "has migrate run on this schema, and is it granted to this user?"
+_MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
 
 
 def translated(error: psycopg.Error, doing: str) -> StorageError:

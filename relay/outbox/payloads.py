@@ -12,16 +12,20 @@ they lock nothing, and each piece has the deadline of a statement, so what count
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+from relay.core.clock import steady_seconds
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.sql import statement
+
+logger = logging.getLogger(__name__)
 
 INLINE_BYTES: Final = 512 * 1024
 """Most payload bytes that a claim carries itself."""
@@ -30,6 +34,7 @@ _PIECE_BYTES: Final = 512 * 1024  # payload bytes of one statement that reads se
 _SLICE_BYTES: Final = 4 * 1024 * 1024  # of one row; not smaller, because each slice decompresses what is before it
 _READ_WITHIN: Final = 2.0  # seconds for the payloads of one claim; a stop waits for them
 _SHARE_OF_LEASE: Final = 0.5  # within which a single row must be read
+_CLAIMS_APART: Final = 1000  # claims that read their payloads apart after one failed on a damaged payload
 _LARGEST_DIVISOR: Final = 32  # of what a claim asks for
 
 Row = tuple[Any, ...]
@@ -44,11 +49,13 @@ class Appetite:
     def __init__(self) -> None:
         self._divisor = 1
         self._most: int | None = None
+        self._apart = 0
+        """How many claims in time must come before one carries payloads again."""
 
     @property
     def inline_bytes(self) -> int:
         """Most payload bytes that the next claim carries itself."""
-        return INLINE_BYTES // self._divisor
+        return 0 if self._apart else INLINE_BYTES // self._divisor
 
     def payload(self, max_bytes: int) -> int:
         """Most payload bytes of the next claim: ``max_bytes``, or less."""
@@ -58,6 +65,10 @@ class Appetite:
         """A claim ran into its deadline, or its connection was lost: let the next one carry half."""
         self._divisor = min(self._divisor * 2, _LARGEST_DIVISOR)
 
+    def damage_met(self) -> None:
+        """A claim failed on a payload that the database cannot read: let the next ones leave payloads behind."""
+        self._apart = _CLAIMS_APART
+
     def read_late(self, read_bytes: int) -> None:
         """Only that many bytes of payload could be read in time: ask for no more."""
         self._most = max(read_bytes, INLINE_BYTES)
@@ -65,6 +76,7 @@ class Appetite:
     def in_time(self, max_bytes: int) -> None:
         """A claim and its payloads came in time: ask for twice as much."""
         self._divisor = max(self._divisor // 2, 1)
+        self._apart = max(self._apart - 1, 0)
         if self._most is not None:
             self._most = self._most * 2 if self._most * 2 < max_bytes else None
 
@@ -72,41 +84,79 @@ class Appetite:
 class PayloadReader:
     """Completes the claims of one relay, over the connection that made them."""
 
-    def __init__(self, connection: DeadlineConnection, options: PostgresOptions) -> None:
+    def __init__(
+        self, connection: DeadlineConnection, options: PostgresOptions, clock: Callable[[], float] = steady_seconds
+    ) -> None:
         self._connection = connection
+        self._clock = clock
         self._relay_id = options.relay_id
         self._longest = options.lease_timeout * _SHARE_OF_LEASE
-        self._sizes = statement("outbox/claim:payload_sizes", options.table)
+        self._sizes = statement("outbox/claim:payloads", options.table, tags=["sizes"])
         self._payloads = statement("outbox/claim:payloads", options.table)
-        self._slice = statement("outbox/claim:payload_slice", options.table)
+        self._slice = statement("outbox/claim:payloads", options.table, tags=["slice"])
+        self.damaged = False
+        """Whether the last claim has a row whose payload the database cannot read."""
 
     async def complete(self, fence: Fence, events: Sequence[OutboxEvent]) -> Claim:
-        """Read the payloads of ``events``; what is not read in time is in ``unread``. Raises nothing."""
-        began = time.monotonic()
+        """Read the payloads of ``events``; what cannot be read, or not in time, is in ``unread``. Raises nothing."""
+        began = self._clock()
+        self.damaged = False
         payloads: dict[EventId, bytes] = {}
         try:
             sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, [event.event_id for event in events]))
-            held = [event.event_id for event in events if event.event_id in sizes]
-            for piece in _pieces(held, sizes):
-                if payloads and time.monotonic() - began > _READ_WITHIN:
-                    break
-                if sizes[piece[0]] > _SLICE_BYTES:
-                    payloads |= await self._sliced(fence, piece[0], sizes[piece[0]], began + self._longest)
-                else:
-                    payloads |= dict(await self._rows(self._payloads, fence, piece))
-        except StorageError:
-            pass  # the engine releases what is unread, as soon as the database is back
+            pieces = deque(_pieces([event.event_id for event in events if event.event_id in sizes], sizes))
+            while pieces and not (payloads and self._clock() - began > _READ_WITHIN):
+                piece = pieces.popleft()
+                try:
+                    payloads |= await self._piece(fence, piece, sizes[piece[0]], began + self._longest)
+                except StorageError as error:
+                    if not is_damage(error):
+                        raise
+                    self._set_apart(piece, pieces, error)
+        except StorageError as error:
+            # Not raised: the claim has committed, and without this reply its rows would wait for their lease to end.
+            # The engine releases what is unread, as soon as the database is back.
+            self._report(len(events) - len(payloads), error)
         read = [event._replace(payload=payloads[event.event_id]) for event in events if event.event_id in payloads]
         return Claim(fence, read, [event.event_id for event in events if event.event_id not in payloads])
+
+    async def _piece(self, fence: Fence, piece: list[EventId], size: int, until: float) -> dict[EventId, bytes]:
+        """The payloads of one piece, whose first row has ``size`` bytes."""
+        if size > _SLICE_BYTES:
+            return await self._sliced(fence, piece[0], size, until)
+        return dict(await self._rows(self._payloads, fence, piece))
+
+    def _set_apart(self, piece: list[EventId], pieces: deque[list[EventId]], error: StorageError) -> None:
+        """Read the rows of a damaged piece one by one; leave out the row that cannot be read."""
+        if len(piece) > 1:
+            pieces.extendleft([event_id] for event_id in reversed(piece))
+            return
+        self.damaged = True
+        logger.error(
+            "the payload of event %s cannot be read: %s. The event is released and tried again; the others go on. "
+            "Restore the row from a backup, or delete it.",
+            piece[0],
+            error,
+            extra={"action": "payload_damaged", "event_id": piece[0]},
+        )
+
+    @staticmethod
+    def _report(events: int, error: StorageError) -> None:
+        logger.warning(
+            "the payloads of %d claimed events were not read, so these events are released: %s",
+            events,
+            error,
+            extra={"action": "payloads_unread", "events": events},
+        )
 
     async def _sliced(self, fence: Fence, event_id: EventId, size: int, until: float) -> dict[EventId, bytes]:
         """The payload of one row, slice by slice; empty when the row is lost or time is up."""
         slices: list[bytes] = []
         for start in range(1, size + 1, _SLICE_BYTES):
             rows = await self._rows(self._slice, fence, [event_id], start=start, length=_SLICE_BYTES)
-            if not rows or time.monotonic() > until:
+            if not rows or self._clock() > until:
                 return {}
-            slices.append(rows[0][0])
+            slices.append(rows[0][1])
         return {event_id: b"".join(slices)}
 
     async def _rows(self, sql: LiteralString, fence: Fence, event_ids: Sequence[EventId], **more: int) -> list[Row]:
@@ -118,6 +168,11 @@ class PayloadReader:
             return await cursor.fetchall()
 
         return await self._connection.run("reading payloads", work)
+
+
+def is_damage(error: StorageError) -> bool:
+    """Whether the database answers and cannot read what is stored: class XX is corrupted data."""
+    return (error.sqlstate or "").startswith("XX")
 
 
 def _pieces(event_ids: Sequence[EventId], sizes: dict[EventId, int]) -> Iterator[list[EventId]]:

@@ -25,7 +25,7 @@ from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
-from relay.outbox.payloads import Appetite, PayloadReader
+from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.tablecheck import check_table
@@ -40,6 +40,7 @@ Values = Mapping[str, Any] | None
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
+_CHECK = "relay-cli check says what is missing, and how to add it"
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
@@ -51,7 +52,8 @@ class PostgresOutbox:
         parameters = connection_parameters(options.url, application_name(options.relay_id))
         self._generation = Generation()
         self._connections = [
-            DeadlineConnection(parameters, options.statement_timeout, self._generation) for _ in range(4)
+            DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
+            for _ in range(4)
         ]
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
@@ -65,6 +67,7 @@ class PostgresOutbox:
         self._first_expired = self._sql("outbox/lease:first_expired")
         self._backlog = self._sql("outbox/backlog:backlog")
         self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
+        self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
         self._claim_guard = self._sql("outbox/claim:guard")
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
@@ -104,7 +107,7 @@ class PostgresOutbox:
         """
         most_bytes = self._appetite.payload(max_bytes)
         try:
-            rows = await self._claim_rows(limit, most_bytes, excluded, without)
+            rows = await self._claim_undamaged(limit, most_bytes, excluded, without)
         except StorageError as error:
             if isinstance(error, StorageUnavailable):
                 self._appetite.claim_failed()
@@ -119,11 +122,23 @@ class PostgresOutbox:
         claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
         if rows[0][_PAYLOAD] is None:
             claim = await self._payload_reader.complete(rows[0][fields], claim.events)
-        if claim.unread:
+        if claim.unread and not self._payload_reader.damaged:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:
             self._appetite.in_time(max_bytes)
         return claim
+
+    async def _claim_undamaged(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """As ``_claim_rows``; again without payloads where the database cannot read one of them."""
+        try:
+            return await self._claim_rows(limit, max_bytes, excluded, without)
+        except StorageError as error:
+            if not is_damage(error) or not self._appetite.inline_bytes:
+                raise
+            self._appetite.damage_met()  # the statement was rolled back; the reader finds out which row it is
+        return await self._claim_rows(limit, max_bytes, excluded, without)
 
     async def _claim_rows(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str], *, peek: bool = False
@@ -205,6 +220,19 @@ class PostgresOutbox:
             return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
+        return float(row[0]) if row else 0.0
+
+    async def oldest_delivered_age(self) -> float:
+        """How far prune is behind; one index probe on any table."""
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._claim_guard)
+                await cursor.execute(self._oldest_delivered_age)
+            return await cursor.fetchone()
+
+        row = await self._housekeeping.run("reading the oldest delivery", work)
         return float(row[0]) if row else 0.0
 
     async def _guarded(

@@ -1,4 +1,4 @@
-"""The measurements in Prometheus' text format, under the names, types and labels of CONTRACT section 7."""
+"""The measurements in Prometheus' text format, under the names, types and labels of docs/operations.md#metrics."""
 
 from __future__ import annotations
 

@@ -49,6 +49,21 @@ FROM (
     ) AS since
 ) AS due;
 
+-- name: oldest_delivered_age
+-- The age in seconds of the oldest DELIVERED row, 0 when there is none: how far prune is behind.
+-- Index: one probe of idx_openoutbox_prune_delivered, after claim:guard in its transaction, without which the planner
+-- may read all DELIVERED rows where it believes that there are none. Locks: none.
+SELECT CASE WHEN ISFINITE(oldest.since) THEN GREATEST(DATE_PART('epoch', NOW() - oldest.since), 0) ELSE 0 END
+FROM (
+    SELECT (
+        SELECT delivered_at
+        FROM openoutbox_events
+        WHERE status = 'DELIVERED' AND delivered_at IS NOT NULL
+        ORDER BY delivered_at
+        LIMIT (SELECT 1)
+    ) AS since
+) AS oldest;
+
 -- name: delivering_count
 -- How many events are leased just now, by all relays. Index: idx_openoutbox_stuck_leases, index-only. Locks: none.
 SELECT COUNT(*) FROM openoutbox_events
@@ -77,3 +92,69 @@ FROM (
     WHERE status = 'DELIVERING' AND locked_at IS NULL
     LIMIT %(most)s::bigint
 ) AS timeless;
+
+-- name: recent_reclaims
+-- Leases that were reclaimed in the last seconds: of the events that wait, a reclaimed one is among those due last; of
+-- those DELIVERED since, the newest. For the check whether a relay with a shorter LEASE_TIMEOUT works on the table.
+-- Indexes: idx_openoutbox_processing_queue and idx_openoutbox_prune_delivered, backwards, SAMPLE entries of each at most.
+-- Locks: none. Parameters: sample, seconds.
+-- Result: the reaper's message, which ends with the time of the claim or renewal, and a time not before the reclaim.
+SELECT
+    last_error,
+    updated_at
+FROM (
+    (
+        SELECT
+            last_error,
+            updated_at
+        FROM openoutbox_events
+        WHERE status = 'PENDING'
+        ORDER BY available_at DESC
+        LIMIT (SELECT %(sample)s::bigint)
+    )
+    UNION ALL
+    (
+        SELECT
+            last_error,
+            updated_at
+        FROM openoutbox_events
+        WHERE status = 'DELIVERED' AND delivered_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8)
+        ORDER BY delivered_at DESC
+        LIMIT (SELECT %(sample)s::bigint)
+    )
+) AS latest
+WHERE
+    STARTS_WITH(last_error, 'LEASE_EXPIRED: ')
+    AND updated_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8);
+
+-- name: held_beyond
+-- Relays that hold events for longer than SECONDS after the claim or renewal, and are connected under their name: for the
+-- check whether a relay with a longer LEASE_TIMEOUT works on the table. pg_stat_activity shows names to every role.
+-- Index: idx_openoutbox_stuck_leases, SAMPLE entries at most. Locks: none. Parameters: seconds, sample, prefix (of the
+-- names of relays' connections), longest (characters of such a name).
+-- Result: the relay, how many events, and the longest time in seconds.
+SELECT
+    held.locked_by,
+    COUNT(*),
+    EXTRACT(EPOCH FROM NOW() - MIN(held.locked_at))::float8
+FROM (
+    SELECT
+        locked_by,
+        locked_at
+    FROM openoutbox_events
+    WHERE
+        status = 'DELIVERING'
+        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8)
+        AND ISFINITE(locked_at)
+    ORDER BY locked_at
+    LIMIT (SELECT %(sample)s::bigint)
+) AS held
+WHERE EXISTS (
+    SELECT 1
+    FROM pg_stat_activity AS session
+    WHERE
+        session.datname = CURRENT_DATABASE()
+        AND session.application_name = LEFT(%(prefix)s::text || held.locked_by, %(longest)s::int)
+)
+GROUP BY held.locked_by
+ORDER BY held.locked_by;

@@ -1,4 +1,4 @@
-"""What every publisher promises (``relay.core.ports.Publisher`` and CONTRACT sections 3 and 4)."""
+"""What every publisher promises (``relay.core.ports.Publisher`` and docs/messages.md)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.waiting import eventually, wait_until_async
 
 
 def test_the_line_holds_every_field() -> None:
@@ -77,12 +79,14 @@ async def test_a_line_that_was_begun_is_finished_before_the_next() -> None:
     text = b""
     after, again = [make_event("t", b"short")], Collector()
     publishing = asyncio.create_task(publisher.publish(after, again))
-    while not text.endswith(b"}\n") or text.count(b"\n") < 2:
-        await asyncio.sleep(0)
-        try:
+
+    def are_read() -> bool:
+        nonlocal text
+        with suppress(BlockingIOError):
             text += os.read(read_end, 1 << 16)
-        except BlockingIOError:
-            continue
+        return text.endswith(b"}\n") and text.count(b"\n") == 2
+
+    await eventually(are_read)
     await publishing
     assert [json.loads(part)["event_id"] for part in text.splitlines()] == [lost[0].event_id, after[0].event_id]
     os.close(read_end)
@@ -92,9 +96,7 @@ async def test_a_line_that_was_begun_is_finished_before_the_next() -> None:
 async def _stuck(publisher: StdoutPublisher, events: list[OutboxEvent], sink: Collector) -> None:
     publishing = asyncio.create_task(publisher.publish(events, sink))
     try:
-        while True:
-            await asyncio.sleep(0)
-            await publisher.probe(0.2)
+        await wait_until_async(lambda: publisher.probe(0.2), what="a probe without an answer")
     finally:
         await publisher.abandon("no reader")
         await publishing

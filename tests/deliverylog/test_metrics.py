@@ -1,4 +1,4 @@
-"""Metrics, on every driver, against a slow and obvious counting in Python (DELIVERYLOG section 5)."""
+"""Metrics, on every driver, against a slow and obvious counting in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others fell into (DELIVERYLOG section 6), and the tests that would notice it here."""
+"""Mistakes of other delivery logs, and the tests that detect them here."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 class Bell:
@@ -109,23 +110,32 @@ def test_in_flight_is_bounded_in_bytes_and_a_larger_row_goes_alone(engine: MakeE
     assert most <= 4
 
 
+def test_an_event_without_an_answer_holds_its_own_bytes_only(engine: MakeEngine) -> None:
+    one = engine(batch_bytes=1000)
+    one.broker.answer_with(lambda event: None if event.event_type == "mute" else ACKNOWLEDGED)
+    one.insert(1, "mute", payload=b"x" * 10)
+    one.insert(3, payload=b"x" * 300)
+    one.run(1.0)
+    one.insert(20, payload=b"x" * 300)
+    one.until(lambda: one.delivered() == 23, 5.0)
+
+
 def test_an_event_on_its_last_attempt_travels_alone(engine: MakeEngine) -> None:
     one = engine()
     one.broker.hold()
     one.insert(3, "before")
-    one.run()
+    one.until(lambda: len(one.broker.held) == 3)
     [suspect] = one.insert(1, "suspect", attempts=2)
     one.row(suspect).last_error = "LEASE_EXPIRED: of a relay that is gone"
-    one.run()
+    one.until(lambda: one.row(suspect).status is Status.DELIVERING)
     one.insert(3, "after")
-    one.run()
+    one.run(0.3)
     assert {event.event_type for event in one.broker.held} == {"before"}
-    assert one.row(suspect).status is Status.DELIVERING
     one.do(one.broker.answer)
-    one.run()
+    one.run(0.5)
     assert [event.event_type for event in one.broker.held] == ["suspect"]
     one.do(one.broker.answer)
-    one.run()
+    one.run(0.5)
     assert [event.event_type for event in one.broker.held] == ["after"] * 3
 
 
@@ -139,6 +149,27 @@ def test_what_was_claimed_while_the_gate_closed_is_released_unoffered(engine: Ma
     one.broker.answer_with(lambda _: None)
     one.run(11.0)
     assert one.counts() == {"PENDING": 30}
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+
+
+def test_a_claim_that_comes_back_after_the_gate_closed_is_released_unoffered(engine: MakeEngine) -> None:
+    one = engine(health_check_interval=1.0, probe_timeout=0.5)
+    claim = one.storage.claim
+
+    async def claim_late(*arguments: Any) -> Claim:
+        claimed = await claim(*arguments)
+        if claimed.events:
+            await virtual_sleep(5.0)
+        return claimed
+
+    one.storage.claim = claim_late  # type: ignore[method-assign]
+    one.run()
+    one.insert(3)
+    one.until(lambda: one.counts() == {"DELIVERING": 3})
+    one.broker.down("reset")
+    one.run(10.0)
+    assert one.broker.offered == []
+    assert one.counts() == {"PENDING": 3}
     assert {row.attempts for row in one.table.rows.values()} == {0}
 
 
@@ -275,7 +306,7 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     ) -> Claim:
         limits.append(limit)
         if limit > 10:
-            await asyncio.sleep(0.01)
+            await virtual_sleep(0.01)
             raise StorageBusy("canceling statement due to statement timeout", "57014")
         return await claim(limit, max_bytes, excluded, without)
 
@@ -338,8 +369,9 @@ def test_a_relay_that_slept_offers_nothing_whose_lease_ran_out(engine: MakeEngin
     events = one.insert(15)
     one.until(lambda: one.relay.inflight.events == 15)
     one.suspend(31.0)
-    one.do(one.broker.answer)
-    one.run(0.1)
+    for _ in range(2):  # the second time makes room for the third batch
+        one.do(one.broker.answer)
+        one.run(0.1)
     # The second batch was being handed over; the third waited for its turn.
     assert [event.event_id for event in one.broker.offered] == events[:10]
 

@@ -137,6 +137,6 @@ async def test_releasing_wakes_the_settler(inflight: InFlight) -> None:
 
 async def test_one_on_its_last_attempt_makes_claims_careful(inflight: InFlight) -> None:
     inflight.add(batch(1))
-    assert not inflight.careful
+    assert not inflight.careful(0.0)
     inflight.add(batch(1, last_chance=True))
-    assert inflight.careful
+    assert inflight.careful(0.0)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from relay.core.event import Status
+from relay.core.event import EventId, Fence, Status
 from relay.core.outcome import ACKNOWLEDGED
+from relay.core.ports import Renewal
 from relay.core.telemetry import RelayState
 from tests.support.doubles.faulty_storage import Fault
+from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def refuse_renewals(before: MemoryRow, after: MemoryRow) -> str | None:
@@ -70,6 +73,31 @@ def test_a_lease_that_was_lost_is_noticed_by_the_renewal(engine: MakeEngine) -> 
     assert lost.status is Status.DELIVERING
 
 
+def test_what_is_given_up_during_a_renewal_is_not_lost_a_second_time(engine: MakeEngine) -> None:
+    one = engine(MemoryPublisher(capacity=5), lease_timeout=6.0, max_in_flight=20, batch_size=5)
+    one.broker.hold()
+    one.insert(14)
+    # The second batch waits for room in the client, the third for its turn.
+    one.until(lambda: one.relay.inflight.events == 14)
+    renew = one.storage.renew
+
+    async def renew_the_third_late(fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        if len(event_ids) == 4:
+            await virtual_sleep(8.0)
+        return await renew(fence, event_ids)
+
+    one.storage.renew = renew_the_third_late  # type: ignore[method-assign]
+    one.run(6.5)
+    for row in one.table.rows.values():
+        row.locked_by = "another"
+    for _ in range(3):
+        one.do(one.broker.answer)
+        one.run(0.2)
+    one.run(20.0)
+    assert one.telemetry.counts["leases_lost"] == 14
+    assert one.relay.inflight.events == sum(map(len, one.relay.inflight.batches))
+
+
 def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -> None:
     one = engine(lease_timeout=6.0)
     under_way: set[str] = set()
@@ -79,7 +107,7 @@ def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -
         async def alone(*arguments: object, op: str = op, work: object = one_statement) -> object:
             assert not under_way, f"{op} while {under_way} is under way"
             under_way.add(op)
-            await asyncio.sleep(0.4)
+            await virtual_sleep(0.4)
             try:
                 return await work(*arguments)  # type: ignore[operator]
             finally:
@@ -148,6 +176,20 @@ def test_a_refused_renewal_costs_the_other_events_nothing(engine: MakeEngine, ca
     one.do(one.broker.answer)
     one.run(1.0)
     assert one.delivered() == 99
+    assert one.telemetry.counts["leases_lost"] == 1
+
+
+def test_an_event_whose_renewal_is_refused_is_let_go_when_its_lease_ends(engine: MakeEngine) -> None:
+    one = engine(lease_timeout=6.0)
+    one.broker.hold()
+    one.insert(3)
+    one.insert(1, "bad")
+    one.until(lambda: len(one.broker.held) == 4)
+    one.table.trigger = refuse_all  # so it is not taken back either, and no renewal finds that it is lost
+    one.run(5.5)
+    assert one.relay.inflight.events == 4
+    one.run(1.0)
+    assert one.relay.inflight.events == 3
     assert one.telemetry.counts["leases_lost"] == 1
 
 

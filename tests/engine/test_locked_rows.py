@@ -1,4 +1,4 @@
-"""Rows that another session has locked: their outcomes wait, nothing else does (CONTRACT section 2, invariant 10)."""
+"""Rows that another session has locked: their outcomes wait, nothing else does (docs/guarantees.md#failures)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ async def test_a_row_that_a_session_locks_costs_the_others_nothing(
         await eventually(lambda: outbox.counts() == {"DELIVERED": 59, "DELIVERING": 1})
         assert running.relay.health.state is RelayState.ACTIVE
     began = time.monotonic()
-    await eventually(lambda: outbox.counts() == {"DELIVERED": 60})
+    # Whichever comes first after the unlock: the verdict, or the other relay's reaper, since the lease has run out.
+    await eventually(lambda: outbox.counts() in ({"DELIVERED": 60}, {"DELIVERED": 59, "PENDING": 1}))
     measured(others_settled_after=f"{settled:.2f} s", settled_after_the_unlock=f"{time.monotonic() - began:.2f} s")
     assert {outbox.row(one)["attempts"] for one in good} == {0}
     assert len(broker.offered) <= 60

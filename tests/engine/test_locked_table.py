@@ -61,15 +61,15 @@ async def test_a_locked_table_leaves_no_backend_and_no_claim_behind(
     outbox.insert([Row("t")] * 20)
     most = 0
     with outbox.database.connect() as observer:
+
+        def are_cancelled() -> bool:
+            nonlocal most
+            [(backends,)] = observer.execute(_BACKENDS).fetchall()
+            most = max(most, backends)
+            return running.telemetry.ops["claim", False] >= 4
+
         async with locked(outbox, how):
-            cancelled = 0
-            began = time.monotonic()
-            while cancelled < 4 and time.monotonic() - began < 30:
-                [(backends,)] = observer.execute(_BACKENDS).fetchall()
-                most = max(most, backends)
-                cancelled = running.telemetry.ops["claim", False]
-                await asyncio.sleep(0.02)
-            assert cancelled >= 4, "claims to run into their deadline while the table is locked"
+            await eventually(are_cancelled, 30, "claims to run into their deadline while the table is locked")
         began = time.monotonic()
         await eventually(lambda: outbox.counts() == {"DELIVERED": 20})
         recovery = time.monotonic() - began

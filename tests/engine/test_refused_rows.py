@@ -1,4 +1,4 @@
-"""Rows that the database refuses to change, on a real server: they cost the others nothing (CONTRACT section 2, 10)."""
+"""Rows that the database refuses to change, on a server: they cost the others nothing (docs/guarantees.md#failures)."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from relay.engine.relay import LoopDied
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def ended(one: VirtualRelay) -> BaseException | None:
@@ -120,7 +121,7 @@ def test_a_claim_under_way_at_the_stop_is_not_lost(engine: MakeEngine) -> None:
 
     async def slow(limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> object:
         claimed = await claim(limit, max_bytes, excluded, without)
-        await asyncio.sleep(1.0)
+        await virtual_sleep(1.0)
         return claimed
 
     one.storage.claim = slow  # type: ignore[method-assign, assignment]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -16,6 +15,7 @@ from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def check(_before: MemoryRow, after: MemoryRow) -> str | None:
@@ -223,7 +223,7 @@ def test_settles_that_are_rolled_back_become_smaller_until_one_gets_through(engi
     async def settle_few(settlements: Sequence[Settlement]) -> list[Settled]:
         rows.append(sum(map(len, settlements)))
         if rows[-1] > 10:
-            await asyncio.sleep(0.01)
+            await virtual_sleep(0.01)
             raise StorageBusy("canceling statement due to statement timeout", "57014")
         return await settle(settlements)
 
@@ -256,7 +256,7 @@ def test_a_row_that_is_always_busy_holds_up_no_other(engine: MakeEngine) -> None
 
     async def settle_but_one(settlements: Sequence[Settlement]) -> list[Settled]:
         if any(locked in settlement.event_ids() for settlement in settlements):
-            await asyncio.sleep(0.05)
+            await virtual_sleep(0.05)
             raise StorageBusy("canceling statement due to lock timeout", "55P03")
         return await settle(settlements)
 

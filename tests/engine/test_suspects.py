@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from relay.core.errors import ConfigError
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.engine.relay import Relay
+from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import FaultyOutbox
 from tests.support.doubles.memory_publisher import MemoryPublisher
@@ -16,7 +18,7 @@ from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
 
 BOUND = 10.0
-"""Seconds in which each innocent event is delivered (CONTRACT section 4)."""
+"""Seconds in which each innocent event is delivered (docs/guarantees.md#failures)."""
 
 
 @pytest.fixture
@@ -107,6 +109,44 @@ def test_slow_cuts_keep_the_bound(engine: MakeEngine, broker: MemoryPublisher) -
     check_innocents(one)
 
 
+@pytest.mark.parametrize("batch_size", [1, 100])
+def test_events_without_an_answer_do_not_hold_up_the_suspects_behind_them(
+    engine: MakeEngine, broker: MemoryPublisher, batch_size: int
+) -> None:
+    broker.answer_with(lambda event: None if event.event_type.startswith("mute") else ACKNOWLEDGED)
+    one = engine(broker, batch_size=batch_size)
+    for number in range(3):
+        one.insert(1, f"mute-{number}")
+        one.insert(15)
+    one.insert(1, "poison")
+    one.run(BOUND)
+    assert one.delivered() == 45
+    assert {row.attempts for row in one.table.rows.values() if row.event_type != "poison"} == {0}
+    assert one.counts()["DELIVERING"] == 3  # they are with the broker still: no answer, and no time-out here
+
+
+def test_suspects_of_small_batches_are_offered_together(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.round_trip = 0.5
+    one = engine(broker, batch_size=1, max_in_flight=100)
+    one.insert(1, "poison")
+    one.insert(90)
+    one.run(BOUND)
+    check_innocents(one)
+
+
+def test_more_groups_without_an_answer_than_lanes_are_waited_for(engine: MakeEngine, broker: MemoryPublisher) -> None:
+    broker.answer_with(lambda event: None if event.event_type.startswith("mute") else ACKNOWLEDGED)
+    one = engine(broker)
+    for number in range(2 * LANES):
+        one.insert(1, f"mute-{number:02}")
+    one.insert(1, "poison")
+    one.run(30.0)
+    assert one.counts() == {"DELIVERING": 2 * LANES, "PENDING": 1}
+    broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.do(broker.up)
+    one.until(lambda: one.counts().get("DELIVERED") == 2 * LANES, BOUND)
+
+
 @pytest.mark.parametrize("place", [0, 2, 5])
 def test_in_order_per_key_the_others_of_its_key_wait_and_other_keys_flow(
     engine: MakeEngine, broker: MemoryPublisher, place: int
@@ -150,6 +190,25 @@ def test_a_real_outage_releases_suspects_without_an_attempt(engine: MakeEngine, 
     one.do(broker.up)
     one.until(lambda: one.delivered() == 102, BOUND)
     one.until(lambda: one.row(poison).attempts == 1, BOUND)
+
+
+def test_suspects_wait_for_a_client_that_cannot_be_made(
+    engine: MakeEngine, broker: MemoryPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [ConfigError("sslcafile: no such file")] * 3
+
+    async def open_late(publisher: MemoryPublisher) -> None:
+        if publisher is not broker and failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(MemoryPublisher, "open", open_late)
+    one = engine(broker, connect_retry_interval=1.0)
+    one.insert(20)
+    [poison] = one.insert(1, "poison")
+    one.run(BOUND)
+    assert not failures
+    check_innocents(one)
+    assert one.row(poison).attempts == 1
 
 
 def test_cut_off_alone_while_the_broker_hangs_costs_no_attempt(engine: MakeEngine, broker: MemoryPublisher) -> None:

@@ -11,7 +11,7 @@ from relay.core.telemetry import RelayState
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, pace_async
 
 
 async def test_a_broker_that_is_down_pauses_claiming_and_costs_no_attempt(outbox: Outbox, start: StartRelay) -> None:
@@ -163,7 +163,7 @@ async def test_lost_connections_lose_and_repeat_nothing(outbox: Outbox, start: S
     """
     for _ in range(80):
         outbox.database.run(kill)
-        await asyncio.sleep(0.05)  # load, not waiting: connections are killed in the middle of what they do
+        await pace_async(0.05)  # connections are killed in the middle of what they do
         if "PENDING" not in outbox.counts():
             break
     # A claim whose reply was lost stays DELIVERING until its lease ends; everything else is delivered, once.

@@ -12,7 +12,7 @@ import pytest
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import pace_async, wait_until_async
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 
@@ -32,7 +32,7 @@ async def _write(store: EventStore, url: Database, streams: list[uuid.UUID], cha
             try:
                 async with connection.transaction():
                     await store.append(tenant, chance.choice(streams), new, ANY, connection=connection)
-                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    await pace_async(chance.uniform(0, 0.004))
                     if chance.random() < 0.25:
                         raise _Undecided
             except _Undecided:

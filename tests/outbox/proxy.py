@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.support.waiting import pace_async
+
 Watch = Callable[[bytes], "str | None"]
 """Sees what a client sends: ``lose reply`` forwards it and cuts the client off, ``lose request`` only cuts."""
 
@@ -86,7 +88,7 @@ class Proxy:
             while data := await reader.read(65536):
                 await self._flowing.wait()
                 if self.bytes_per_second is not None:
-                    await asyncio.sleep(len(data) / self.bytes_per_second)
+                    await pace_async(len(data) / self.bytes_per_second)
                 if client.transport.is_closing():
                     continue
                 client.write(data)

@@ -112,3 +112,47 @@ async def test_a_relay_that_is_frozen_while_it_receives_a_claim_holds_a_lease_an
         for storage in (frozen, other):
             await storage.close()
     assert {outbox.row(EventId(one))["status"] for one in inserted} == {"PENDING"}
+
+
+def damage(outbox: Outbox) -> None:
+    """Take away the stored payload of the only row there is, as a lost page would."""
+    run = outbox.database.run
+    run("CREATE EXTENSION pg_surgery")
+    [(toast,)] = run("SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'openoutbox_events'")
+    run(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
+
+
+@pytest.mark.parametrize("size", [700_000, 20_000], ids=["read apart", "carried by the claim"])
+async def test_a_damaged_payload_is_named_and_holds_up_no_other(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    [bad] = outbox.insert([Row("t", os.urandom(size))])
+    damage(outbox)
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
+    await storage.open()
+    for _ in range(3):
+        good = outbox.insert([Row("t", os.urandom(number)) for number in (1_000, 1_000, 300_000)])
+        claim = await storage.claim(100, ANY_BYTES)
+        assert ([event.event_id for event in claim.events], list(claim.unread)) == (good, [bad])
+        assert claim.fence is not None
+        released = [EventId(bad)]
+        await storage.settle([Settlement(claim.fence, delivered=[EventId(one) for one in good], released=released)])
+    await storage.close()
+    lines = [record for record in caplog.records if getattr(record, "action", "") == "payload_damaged"]
+    assert len(lines) == 3
+    assert bad in lines[0].getMessage()
+
+
+async def test_payloads_that_a_lost_connection_keeps_are_reported(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    inserted = outbox.insert([Row("t", os.urandom(400_000))] * 3)
+    async with Proxy(outbox.relay_url) as proxy:
+        storage = PostgresOutbox(storage_options(proxy.url, "relay"))
+        await storage.open()
+        proxy.watch = lambda data: "lose request" if b"payloads of claimed rows" in data else None
+        claim = await storage.claim(100, ANY_BYTES)
+        assert (claim.events, sorted(claim.unread)) == ([], sorted(inserted))
+        await storage.close()
+    [record] = [record for record in caplog.records if getattr(record, "action", "") == "payloads_unread"]
+    assert "the payloads of 3 claimed events were not read" in record.getMessage()

@@ -16,7 +16,7 @@ import pytest
 
 from relay.outbox.migrate import migrate
 from relay.outbox.settling import KINDS
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 ROWS = 60_000
@@ -95,7 +95,7 @@ def explain(
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
     plan = list(nodes(row[0][0]["Plan"]))
-    scans = [node for node in plan if node["Node Type"] == "Seq Scan"]
+    scans = [node for node in plan if (node["Node Type"], node.get("Relation Name")) == ("Seq Scan", DEFAULT_TABLE)]
     assert not scans or whole_table_is_pending, f"{path} scans the whole table"
     return plan
 
@@ -134,7 +134,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
         *(f"outbox/settle:{kind}" for kind in KINDS),
         "outbox/settle:delivered+delete",
         "outbox/lease:renew",
-        "outbox/claim:payload_sizes",
+        "outbox/claim:payloads+sizes",
         "outbox/claim:payloads",
         "outbox/lease:held",
         "outbox/lease:read_back",
@@ -169,12 +169,36 @@ def test_whether_rows_became_delivered_is_one_probe(connection: psycopg.Connecti
     assert indexes(plan) == {"idx_openoutbox_prune_delivered"}
 
 
+def test_signs_of_other_lease_timeouts_walk_indexes(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        plan = explain(connection, "outbox/backlog:recent_reclaims", sample=100, seconds=600.0)
+        assert indexes(plan) == {"idx_openoutbox_processing_queue", "idx_openoutbox_prune_delivered"}
+        plan = explain(
+            connection,
+            "outbox/backlog:held_beyond",
+            seconds=60.0,
+            sample=100,
+            prefix="openoutbox-relay/",
+            longest=63,
+        )
+        assert "idx_openoutbox_stuck_leases" in indexes(plan)
+
+
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         plan = explain(connection, "outbox/backlog:oldest_due_age")
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert "Limit" in {node["Node Type"] for node in plan}
+
+
+def test_the_oldest_delivery_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        plan = explain(connection, "outbox/backlog:oldest_delivered_age")
+    assert indexes(plan) == {"idx_openoutbox_prune_delivered"}
+    assert {node["Node Type"] for node in plan} & {"Limit", "Bitmap Heap Scan", "Sort"} == {"Limit"}
 
 
 def test_the_backlog_is_counted_on_indexes_alone(

@@ -1,4 +1,4 @@
-"""The state machine of an outbox row (CONTRACT section 2), as data.
+"""The state machine of an outbox row (docs/conformance.md#states), as data.
 
     PENDING ──claim──▶ DELIVERING ──deliver──▶ DELIVERED
        ▲                 │  │  ▲ │                │

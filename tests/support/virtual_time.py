@@ -41,7 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def pass_time(self, seconds: float) -> None:
         """Let everything run for that long."""
-        self.run_until_complete(asyncio.sleep(seconds))
+        self.run_until_complete(virtual_sleep(seconds))
 
     def call(self, work: Callable[[], T]) -> T:
         """Call what expects to be called by something that runs in the loop."""
@@ -59,3 +59,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if tasks:
             self.run_until_complete(asyncio.wait(tasks))
         self.close()
+
+
+async def virtual_sleep(seconds: float) -> None:
+    """Let virtual time pass. Raises TypeError in an event loop whose time is real."""
+    if not isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+        raise TypeError("this event loop's time is real: wait by tests.support.waiting")
+    await asyncio.sleep(seconds)

@@ -1,4 +1,7 @@
-"""Waiting in tests: the only place that may sleep, and only between two looks at whether it has happened.
+"""Waiting in tests: the only place that may sleep in real time, between two looks at whether it has happened.
+
+A test that sleeps for any other reason calls ``pace``; code on virtual time calls ``virtual_sleep``. A test
+(tests/test_sleeps.py) finds every other sleep.
 
 Every deadline of a test passes through ``patience``. Set ``TEST_PATIENCE=3`` on a slow machine: each deadline is then
 three times as long, pytest's own timeout included. Waiting ends as soon as the condition holds, so long deadlines cost
@@ -15,7 +18,7 @@ from typing import Final, TypeVar
 
 from relay.localservers.waiting import wait_until as _wait_until
 
-__all__ = ["DEADLINE", "PATIENCE", "eventually", "patience", "wait_until", "wait_until_async"]
+__all__ = ["DEADLINE", "PATIENCE", "eventually", "pace", "pace_async", "patience", "wait_until", "wait_until_async"]
 
 T = TypeVar("T")
 
@@ -64,3 +67,13 @@ async def eventually(predicate: Callable[[], T], deadline: float = DEADLINE, wha
         return predicate()
 
     return await wait_until_async(ask, deadline, what or repr(predicate))
+
+
+def pace(seconds: float) -> None:
+    """Take time as a load, a slow link or a measured window does. Never to wait for something to happen."""
+    time.sleep(seconds)
+
+
+async def pace_async(seconds: float) -> None:
+    """As ``pace``; the event loop goes on meanwhile."""
+    await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""librdkafka's error codes, sorted into the outcomes of CONTRACT section 4, and the rules for a topic's name."""
+"""librdkafka's error codes, sorted into the outcomes of docs/messages.md#errors, and the rules for a topic's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JetStream's and nats-py's errors, sorted into the outcomes of CONTRACT section 4, and the rules for a subject."""
+"""JetStream's and nats-py's errors, sorted into the outcomes of docs/messages.md#errors, and rules for subjects."""
 
 from __future__ import annotations
 

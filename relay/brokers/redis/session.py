@@ -204,5 +204,5 @@ class RedisSession:
 
 
 def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
-    """The command that appends an event to its stream (CONTRACT section 3)."""
+    """The command that appends an event to its stream (docs/messages.md)."""
     return ("XADD", event.event_type, "*", *entry_fields(event))

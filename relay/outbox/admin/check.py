@@ -9,40 +9,58 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from relay.core.durations import format_duration
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
-from relay.outbox.admin.connection import Connection, database_time, fetch, operating, rows
+from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
 from relay.outbox.extensions import ORDER_INDEXES
 from relay.outbox.migrate import plan
+from relay.outbox.options import application_name
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
-from relay.postgres.sql import TableName, statement, without_parameters
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
 
 _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
+_DAY: Final = 86_400.0  # seconds
+_LATE: Final = 6 * 3600.0  # seconds; prune runs hourly
 _RECENTLY: Final = 60.0  # seconds; a relay that keeps delivered rows shows in this time, where events flow
+_RECLAIMED_WITHIN: Final = (
+    600.0  # seconds in which a reclaimed lease counts; before a change of the variable it does not
+)
+_REAPED_WITHIN: Final = 15.0  # seconds after its expiry; by then a relay with this LEASE_TIMEOUT has reclaimed it
 
 
 def check_storage(
-    url: str, table: TableName, *, in_order: bool = False, delete_delivered: bool = False
+    url: str,
+    table: TableName,
+    lease_timeout: float,
+    *,
+    retention: float,
+    in_order: bool = False,
+    delete_delivered: bool = False,
 ) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
-    ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that ON_DELIVERED is ``delete``: each needs more.
+    ``lease_timeout`` is LEASE_TIMEOUT in seconds. ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that
+    ON_DELIVERED is ``delete``: each needs more. ``retention`` is the age in seconds up to which prune retains delivered
+    events.
     """
-    findings = list(_schema(url, table))
+    findings = list(schema_findings(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings, None
     try:
         with operating(url, table, _DOING) as connection:
-            findings += [_writable(connection), _clock(connection)]
+            findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += _order(connection, table) if in_order else ()
             findings += _on_delivered(connection, table, delete_delivered=delete_delivered)
             findings += _timeless_leases(connection, table)
+            findings += _lease_differences(connection, table, lease_timeout)
+            findings += [prune_delay(connection, table, retention)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [
@@ -52,8 +70,8 @@ def check_storage(
     return findings, types
 
 
-def _schema(url: str, table: TableName) -> Iterator[Finding]:
-    """Table, columns and indexes against the contract's."""
+def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
+    """Compare table, columns and indexes with the contract's."""
     create = f"run: {creation(table)}"
     try:
         migration = plan(url, table)
@@ -122,12 +140,66 @@ def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Findi
         yield Finding(Level.ERROR, "leases", message, advice)
 
 
+def _lease_differences(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
+    """Signs that relays on the table have another LEASE_TIMEOUT: they reclaim live leases of each other.
+
+    A shorter one shows when it has reclaimed a lease, a longer one while an event waits for the broker's answer.
+    """
+    own = f"LEASE_TIMEOUT={format_duration(lease_timeout)}"
+    advice = "set the same LEASE_TIMEOUT for every relay on this table; docs/operations.md says how to change it"
+    parameters: dict[str, object] = {"sample": SAMPLE, "seconds": _RECLAIMED_WITHIN}
+    reclaims = rows(connection, "outbox/backlog:recent_reclaims", table, parameters)
+    ages = [age for message, at in reclaims if (age := _seconds_held(message, at)) is not None]
+    if early := [age for age in ages if age < lease_timeout]:
+        message = (
+            f"{len(early)} leases were reclaimed in the last {format_duration(_RECLAIMED_WITHIN)}, the first at most "
+            f"{min(early):.1f} s after its claim or renewal, before {own} had passed: another relay has a shorter one"
+        )
+        yield Finding(Level.WARNING, "lease", message, f"{advice}; after a change, check again later")
+    beyond = lease_timeout + _REAPED_WITHIN
+    parameters = {"seconds": beyond, "sample": SAMPLE, "prefix": application_name(""), "longest": LONGEST_IDENTIFIER}
+    for relay_id, events, seconds in rows(connection, "outbox/backlog:held_beyond", table, parameters):
+        message = (
+            f"relay {relay_id} is connected and holds {events} events up to {seconds:.1f} s after their claim or "
+            f"renewal, and {own} is shorter: this relay would reclaim them and send them twice"
+        )
+        yield Finding(Level.WARNING, "lease", message, advice)
+
+
+def _seconds_held(message: str, reclaimed_at: Moment) -> float | None:
+    """Seconds from the claim or renewal, with which the reaper's message ends; None for another message."""
+    _, end, text = message.rpartition(" claimed or renewed at ")
+    try:
+        locked_at = datetime.fromisoformat(text) if end else None
+    except ValueError:
+        return None
+    if locked_at is None or locked_at.tzinfo is None or not isinstance(reclaimed_at, datetime):
+        return None
+    return (reclaimed_at - locked_at).total_seconds()
+
+
+def prune_delay(connection: Connection, table: TableName, retention: float) -> Finding:
+    """Compare the oldest delivered event with what prune retains, as the alert OutboxNotPruned does."""
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        [(age,)] = rows(connection, "outbox/backlog:oldest_delivered_age", table, {})
+    retained = f"prune retains {retention / _DAY:g} days"
+    if age <= retention + _LATE:
+        return Finding(Level.OK, "prune", f"{retained}, and no delivered event is much older")
+    message = f"the oldest delivered event is {age / _DAY:.1f} days old, and {retained}: it does not run, or fails"
+    advice = (
+        "read the prune job's log, and run relay-cli check --for prune as its user; --delivered-age for another age"
+    )
+    return Finding(Level.WARNING, "prune", message, advice)
+
+
 def _bare(step: Step) -> str:
     """The statement without its comments, on one line."""
     return " ".join(line.strip() for line in step.sql.splitlines() if not line.startswith("--"))
 
 
-def _writable(connection: Connection) -> Finding:
+def writable(connection: Connection) -> Finding:
+    """Whether the server takes writes."""
     [(read_only,)] = fetch(connection, statement("session:ping"), {})
     if read_only:
         advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"

@@ -5,7 +5,6 @@ It keeps a record of what truly happened to each event, which the engine's own a
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -16,6 +15,7 @@ from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
+from tests.support.virtual_time import virtual_sleep
 
 T = TypeVar("T")
 
@@ -92,6 +92,9 @@ class FaultyOutbox(MemoryOutbox):
     async def oldest_due_age(self) -> float:
         return await self._do("stats", super().oldest_due_age)
 
+    async def oldest_delivered_age(self) -> float:
+        return await self._do("oldest", super().oldest_delivered_age)
+
     async def ping(self) -> None:
         await self._do("ping", super().ping)
 
@@ -109,7 +112,7 @@ class FaultyOutbox(MemoryOutbox):
         fault = waiting.popleft() if waiting else None
         if fault is not None:
             self.failed[op] += 1
-        await asyncio.sleep(_ROUND_TRIP / 2)
+        await virtual_sleep(_ROUND_TRIP / 2)
         if self.gone:
             raise StorageUnavailable("killed")
         if fault is Fault.BUSY:
@@ -117,14 +120,14 @@ class FaultyOutbox(MemoryOutbox):
         if fault is Fault.AWAY:
             raise StorageUnavailable("going down", "57P01")
         if fault is Fault.SILENT:
-            await asyncio.sleep(_DEADLINE)
+            await virtual_sleep(_DEADLINE)
             raise StorageUnavailable("no answer")
         self._truth.table.now = max(self._truth.table.now, self._began + timedelta(seconds=self._seconds()))
         result: T = await statement()  # type: ignore[misc]
         if fault is not None:
             if unheard is not None:
                 unheard(result)
-            await asyncio.sleep(_DEADLINE if fault is Fault.SILENT_AND_DONE else 0)
+            await virtual_sleep(_DEADLINE if fault is Fault.SILENT_AND_DONE else 0)
             raise StorageUnavailable("connection lost")
-        await asyncio.sleep(_ROUND_TRIP / 2)
+        await virtual_sleep(_ROUND_TRIP / 2)
         return result

@@ -81,6 +81,11 @@ class MemoryTable:
                 error.event_id = row.event_id if len(before) == 1 else None
                 raise error
 
+    def delete(self, rows: Iterable[MemoryRow]) -> None:
+        """Delete what a statement of this moment delivered."""
+        for row in rows:
+            del self.rows[row.event_id]
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.now += timedelta(seconds=seconds)
@@ -143,6 +148,19 @@ class MemoryOutbox:
     ) -> Claim:
         """Lease due rows, oldest first, but for some rows and destinations (in order per key: but for some rows)."""
         now = self._statement()
+        taken = self.claimable(limit, max_bytes, excluded, without)
+        with self.table.statement(taken):
+            for row in taken:
+                row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
+        if self._key_order is not None:
+            taken.sort(key=lambda row: row.insertion_order)
+        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+
+    def claimable(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+    ) -> list[MemoryRow]:
+        """The rows that a claim would take now."""
+        now = self.table.now
         taken: list[MemoryRow] = []
         total = 0
         for row in self._due(now, limit, excluded, without):
@@ -153,12 +171,7 @@ class MemoryOutbox:
             taken.append(row)
             if alone:
                 break
-        with self.table.statement(taken):
-            for row in taken:
-                row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
-        if self._key_order is not None:
-            taken.sort(key=lambda row: row.insertion_order)
-        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+        return taken
 
     def _due(self, now: datetime, limit: int, excluded: Sequence[EventId], without: Sequence[str]) -> list[MemoryRow]:
         """What may be claimed, in turn."""
@@ -190,17 +203,18 @@ class MemoryOutbox:
         now = self._statement()
         ids = (event_id for settlement in settlements for event_id in settlement.event_ids())
         with self.table.statement([self.table.rows[event_id] for event_id in ids if event_id in self.table.rows]):
-            settled = [self._settle(settlement, now) for settlement in settlements]
-        if self._delete_delivered:  # a row that is DELIVERED now was this call's to settle
-            for event_id in [one for settlement in settlements for one in settlement.delivered]:
-                row = self.table.rows.get(event_id)
-                if row is not None and row.status is Status.DELIVERED:
-                    del self.table.rows[event_id]
+            delivered: list[MemoryRow] = []
+            settled = [self._settle(settlement, now, delivered) for settlement in settlements]
+        if self._delete_delivered:
+            self.table.delete(delivered)
         return settled
 
-    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+    def _settle(self, settlement: Settlement, now: datetime, delivered: list[MemoryRow]) -> Settled:
+        """Write one settlement, and add the rows that it delivers to ``delivered``."""
+
         def deliver(row: MemoryRow) -> None:
             row.status, row.delivered_at = Status.DELIVERED, now
+            delivered.append(row)
 
         def release(row: MemoryRow) -> None:
             row.status = Status.PENDING
@@ -272,6 +286,12 @@ class MemoryOutbox:
     async def oldest_due_age(self) -> float:
         """The lag alone."""
         return self._due_age(self._statement())
+
+    async def oldest_delivered_age(self) -> float:
+        """The age of what prune has left."""
+        now = self._statement()
+        delivered = [row.delivered_at for row in self._in(Status.DELIVERED) if row.delivered_at]
+        return (now - min(delivered)).total_seconds() if delivered else 0.0
 
     async def ping(self) -> None:
         """It is there."""

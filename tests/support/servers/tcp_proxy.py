@@ -17,6 +17,8 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from tests.support.waiting import pace_async
+
 _CHUNK = 65536
 _RESET = struct.pack("ii", 1, 0)  # lingering for no time: a close is a reset
 
@@ -201,7 +203,7 @@ class _Link:
             with suppress(OSError):
                 while True:
                     due, data = await queue.get()
-                    await asyncio.sleep(due - loop.time())
+                    await pace_async(due - loop.time())
                     if self._proxy.tap is not None:
                         data = self._proxy.tap.reply(id(self), data)
                     if not data or not await self._pass(data, self._client):

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 import uuid
 from types import TracebackType
 from typing import Self
 
 import psycopg
 
-from tests.support.waiting import patience
+from tests.support.waiting import pace, patience
 
 _INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload)
@@ -86,7 +85,7 @@ class Writers:
                         self.errors += 1
                     if connection is not None:
                         connection.close()
-                    time.sleep(0.2)  # the application's own pause before it repeats a transaction
+                    pace(0.2)  # the application's own pause before it repeats a transaction
             self._stopping.wait(self._pause)
         if connection is not None:
             connection.close()

@@ -30,7 +30,7 @@ from tests.system.chaos.load import Writers
 pytestmark = pytest.mark.timeout(180)
 
 BOUND = 10.0 * PATIENCE
-"""Seconds in which each innocent event is delivered (CONTRACT section 4)."""
+"""Seconds in which each innocent event is delivered (docs/guarantees.md#failures)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import patience, wait_until
+from tests.support.waiting import pace, patience, wait_until
 from tests.system.chaos.looking import check_attempts, check_finished, delivered, setbacks, watch_setbacks
 
 pytestmark = pytest.mark.timeout(600)
@@ -70,7 +70,7 @@ class KeyWriters:
                 for attempt in range(2 if number % 7 == 3 else 1, 0, -1):
                     connection.execute(_INSERT.encode(), numbered(self._topic, writer, number, number))
                     connection.commit() if attempt == 1 else connection.rollback()
-                time.sleep(self._pause)  # the pace of the load
+                pace(self._pause)
 
 
 def numbered(topic: str, writer: int, first: int, last: int) -> dict[str, object]:

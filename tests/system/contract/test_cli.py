@@ -1,4 +1,4 @@
-"""Section 8: prune by its ages, and which database it works on."""
+"""docs/conformance.md#command-line: prune by ages, and which database it works on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 5, and the output rules of section 6: every variable is taken, and the process speaks as promised."""
+"""docs/conformance.md#environment and the output rules: every variable is read, and output is log lines."""
 
 from __future__ import annotations
 

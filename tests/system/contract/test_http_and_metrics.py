@@ -1,4 +1,4 @@
-"""Sections 6 and 7: the endpoints and the metrics, through an event's life and through an outage of the database."""
+"""The endpoints and the metrics (docs/conformance.md#metrics), through an event's life and a database outage."""
 
 from __future__ import annotations
 

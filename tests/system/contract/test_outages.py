@@ -1,4 +1,4 @@
-"""Sections 2 and 4 while a broker says nothing: no attempt is used, nothing is lost, leases stay with their holder."""
+"""States and errors (docs/conformance.md#errors) while a broker does not answer: no attempt used, nothing lost."""
 
 from __future__ import annotations
 

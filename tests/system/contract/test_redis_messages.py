@@ -1,4 +1,4 @@
-"""Section 3 on Redis, through the daemon: what a consumer finds in the stream."""
+"""docs/messages.md on Redis, through the daemon: what a consumer reads from the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections 1, 2 and 4 on a table made by hand, in every state that was ever committed."""
+"""docs/conformance.md#states on a table made by hand, in every state that was ever committed."""
 
 from __future__ import annotations
 

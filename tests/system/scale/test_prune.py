@@ -26,7 +26,7 @@ from tests.outbox.admin.filling import fill_old
 from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
-from tests.support.waiting import wait_until
+from tests.support.waiting import pace, wait_until
 
 pytestmark = [pytest.mark.scale, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
@@ -85,7 +85,7 @@ def _watch_until(outbox: Outbox, stop: threading.Event, ages: list[float]) -> No
 def window(relay: Daemon) -> float:
     """Events per second while it lasts, as the relay counts them."""
     before, began = relay.metric("openoutbox_events_total", status="success"), time.monotonic()
-    time.sleep(WINDOW)
+    pace(WINDOW)
     after, seconds = relay.metric("openoutbox_events_total", status="success"), time.monotonic() - began
     return (after - before) / seconds
 

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from tests.system.simulation.plan import draw
+from tests.system.simulation.draw import draw
 from tests.system.simulation.shrink import shrink
 from tests.system.simulation.world import play
 

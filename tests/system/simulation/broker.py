@@ -26,7 +26,7 @@ from relay.core.outcome import (
     Unreachable,
 )
 from tests.system.simulation.database import name_of
-from tests.system.simulation.ledger import Ledger
+from tests.system.simulation.ledger import REFUSED_FOR_GOOD, Ledger
 from tests.system.simulation.scheduler import Process, Scheduler
 
 
@@ -71,7 +71,7 @@ class Broker:
         self.rng = rng
         self.rules: list[Rule] = []
         self.away: dict[str, int] = {}
-        """By relay (the empty name is everybody): how many faults keep it away."""
+        """By relay (the empty name means all relays): how many faults keep it away."""
         self.silent: dict[str, int] = {}
         self.read_only = 0
         self.late: list[float] = []
@@ -139,7 +139,7 @@ class Broker:
         if answer is Answer.BURY:
             self.ledger.blame[one] += 1
             self.ledger.final.add(one)
-            return Permanent("TOO_LARGE", "message too large")
+            return Permanent(REFUSED_FOR_GOOD, "message too large")
         return None
 
     def _cut(self, client: Client, pending: Pending) -> None:

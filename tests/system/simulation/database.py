@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,9 +23,17 @@ from tests.system.simulation.scheduler import Scheduler
 
 MOST_SESSIONS = 4
 """Connections of one relay: claims, settles and renewals, housekeeping, and a ping beside a busy housekeeping."""
+BUFFERS = 801 * 1024
+"""Bytes of a reply that a server gets rid of although its client reads nothing (``relay.outbox.payloads``)."""
+_FAST = 1e9  # bytes a second of a link that nothing slows down
 _WRITES = frozenset({"claim", "settle", "renew", "reap"})
 
 Refusal = Callable[[MemoryRow, MemoryRow], str | None]
+
+
+def weightless(_result: object) -> int:
+    """No payload."""
+    return 0
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +48,14 @@ class Statement:
     """Whether it waits for a row that another session has locked."""
     size: int = 0
     """Rows that it asks for."""
+    locks: Callable[[], tuple[Sequence[EventId], int]] | None = None
+    """For a claim: the rows that it would lock now, and the bytes of payload that it would carry."""
+    weigh: Callable[[Any], int] = weightless
+    """Bytes of payload in the result of ``work``."""
+    reads: Callable[[], bool] = lambda: True
+    """Whether its client reads what arrives: not while its process is frozen."""
+    arrives: tuple[float, float] = (0.0, 0.0)
+    """From when to when a large reply travels."""
     cancelled: bool = False
     carried_out: bool = False
     waiting: bool = False
@@ -83,6 +99,12 @@ class ObservedTable(MemoryTable):
             if row.updated_at != old.updated_at or row.status is not old.status:
                 self.ledger.change(old, row, relay, op)
 
+    def delete(self, rows: Iterable[MemoryRow]) -> None:
+        rows = list(rows)
+        for row in rows:
+            self.ledger.delete(row, *self.running)
+        super().delete(rows)
+
     def _refusal(self, before: MemoryRow, after: MemoryRow) -> str | None:
         return next((why for refusal in self.refusals if (why := refusal(before, after))), None)
 
@@ -95,6 +117,8 @@ class Trouble:
     silent: int = 0
     read_only: int = 0
     slow: float = 0.0
+    rate: list[float] = field(default_factory=list)
+    """Bytes a second that its link carries, by fault."""
     busy: dict[str, int] = field(default_factory=dict)
     """By kind of statement: one that asks for more rows than this loses every race."""
     replies_lost: Counter[str] = field(default_factory=Counter)
@@ -121,7 +145,7 @@ class Database:
         self.table_locks = 0
         self.locks: Counter[EventId] = Counter()
         self.trouble: dict[str, Trouble] = {"": Trouble()}
-        """By relay; the empty name is everybody's."""
+        """By relay; the empty name means all relays."""
         self.sessions: Counter[str] = Counter()
         self.under_way: dict[Statement, None] = {}
         self._waiting: list[Statement] = []
@@ -204,9 +228,42 @@ class Database:
                 self.ledger.say(f"{statement.relay} {statement.op}: waits for a lock")
             statement.waiting = True
             self._waiting.append(statement)
+        elif self._exceeds_buffers(statement):
+            self._hold_open(statement)
         else:
             statement.waiting = False
             self._carry_out(statement, troubles)
+
+    @staticmethod
+    def _exceeds_buffers(statement: Statement) -> bool:
+        return statement.locks is not None and statement.locks()[1] > BUFFERS
+
+    def _hold_open(self, statement: Statement) -> None:
+        """A claim commits only once its reply is on its way: until then its rows are locked, and have no lease."""
+        assert statement.locks is not None
+        rows, size = statement.locks()
+        self.ledger.say(f"{statement.relay} {statement.op}: open until {size:,} bytes are read")
+        self.lock(rows)
+        since = self.scheduler.now
+        arrived = since + size / self._rate(self._troubles(statement.relay))
+        statement.arrives = (since, arrived)
+
+        def go_on() -> None:
+            ended = statement.cancelled or statement.answer.done()
+            if not ended and not (statement.reads() and self.scheduler.now >= arrived):
+                self.scheduler.after(0.1, go_on)
+                return
+            self.unlock(rows)
+            if not ended:
+                self._carry_out(statement, self._troubles(statement.relay), travelled=True)
+
+        go_on()
+
+    def progresses(self, statement: Statement) -> bool:
+        """Whether the reply is arriving at this moment."""
+        silent = any(one.silent for one in self._troubles(statement.relay))
+        since, until = statement.arrives
+        return not silent and since <= self.scheduler.now < until
 
     def _error(self, statement: Statement, troubles: list[Trouble]) -> StorageError | None:
         if any(one.away for one in troubles):
@@ -218,12 +275,14 @@ class Database:
             return StorageBusy("canceling statement due to lock timeout", "55P03")
         return None
 
-    def _carry_out(self, statement: Statement, troubles: list[Trouble]) -> None:
+    def _carry_out(self, statement: Statement, troubles: list[Trouble], *, travelled: bool = False) -> None:
         self.set_clock()
         self.table.running = (statement.relay, statement.op)
         statement.carried_out = True
+        size = 0
         try:
             result: object = statement.work()
+            size = 0 if travelled else statement.weigh(result)
         except StorageError as error:
             self.ledger.say(f"{statement.relay} {statement.op}: {error}")
             result = error
@@ -231,7 +290,7 @@ class Database:
             self.ledger.say(f"{statement.relay} {statement.op}: carried out, the reply is lost")
             self._lose_claim(statement, result)
             result = StorageUnavailable("connection lost")
-        self._reply(statement, result)
+        self._reply(statement, result, size)
 
     def replay(self, event_ids: Iterable[EventId]) -> None:
         """An operator takes finished events back to PENDING."""
@@ -245,7 +304,14 @@ class Database:
                 row.status, row.attempts, row.last_error, row.delivered_at = Status.PENDING, 0, None, None
                 row.available_at = row.updated_at = now
 
-    def _reply(self, statement: Statement, result: object) -> None:
+    def _reply(self, statement: Statement, result: object, size: int = 0) -> None:
+        troubles = self._troubles(statement.relay)
+        wait = self._latency(troubles)
+        if size:
+            since = self.scheduler.now + wait
+            wait += size / self._rate(troubles)
+            statement.arrives = (since, self.scheduler.now + wait)
+
         def arrive() -> None:
             if any(one.silent for one in self._troubles(statement.relay)):
                 self.scheduler.after(0.5, arrive)  # sent again, until it gets through or the client is gone
@@ -258,7 +324,7 @@ class Database:
             else:
                 statement.succeed(result)
 
-        self.scheduler.after(self._latency(self._troubles(statement.relay)), arrive)
+        self.scheduler.after(wait, arrive)
 
     def _lose_claim(self, statement: Statement, result: object) -> None:
         events = getattr(result, "events", ())
@@ -273,7 +339,13 @@ class Database:
     def _latency(self, troubles: list[Trouble]) -> float:
         return 0.0002 + self.rng.random() * 0.002 + sum(one.slow for one in troubles) * self.rng.random()
 
+    @staticmethod
+    def _rate(troubles: list[Trouble]) -> float:
+        return min((rate for one in troubles for rate in one.rate), default=_FAST)
+
     def _troubles(self, relay: str) -> list[Trouble]:
+        if len(self.trouble) == 1:
+            return [self.trouble[""]]
         own = self.trouble.get(name_of(relay))
         return [self.trouble[""], own] if own is not None else [self.trouble[""]]
 

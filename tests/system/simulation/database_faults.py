@@ -71,6 +71,21 @@ class DatabaseSlow(OneRelay):
 
 
 @dataclass(frozen=True, slots=True)
+class SlowLink(OneRelay):
+    """The link carries that many bytes a second: large payloads take long, and what has no payload does not."""
+
+    rate: float
+
+    delays = True
+
+    def begin(self, world: World) -> None:
+        world.database.trouble_of(self.name).rate.append(self.rate)
+
+    def end(self, world: World) -> None:
+        world.database.trouble_of(self.name).rate.remove(self.rate)
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyLost(OneRelay):
     """The next statements of a kind are carried out, and the connection is lost."""
 

@@ -1,6 +1,6 @@
 """What goes wrong with the broker and the relays, as data.
 
-Each fault says when it begins, until when it lasts, and whom it may hurt:
+Each fault says when it begins, until when it lasts, and what it may hurt:
 ``delays``, ``expires`` and ``repeats`` say what the promises allow it to do to events that are not its own.
 """
 

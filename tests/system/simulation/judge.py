@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from relay.core.event import EventId, Status
+from relay.engine.batch import SLOW
+from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.database_faults import ClockStep
+from tests.system.simulation.database_faults import ClockStep, SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
-from tests.system.simulation.plan import LARGEST, NewEvent, Plan
+from tests.system.simulation.plan import LARGEST, STANDSTILL, NewEvent, Plan
+from tests.system.simulation.watch import Watch
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
+_LEVELS = 2
+"""Groups that are offered one after the other until one of up to 64 suspects is alone."""
 _SLACK = 4.0
 """Poll interval, backoff of the engine's own retries and the latency of the model, seconds."""
 
@@ -25,7 +31,8 @@ class Judge:
         self._plan = plan
         self._ledger = ledger
         self._own = self._with_keys(plan.own)
-        self._queue = self._stall()
+        self._queue = self._stall() + self._travel()
+        self._watch = Watch(plan, ledger, self._queue)
         self._limits: dict[EventId, float] = {}
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
@@ -45,9 +52,11 @@ class Judge:
         places = min(min(one.max_in_flight, max(one.batch_bytes // LARGEST, 1)) for one in options)
         places = min(places, *(one.capacity for one in plan.relays))
         rounds = 1 + len(events) // places
-        # In order per key one event waits for the other; so do the groups of what was cut off together.
-        if plan.key_order is not None or any(_cuts(fault) for fault in plan.faults):
-            rounds = max(rounds, len(events))
+        if plan.key_order is not None:
+            rounds = max(rounds, len(events))  # one event waits for the other
+        cutting = {event_id for fault in plan.faults if _cuts(fault) for event_id in fault.events}
+        if cutting:
+            rounds += _LEVELS * len(cutting)
         scarred = sum(map(_may_kill, events))
         stall = late * (rounds + scarred)
         silent = {event_id for fault in plan.faults if _is_silent(fault) for event_id in fault.events}
@@ -55,14 +64,24 @@ class Judge:
         # One mute destination leaves places to the others; single mute events of several do not.
         single = {event_id for fault in plan.faults if isinstance(fault, Answered) for event_id in fault.events}
         full = bool(single & silent) and 2 * len(mute) >= min(one.max_in_flight for one in options)
-        # The bytes of a claim are held until the last of its events is answered.
-        full = full or 2 * sum(event.size for event in events) >= min(one.batch_bytes for one in options)
+        full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
         full = full or len(mute) >= min(one.capacity for one in plan.relays)
-        # A mute event holds up those that must travel alone, and the groups of suspects behind its own.
-        alone = scarred > 0 or any(fault.expires or _cuts(fault) for fault in plan.faults)
-        if mute and (full or alone):
+        # Groups of suspects that are not answered take one lane each.
+        full = full or (bool(cutting) and len(mute) >= LANES)
+        if mute and full:
             stall += len(mute) * (plan.publish_timeout + 2.0)
+        elif mute and (scarred or any(fault.expires for fault in plan.faults)):
+            stall += len(mute) * 2 * SLOW  # those that travel alone wait for it, and others for those
         return stall
+
+    def _travel(self) -> float:
+        """How long payloads may travel, each event's as often as it may be claimed."""
+        rates = [fault.rate for fault in self._plan.faults if isinstance(fault, SlowLink)]
+        if not rates:
+            return 0.0
+        tries = dict.fromkeys(self._plan.own, self._plan.retry.max_attempts)
+        events = [event for one in self._plan.transactions for event in one.events]
+        return sum(event.size * (1 + tries.get(event.event_id, 0)) for event in events) / min(rates) + _SLACK
 
     def _aftermath(self, fault: Fault) -> float:
         """Seconds after a fault's end in which the promises may still be broken by what it left."""
@@ -84,7 +103,21 @@ class Judge:
             known = self._limits[one] = self._limit(one)
         return known
 
+    def watch(self, now: float, ready: Mapping[str, bool]) -> None:
+        """What the running relays report at this moment; raises Violation for a standstill that none of them does."""
+        waiting = (one for one in self._ledger.inserted if one not in self._ledger.done and one not in self._own)
+        self._watch.look(now, ready, (one for one in waiting if not self._blocked(one) and not self._follows(one)))
+
+    def _follows(self, one: EventId) -> bool:
+        """Whether it waits behind another event of its key, which is looked at instead."""
+        inserted, done = self._ledger.inserted, self._ledger.done
+        return self._plan.key_order is not None and any(
+            other in inserted and other not in done for other in self._before(one)
+        )
+
     def _limit(self, one: EventId) -> float:
+        if self._plan.mode == STANDSTILL:
+            return FOR_GOOD
         begin = self._ledger.inserted[one]
         limit = begin + BASE + _SLACK + self._queue
         for fault in self._plan.faults:
@@ -180,7 +213,7 @@ def _may_kill(event: NewEvent) -> bool:
     return (event.last_error or "").startswith("LEASE_EXPIRED")
 
 
-def _cuts(fault: Fault) -> bool:
+def _cuts(fault: Fault) -> TypeGuard[Answered]:
     return isinstance(fault, Answered) and fault.answer is Answer.CUT
 
 

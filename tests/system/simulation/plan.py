@@ -1,7 +1,7 @@
 """A history as data, drawn from one seed: the relays and their settings, the events, and what goes wrong.
 
 In *safety* faults come and go. In *liveness* some of them last for good, of kinds that must cost nothing but their own
-events and relays: everything else must flow on.
+events and relays: everything else must flow on. In *standstill* one lasts that stops everything: it must be reported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.system.simulation.faults import FOR_GOOD, Fault
 _DEFAULTS = engine_options()
 LARGEST = 1500
 """Bytes of the largest payload."""
+STANDSTILL = "standstill"
 DESTINATIONS = ("x", "y", "z")
 _OPS = ("claim", "settle", "renew", "reap")
 
@@ -60,6 +61,8 @@ class RelayPlan:
     """Of its statements, seconds."""
     capacity: int
     """Unanswered messages that its client holds."""
+    delete_delivered: bool = False
+    """ON_DELIVERED=delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Plan:
     relays: tuple[RelayPlan, ...]
     transactions: tuple[Transaction, ...]
     faults: tuple[Fault, ...]
+    watched_until: float = 0.0
+    """How long a standstill must be watched."""
 
     def without(self, one: Fault | Transaction) -> Plan:
         """The same without one thing, to see whether it matters."""
@@ -97,9 +102,9 @@ class Plan:
 
     @property
     def end(self) -> float:
-        """When everything that ends has ended."""
+        """When everything that ends has ended, and a standstill has been watched."""
         ends = [fault.until if fault.until < FOR_GOOD else fault.at for fault in self.faults]
-        return max([*ends, *(one.at + one.late for one in self.transactions)], default=0.0)
+        return max([self.watched_until, *ends, *(one.at + one.late for one in self.transactions)], default=0.0)
 
 
 @dataclass(slots=True)
@@ -120,7 +125,6 @@ class _Drawing:
     publish_timeout: float
     later_lease: float
     """LEASE_TIMEOUT of relays that start later: a rolling change of the variable."""
-    next_lease: float = 0.0
 
     def when(self) -> float:
         return round(self.rng.uniform(0.2, self.last_at), 3)
@@ -140,8 +144,8 @@ class _Drawing:
         return tuple(sorted(self.rng.sample(self.ids, min(len(self.ids), self.rng.randint(1, most)))))
 
 
-def draw(seed: int) -> Plan:
-    """The plan of one seed."""
+def draw_basis(seed: int) -> Plan:
+    """The plan of one seed, before ``tests.system.simulation.draw`` adds to it."""
     rng = random.Random(seed)
     liveness = rng.random() < 0.5
     key_order = rng.choice([KeyOrder.SKIP, KeyOrder.BLOCK]) if rng.random() < 0.25 else None
@@ -171,9 +175,8 @@ def draw(seed: int) -> Plan:
 
 def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_order: KeyOrder | None) -> RelayPlan:
     rng = drawing.rng
-    drawing.next_lease = drawing.lease
 
-    def options() -> EngineOptions:
+    def options(lease_timeout: float) -> EngineOptions:
         return replace(
             _DEFAULTS,
             batch_size=rng.choice([1, 3, 10, 50]),
@@ -181,7 +184,7 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
             batch_bytes=rng.choice([2_000, 1 << 20, 1 << 20, 1 << 20] if drawing.liveness else [2_000, 1 << 20]),
             in_order=key_order is not None,
             poll_interval=rng.choice([1.0, 2.0]),
-            lease_timeout=drawing.next_lease,
+            lease_timeout=lease_timeout,
             reap_batch_size=rng.choice([2, 100]),
             health_check_interval=rng.choice([3.0, 6.0]),
             connect_retry_interval=rng.choice([0.5, 2.0]),
@@ -193,7 +196,11 @@ def _relay(drawing: _Drawing, name: str, relay_id: str, retry: RetryPolicy, key_
 
     deadline = rng.choice([1.5, drawing.lease / 2])
     return RelayPlan(
-        name, relay_id, (options(), options()), deadline, 1000 if drawing.liveness else rng.choice([3, 1000])
+        name,
+        relay_id,
+        (options(drawing.lease), options(drawing.later_lease)),
+        deadline,
+        1000 if drawing.liveness else rng.choice([3, 1000]),
     )
 
 

@@ -11,10 +11,11 @@ from relay.core.outcome import Unreachable
 from tests.system.simulation import broker
 from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
-from tests.system.simulation.database_faults import Busy, RowsLocked, RowsRefused, TableLocked
+from tests.system.simulation.database_faults import Busy, RowsLocked, RowsRefused, SlowLink, TableLocked
+from tests.system.simulation.draw import draw
 from tests.system.simulation.faults import FOR_GOOD, Answered, BrokerReadOnly, Fault, LateAnswers
 from tests.system.simulation.mutate import mutate
-from tests.system.simulation.plan import Plan, draw
+from tests.system.simulation.plan import Plan
 from tests.system.simulation.world import Result, play
 
 MOST_HISTORIES = 5000
@@ -52,10 +53,12 @@ def _probes_wait_behind_answers(patch: pytest.MonkeyPatch) -> None:
 
 def _last_attempts_travel_alone(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.claim", "event.last_code == LEASE_EXPIRED and ", "")
+    # They were waited for without end.
+    mutate(patch, "relay.engine.batch", "not left and now - self.offered_at >= SLOW", "False")
 
 
 def _last_chance_waits_for_every_batch(patch: pytest.MonkeyPatch) -> None:
-    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(other for other in")
+    mutate(patch, "relay.engine.inflight", "any(other.unfinished for other in", "any(True for other in")
 
 
 def _claims_are_not_halved(patch: pytest.MonkeyPatch) -> None:
@@ -66,12 +69,32 @@ def _settles_are_not_halved(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.engine.settle", "self._most = max(1, sum(map(len, write)) // 2)", "pass")
 
 
+def _claims_carry_all_payloads(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.outbox.payloads", "return INLINE_BYTES // self._divisor", "return 1 << 40")
+
+
+def _busy_answers_are_silent(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.health", "op not in _WORK or self._in_a_row[op] <= _MOST_IN_A_ROW", "True")
+
+
+def _one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.core.verdict", "policy.exhausted(failed)", "policy.exhausted(attempts)")
+
+
+def _backoff_does_not_grow(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.core.backoff", "2.0**doublings", "1.0")
+
+
 def _is_lasting(kind: type[Fault]) -> Callable[[Fault], bool]:
     return lambda fault: isinstance(fault, kind) and fault.until == FOR_GOOD
 
 
 def _is_cut(fault: Fault) -> bool:
     return isinstance(fault, Answered) and fault.answer is Answer.CUT
+
+
+def _fails_attempts(fault: Fault) -> bool:
+    return isinstance(fault, Answered) and fault.answer is not Answer.CUT
 
 
 PUT_BACKS = (
@@ -106,6 +129,14 @@ PUT_BACKS = (
         _probes_wait_behind_answers,
         lambda fault: isinstance(fault, LateAnswers),
     ),
+    PutBack(
+        "a claim carries all payloads in its transaction",
+        _claims_carry_all_payloads,
+        lambda fault: isinstance(fault, SlowLink),
+    ),
+    PutBack("statements that are rolled back each time are silent", _busy_answers_are_silent, _is_lasting(Busy)),
+    PutBack("an event gets one attempt more than its last", _one_attempt_too_many, _fails_attempts),
+    PutBack("the backoff does not grow", _backoff_does_not_grow, _fails_attempts),
 )
 
 

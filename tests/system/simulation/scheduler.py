@@ -125,7 +125,7 @@ class Handle:
         return self.at
 
     def run(self) -> None:
-        """Call it; an exception goes where asyncio reports what nobody awaits."""
+        """Call it; an exception goes where asyncio reports those that no task awaits."""
         try:
             if self.context is None:
                 self.callback(*self.args)
@@ -144,7 +144,7 @@ class Process(asyncio.AbstractEventLoop):
         self.dead = False
         self.parked: list[Handle] = []
         self.failures: list[str] = []
-        """What asyncio reports to nobody in particular: exceptions that no task fetched."""
+        """What asyncio gives to its exception handler: exceptions that no task fetched."""
         self.tasks: set[asyncio.Task[Any]] = set()
         self._scheduler = scheduler
 
@@ -164,7 +164,7 @@ class Process(asyncio.AbstractEventLoop):
         self.dead = True
 
     def bury(self) -> None:
-        """Let the tasks of a dead process end, so that nothing is left of them; what they do reaches nobody."""
+        """Let the tasks of a dead process end, so that nothing is left of them. The history is over then."""
         self.frozen = self.dead = False
         self.wake()
         for _ in range(10):

@@ -1,7 +1,8 @@
 """A relay's way to the scripted database: the behaviour of ``relay.outbox.storage`` without its SQL.
 
-Three connections, each with one statement at a time and a deadline; a statement that passes it is cancelled and its
-connection cut; the reply to a renewal that was lost is read back.
+Three connections, each with one statement at a time and a deadline, which begins again while a reply arrives; a
+statement that passes it is cancelled and its connection cut; the reply to a renewal that was lost is read back. How
+much a claim asks for, and how the payloads that it left behind are read, is the work of ``relay.outbox.payloads``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from relay.core.errors import StorageBusy, StorageError, StorageTimeout, Storage
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
+from relay.outbox.payloads import Appetite, PayloadReader
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow
-from tests.system.simulation.database import Database, Statement, run
+from tests.system.simulation.database import BUFFERS, Database, Statement, run, weightless
+from tests.system.simulation.payloads import SimulatedPayloads
 from tests.system.simulation.scheduler import Process
 
 _LONGEST_CANCEL = 1.0
@@ -47,6 +50,8 @@ class _Connection:
         work: Callable[[], Any],
         *,
         size: int = 0,
+        locks: Callable[[], tuple[Sequence[EventId], int]] | None = None,
+        weigh: Callable[[Any], int] = weightless,
         blocked_by: Callable[[], bool] = bool,
         deadline: float | None = None,
     ) -> Any:
@@ -57,8 +62,9 @@ class _Connection:
                 raise StorageUnavailable("closed")
             process, database = storage.process, storage.database
             answer = process.create_future()
-            statement = Statement(op, storage.name, work, answer, blocked_by, size)
-            timer = process.call_later(deadline, _expire, answer)
+            statement = Statement(op, storage.name, work, answer, blocked_by, size, locks, weigh)
+            statement.reads = lambda: not process.frozen
+            timer = process.call_later(deadline, self._expire, statement, deadline)
             try:
                 if self._connected != storage.generation:
                     await self._connect()
@@ -76,6 +82,14 @@ class _Connection:
                 raise
             finally:
                 timer.cancel()
+
+    def _expire(self, statement: Statement, deadline: float) -> None:
+        if statement.answer.done():
+            return
+        if self._storage.database.progresses(statement):
+            self._storage.process.call_later(deadline, self._expire, statement, deadline)
+        else:
+            statement.answer.set_exception(_Overdue())
 
     async def _connect(self) -> None:
         self.disconnect()
@@ -96,11 +110,6 @@ class _Connection:
             self._storage.database.disconnect(self._storage.name)
 
 
-def _expire(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(_Overdue())
-
-
 class SimulatedStorage:
     """One relay's ``OutboxStorage``."""
 
@@ -114,6 +123,7 @@ class SimulatedStorage:
         lease: float,
         retry: RetryPolicy,
         key_order: KeyOrder | None,
+        delete_delivered: bool,
         deadline: float,
         ping_deadline: float,
     ) -> None:
@@ -126,7 +136,10 @@ class SimulatedStorage:
         self.relay_id = relay_id
         self._ping_deadline = ping_deadline
         self._lease = lease
-        self._memory = MemoryOutbox(database.table, relay_id, lease, retry, key_order)
+        self._appetite = Appetite()
+        self._memory = MemoryOutbox(
+            database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
+        )
         self._connections = [_Connection(self) for _ in range(4)]
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
 
@@ -148,11 +161,47 @@ class SimulatedStorage:
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
     ) -> Claim:
         """Lease due rows."""
+        appetite = self._appetite
+        try:
+            claim = await self._claim(limit, appetite.payload(max_bytes), excluded, without)
+        except StorageUnavailable:
+            appetite.claim_failed()
+            raise
+        if claim.fence is not None and not _carries_payloads(claim):
+            claim = await self._payload_reader().complete(claim.fence, claim.events)
+        if claim.unread:
+            appetite.read_late(sum(len(event.payload) for event in claim.events))
+        elif claim.events:
+            appetite.in_time(max_bytes)
+        return claim
+
+    async def _claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> Claim:
+        """The payloads are None where they are more than the claim is to carry."""
+        most = self._appetite.inline_bytes
         memory = self._memory
+
+        def locks() -> tuple[list[EventId], int]:
+            rows = memory.claimable(limit, max_bytes, excluded, without)
+            size = sum(len(row.payload) for row in rows)
+            return [row.event_id for row in rows], size if size <= most else 0
+
+        def work() -> Claim:
+            claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
+            if _payload_bytes(claim) > most:
+                claim = claim._replace(events=[event._replace(payload=None) for event in claim.events])  # type: ignore[arg-type]
+            return claim
+
+        # What fits into the buffers is never open: not asking saves every claim a look at the table.
         claim: Claim = await self._claiming.run(
-            "claim", lambda: run(memory.claim(limit, max_bytes, excluded, without)), size=limit
+            "claim", work, size=limit, locks=locks if most > BUFFERS else None, weigh=_payload_bytes
         )
         return claim
+
+    def _payload_reader(self) -> PayloadReader:
+        def held(fence: Fence, event_ids: Iterable[EventId]) -> list[MemoryRow]:
+            return [row for row in self._held(event_ids) if row.locked_at == fence]
+
+        return SimulatedPayloads(self._claiming.run, held, self._lease, self.process.time)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts."""
@@ -229,6 +278,11 @@ class SimulatedStorage:
         age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_due_age()))
         return age
 
+    async def oldest_delivered_age(self) -> float:
+        """The age of what prune has left."""
+        age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_delivered_age()))
+        return age
+
     async def ping(self) -> None:
         """A sign of life."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
@@ -238,7 +292,7 @@ class SimulatedStorage:
             self._spare.disconnect()
 
     def _held(self, event_ids: Iterable[EventId]) -> list[MemoryRow]:
-        rows = [self.database.table.rows[one] for one in event_ids]
+        rows = [self.database.table.rows[one] for one in event_ids if one in self.database.table.rows]
         return [row for row in rows if row.status is Status.DELIVERING and row.locked_by == self.relay_id]
 
     def _locked(self, fence: Fence, event_ids: Iterable[EventId]) -> bool:
@@ -246,6 +300,15 @@ class SimulatedStorage:
         if not locked or not self.database.waits_for_locked_rows:
             return False
         return any(row.event_id in locked and row.locked_at == fence for row in self._held(event_ids))
+
+
+def _carries_payloads(claim: Claim) -> bool:
+    payload: bytes | None = claim.events[0].payload
+    return payload is not None
+
+
+def _payload_bytes(claim: Claim) -> int:
+    return sum(len(event.payload or b"") for event in claim.events)
 
 
 def _copy(one: Settlement) -> Settlement:

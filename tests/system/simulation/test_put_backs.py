@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.simulation.plan import draw
+from tests.system.simulation.draw import draw
 from tests.system.simulation.putbacks import MOST_HISTORIES, PUT_BACKS, PutBack, find
 from tests.system.simulation.world import play
 

@@ -7,15 +7,18 @@ import logging
 import random
 from dataclasses import dataclass
 
+from relay.core.status import Exposition
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
+from relay.engine.status import RelayStatus
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.system.simulation.broker import Broker, Client
-from tests.system.simulation.database import Database
+from tests.system.simulation.database import Database, name_of
 from tests.system.simulation.faults import FOR_GOOD, Fault
 from tests.system.simulation.judge import Judge
 from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.payloads import payload
 from tests.system.simulation.plan import Plan, RelayPlan, Transaction
 from tests.system.simulation.scheduler import Process, Scheduler
 from tests.system.simulation.storage import SimulatedStorage
@@ -34,6 +37,7 @@ class Incarnation:
     client: Client
     task: asyncio.Task[None]
     options: EngineOptions
+    status: RelayStatus
     stopped_at: float | None = None
     frozen_for: float = 0.0
     frozen_at: float = 0.0
@@ -52,7 +56,7 @@ class World:
         self.plan = plan
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
-        self.ledger = Ledger(lambda: self.scheduler.now)
+        self.ledger = Ledger(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
         self.database = Database(self.scheduler, self.ledger, self.rng)
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
         self.incarnations: list[Incarnation] = []
@@ -83,13 +87,16 @@ class World:
             lease=options.lease_timeout,
             retry=options.retry,
             key_order=self.plan.key_order,
+            delete_delivered=plan.delete_delivered,
             deadline=plan.deadline,
             ping_deadline=min(2.0, plan.deadline),
         )
         client = Client(self.broker, process, timeout=self.plan.publish_timeout, capacity=plan.capacity)
         relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time)
         task = process.create_task(relay.run())
-        self.incarnations.append(Incarnation(process, relay, storage, client, task, options))
+        self.incarnations.append(
+            Incarnation(process, relay, storage, client, task, options, RelayStatus(relay, plan.relay_id, _no_metrics))
+        )
         self.ledger.say(f"{process.name} starts")
 
     def current(self, name: str) -> Incarnation:
@@ -134,7 +141,7 @@ class World:
             database.set_clock()
             now = database.table.tick()
             for event in transaction.events:
-                row = MemoryRow(event.event_id, event.destination, b"x" * event.size, now, now, now)
+                row = MemoryRow(event.event_id, event.destination, payload(event.size), now, now, now)
                 row.partition_key, row.attempts, row.last_error = event.key, event.attempts, event.last_error
                 row.insertion_order = database.table.inserted = database.table.inserted + 1
                 rows.append(row)
@@ -170,9 +177,11 @@ class World:
             until += _STEP
             self.scheduler.run(until)
             self._check_processes()
+            judge.watch(until, self._readiness())
             if until > self.plan.end + _GRACE and judge.all_done(until):
                 break
         judge.check_history()
+        self.ledger.check_table(self.database.table.rows, self._deletes)
         self._check_the_end()
 
     def _check_processes(self) -> None:
@@ -189,6 +198,14 @@ class World:
                     raise Violation(f"{one.process.name} has not stopped within {one.options.shutdown_timeout:g} s")
             elif one.relay.ended_loops():
                 raise Violation(f"{one.process.name}: the {', '.join(one.relay.ended_loops())} loop ended")
+
+    def _readiness(self) -> dict[str, bool]:
+        """What /readyz of each relay that runs, and is not to stop, says."""
+        running = (one for one in self.incarnations if one.lives and not one.process.frozen and one.stopped_at is None)
+        return {one.process.name: one.status.readiness().ready for one in running}
+
+    def _deletes(self, relay: str) -> bool:
+        return self._plans[name_of(relay)].delete_delivered
 
     @staticmethod
     def _check_ended(one: Incarnation) -> None:
@@ -217,6 +234,10 @@ class World:
             one.process.bury()
 
 
+def _no_metrics(_accept: str) -> Exposition:
+    raise NotImplementedError("histories look at /readyz alone")
+
+
 @dataclass(slots=True)
 class Result:
     """What became of one plan."""
@@ -230,8 +251,14 @@ class Result:
         plan = self.plan
         head = [f"seed {plan.seed}, {plan.mode}, order per key: {plan.key_order}", f"violation: {self.violation}"]
         head += [f"  lease {plan.lease:g} s, publish timeout {plan.publish_timeout:g} s, {plan.retry}"]
-        head += [f"  {one.name}: {one.options[0]}, deadline {one.deadline:g}" for one in plan.relays]
+        head += [
+            f"  {one.name}{self._deletes(one)}: {one.options[0]}, deadline {one.deadline:g}" for one in plan.relays
+        ]
         return "\n".join([*head, *(f"{at:9.4f}  {line}" for at, line in self.world.ledger.lines)])
+
+    @staticmethod
+    def _deletes(one: RelayPlan) -> str:
+        return " (ON_DELIVERED=delete)" if one.delete_delivered else ""
 
 
 def play(plan: Plan) -> Result:

@@ -1,0 +1,98 @@
+"""The plan of a seed: what ``plan`` draws, and what later kinds of history change in it.
+
+Each kind has random numbers of its own, so that the rest of what a seed stands for does not depend on it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from relay.outbox.payloads import INLINE_BYTES
+from tests.system.simulation import database_faults as database
+from tests.system.simulation import faults as f
+from tests.system.simulation.database_faults import SlowLink
+from tests.system.simulation.faults import FOR_GOOD, Fault, Freeze
+from tests.system.simulation.plan import STANDSTILL, Plan, draw_basis
+from tests.system.simulation.watch import patience
+
+
+def draw(seed: int) -> Plan:
+    """The plan of one seed."""
+    plan = draw_basis(seed)
+    plan = _with_deletes(plan, random.Random(f"ON_DELIVERED {seed}"))
+    rng = random.Random(f"standstill {seed}")
+    if rng.random() < _STANDSTILLS:
+        return _with_standstill(plan, rng)
+    rng = random.Random(f"payloads {seed}")
+    return _with_large_payloads(plan, rng) if rng.random() < _LARGE_PAYLOADS else plan
+
+
+def _with_standstill(plan: Plan, rng: random.Random) -> Plan:
+    """Only one fault, which stops every relay for good."""
+    at = rng.uniform(0.2, 2.0)
+    stop = rng.choice(_STOPS)(at)
+    return replace(plan, mode=STANDSTILL, faults=(stop,), watched_until=max(at, plan.end) + patience(plan) + 2.0)
+
+
+def _with_deletes(plan: Plan, rng: random.Random) -> Plan:
+    """Choose ON_DELIVERED: for the fleet, or, as during a change of the variable, for each relay."""
+    of_all = rng.choice([False, False, False, True, True, None])
+    relays = (replace(one, delete_delivered=rng.random() < 0.5 if of_all is None else of_all) for one in plan.relays)
+    return replace(plan, relays=tuple(relays))
+
+
+_STOPS: list[Callable[[float], Fault]] = [
+    lambda at: database.Busy(at, FOR_GOOD, "", "claim", 0),
+    lambda at: database.Busy(at, FOR_GOOD, "", "settle", 0),
+    lambda at: database.TableLocked(at, FOR_GOOD),
+    lambda at: database.DatabaseAway(at, FOR_GOOD, ""),
+    lambda at: database.DatabaseSilent(at, FOR_GOOD, ""),
+    lambda at: database.DatabaseReadOnly(at, FOR_GOOD, ""),
+    lambda at: f.BrokerAway(at, FOR_GOOD, ""),
+    lambda at: f.BrokerSilent(at, FOR_GOOD, ""),
+    lambda at: f.BrokerReadOnly(at, FOR_GOOD),
+]
+_STANDSTILLS = 0.04  # share of the plans
+_LARGE_PAYLOADS = 0.1  # share of the plans
+_SIZES = (100_000, 300_000, 700_000, 2_000_000, 5_000_000)
+_BATCH_BYTES = 64 << 20
+_LONGEST_TRAVEL = 15.0  # seconds for all payloads of a history over its slowest link
+
+
+def _with_large_payloads(plan: Plan, rng: random.Random) -> Plan:
+    """The same plan with some large payloads, a slow link, and often a relay that freezes while it receives them."""
+    largest = rng.choice(_SIZES)
+    lease = min(options.lease_timeout for one in plan.relays for options in one.options)
+    # What one statement carries must arrive within a part of the lease: a payload, or as much as a claim carries.
+    rate = round(max(largest, INLINE_BYTES) / (lease * rng.uniform(0.1, 0.35)))
+    left = min(rate * _LONGEST_TRAVEL, _BATCH_BYTES // 3)
+    transactions = []
+    for one in plan.transactions:
+        events = []
+        for event in one.events:
+            size = largest if rng.random() < 0.3 else event.size
+            size = size if size <= left else event.size
+            left -= size
+            events.append(replace(event, size=size))
+        transactions.append(replace(one, events=tuple(events)))
+    relays = tuple(
+        replace(one, options=tuple(replace(options, batch_bytes=_BATCH_BYTES) for options in one.options))
+        for one in plan.relays
+    )
+    faults = (*plan.faults, *_faults(plan, rng, rate))
+    return replace(plan, transactions=tuple(transactions), relays=relays, faults=faults)
+
+
+def _faults(plan: Plan, rng: random.Random, rate: int) -> list[Fault]:
+    liveness = plan.mode == "liveness"
+    names = [one.name for one in plan.relays]
+    at = rng.uniform(0.0, 0.2)
+    faults: list[Fault] = [SlowLink(at, FOR_GOOD if liveness else at + 30.0, rng.choice([*names, "", ""]), rate)]
+    spare = names[1:] if liveness else names
+    spare = [name for name in spare if not any(fault.relay == name for fault in plan.faults)]
+    if spare and rng.random() < 0.7:
+        begin = rng.choice(plan.transactions).at + rng.uniform(0.0, 3.0)
+        faults.append(Freeze(begin, FOR_GOOD if liveness else begin + rng.uniform(1.0, 8.0), rng.choice(spare)))
+    return faults
