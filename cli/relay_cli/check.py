@@ -8,15 +8,16 @@ from typing import Annotated
 import typer
 
 from relay.core.finding import Finding, Level
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
 
 
-@app.command("check", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("check", context_settings=HELP)
 def command(
     context: typer.Context,
     strict: Strict = False,

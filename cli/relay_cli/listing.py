@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.event import Status
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import age, one_line, plural, print_json
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ListedEvent
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 _COLUMNS = (
     "event_id",
@@ -55,7 +56,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, h
 Oldest = Annotated[bool, typer.Option("--oldest/--newest", help="Sort order.")]
 
 
-@app.command("list", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("list", context_settings=HELP)
 def command(
     context: typer.Context,
     statuses: Statuses = None,

@@ -8,18 +8,12 @@ from typing import Annotated
 import typer
 
 from relay_cli import log_options
+from relay_cli.apps import group_app
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    help="Read and maintain the delivery log: events and attempts to deliver them.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group_app("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)
 
 

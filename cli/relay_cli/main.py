@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from relay.core.errors import ConfigError, OutboxError
 from relay.version import __version__
+from relay_cli.apps import HELP
 from relay_cli.options import StorageUrl
 from relay_cli.output import INTERRUPTED
 
@@ -74,7 +75,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
 
 

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Annotated, LiteralString
 
 import typer
 
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 
 if TYPE_CHECKING:
     from relay.outbox.migrate import Plan
     from relay.outbox.schema import Step
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 With = Annotated[
     list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add an optional part. Repeatable.")
 ]
 
 
-@app.command("migrate", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("migrate", context_settings=HELP)
 def command(
     context: typer.Context,
     dry_run: DryRun = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import OutboxError
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from relay.outbox.admin.prune import Pruned, PruneOptions
     from relay.postgres.sql import TableName
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 DeliveredAge = Annotated[
     float,
@@ -29,7 +30,7 @@ BatchSize = Annotated[
 ]
 
 
-@app.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("prune", context_settings=HELP)
 def command(
     context: typer.Context,
     delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # typer parses a default as it parses a value

@@ -14,6 +14,7 @@ import typer
 
 from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
 
@@ -28,7 +29,7 @@ _DELETED = (
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
 )
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 
 class From(StrEnum):
@@ -91,7 +92,7 @@ Window = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Also replay events that NATS will drop as duplicates.")]
 
 
-@app.command("replay", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("replay", context_settings=HELP)
 def command(
     context: typer.Context,
     ids: Ids = None,

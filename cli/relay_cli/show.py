@@ -9,18 +9,19 @@ from uuid import UUID
 
 import typer
 
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import block, event_id, one_line, print_json
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ShownEvent
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", parser=event_id, help="The event's id, a UUID.")]
 
 
-@app.command("show", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("show", context_settings=HELP)
 def command(
     context: typer.Context,
     event_id: EventId,

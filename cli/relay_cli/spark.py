@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from relay.core.errors import ConfigError
+from relay_cli.apps import group_app
 from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, read_settings, storage_of
 
 if TYPE_CHECKING:
     from relay.spark.jobs.arguments import Arguments, CommandLine
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Prepare a database for Spark, and run Spark's jobs (docs/spark.md).",
-)
+app = group_app("Prepare a database for Spark, and run Spark's jobs (docs/spark.md).")
 
 _ALL_ARGUMENTS: Final[dict[str, Any]] = {
     "allow_extra_args": True,

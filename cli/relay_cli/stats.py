@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relay_cli.apps import HELP, command_app
 from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import INTERRUPTED, clear_screen, print_json
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import Figures
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+app = command_app()
 
 Watch = Annotated[
     float | None,
@@ -22,7 +23,7 @@ Watch = Annotated[
 ]
 
 
-@app.command("stats", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command("stats", context_settings=HELP)
 def command(
     context: typer.Context,
     watch: Watch = None,

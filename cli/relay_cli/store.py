@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from relay.core.errors import ConfigError
+from relay_cli.apps import group_app
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.options import DryRun, StorageUrl
 
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
 _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Create an event store, append to it and read it.",
-)
+app = group_app("Create an event store, append to it and read it.")
 
 
 class Positions(StrEnum):

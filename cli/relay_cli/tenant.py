@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import ConfigError
+from relay_cli.apps import group_app
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
 from relay_cli.options import StorageUrl
 from relay_cli.output import plural
@@ -15,16 +16,8 @@ from relay_cli.output import plural
 if TYPE_CHECKING:
     from relay.eventstore import EventStore
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings=_HELP,
-    help="Provision, list, drop, export and import the tenants of an event store.",
-)
+app = group_app("Provision, list, drop, export and import the tenants of an event store.")
 
 
 @app.command("provision")
