@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
+# What the image can do; the Dockerfile says the same.
+IMAGE_EXTRAS := all otel clickhouse
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers and leases about as long as they compute: one process more than there are cores, four at most.
 WORKERS ?= $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test container-test bench bench-log bench-store bench-order scale soak simulate fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest release container-test bench bench-log bench-store bench-order scale soak simulate fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -29,7 +31,8 @@ define install
 	@touch $@
 endef
 
-$(STAMP): PACKAGES = -e '.[api,otel,clickhouse,spark-report]' --group dev
+EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report]' --group test
+$(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): pyproject.toml
 	$(install)
 
@@ -57,12 +60,43 @@ check-sql:
 check-types:
 	$(BIN)/mypy
 
+FAST := not server and not scale and not soak and not histories
 check-tests:
-	$(BIN)/pytest -q -m "not server and not scale and not soak and not histories" -n 2
+	$(BIN)/pytest -q -m "$(FAST)" -n 2
 
 # Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
 	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --dist loadgroup --durations 25
+
+# docker or podman; with options of its own, where it needs some: ENGINE="podman --root folder".
+ENGINE ?= $(firstword $(foreach name,docker podman,$(if $(shell command -v $(name)),$(name))))
+image: ## build the container image with docker or podman, as openoutbox-relay; IMAGE_FLAGS for options of its build
+	$(ENGINE) build $(IMAGE_FLAGS) --build-arg REVISION=$(shell git rev-parse HEAD) --tag openoutbox-relay .
+
+# Fails also when a package could not be looked up: an audit that did not happen has no result.
+audit: $(STAMP) ## known vulnerabilities of what the image pins, by pip-audit; asks PyPI
+	$(BIN)/pip-audit --strict --progress-spinner off --disable-pip --no-deps --require-hashes -r deploy/image/requirements.lock
+
+LOWEST := .cache/lowest
+lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml allows, Spark's included
+	@mkdir -p .cache
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct $(PACKAGES)
+	$(LOWEST)/bin/pytest -q -m "$(FAST)" -n 2 -p no:cacheprovider
+lowest: PACKAGES = $(EVERYTHING)
+
+# BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement.
+release: $(STAMP) ## wheel, source archive, image, bills of materials, checksums, provenance: dist/, from a tagged commit
+	$(BIN)/python -m deploy.release check
+	$(MAKE) --no-print-directory audit lowest
+	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
+		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)")
+
+# Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
+LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
+lock: $(STAMP) ## pin the image's dependencies anew, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
+	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) -o deploy/image/requirements.lock
+	$(LOCK) --group build -o deploy/image/build.lock
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
 	$(BIN)/pytest -s tests/system/container

@@ -1,6 +1,6 @@
 """A consumer of Kafka that counts every order once, however often its message arrives.
 
-    pip install .
+    pip install '.[kafka]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' KAFKA='localhost:9092'
     python examples/consumer_kafka.py        # Ctrl-C ends it
 

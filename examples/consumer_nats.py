@@ -1,6 +1,6 @@
 """A consumer of NATS JetStream that counts every order once, however often its message arrives.
 
-    pip install .
+    pip install '.[nats]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' NATS='nats://localhost:4222'
     nats stream add ORDERS --subjects 'order.*' --defaults
     python examples/consumer_nats.py         # Ctrl-C ends it

@@ -8,18 +8,42 @@ from typing import Annotated
 import typer
 
 from relay.core.finding import Finding, Level
-from relay_cli.apps import HELP, command_app
+from relay.core.role import Role
+from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json
+from relay_cli.values import age, choice, choices
 
-app = command_app()
+app = single_command()
 
+For = Annotated[
+    Role,
+    typer.Option(
+        "--for",
+        metavar="ROLE",
+        parser=choice(Role),
+        autocompletion=choices(Role),
+        help="The role whose rights and objects are examined.",
+    ),
+]
+DeliveredAge = Annotated[
+    float, typer.Option("--delivered-age", metavar="AGE", parser=age, help="The age up to which prune retains events.")
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        "--schema", metavar="NAME", help="The schema of the event store, or of Spark's ledgers.", show_default=False
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
 
 
 @app.command("check", context_settings=HELP)
 def command(
     context: typer.Context,
+    role: For = Role.RELAY,
+    delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # typer parses a default as it parses a value
+    schema: Schema = None,
     strict: Strict = False,
     table: Table = None,
     storage_url: StorageUrl = None,
@@ -30,17 +54,21 @@ def command(
     Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
     timeouts and the duplicate window of NATS fit together. It warns where another relay on the table shows that it has
-    another LEASE_TIMEOUT. It changes nothing.
+    another LEASE_TIMEOUT, and when the oldest delivered event is older than prune retains. It changes nothing.
+
+    With --for it examines the database user of another job instead, and names the command or GRANT for what it
+    lacks: prune, reader (dashboards, stats, list, show), spark (write, archive or replay), eventstore (writer, reader
+    or subscriber), deliverylog (recorder or reader, in DELIVERY_LOG_URL).
 
     Exit codes: 0 no errors, 1 an error (with --strict also a warning), 2 wrong usage or an invalid setting.
 
     Example: relay-cli check --json
     """
-    from relay.app.doctor import examine
-    from relay.settings.variables import NAMES
-
     logging.getLogger().addHandler(logging.NullHandler())  # the findings contain the log lines of a broker's client
-    findings = examine(read_settings(context, storage_url, table, only=NAMES))
+    if role is Role.RELAY:
+        findings = _examine_relay(context, storage_url, table, delivered_age)
+    else:
+        findings = _examine_role(role, context, storage_url, table, delivered_age, schema)
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)
     if as_json:
@@ -50,6 +78,29 @@ def command(
             _print(finding)
     if failed:
         raise typer.Exit(1)
+
+
+def _examine_relay(
+    context: typer.Context, storage_url: str | None, table: str | None, retention: float
+) -> list[Finding]:
+    from relay.app.doctor import examine
+    from relay.settings.variables import NAMES
+
+    return examine(read_settings(context, storage_url, table, only=NAMES), retention)
+
+
+def _examine_role(
+    role: Role, context: typer.Context, storage_url: str | None, table: str | None, retention: float, schema: str | None
+) -> list[Finding]:
+    """Read the settings of this role alone: a job that prunes knows no broker."""
+    from relay.app.rolecheck import examine_role
+    from relay.settings.settings import Settings
+
+    if role is Role.DELIVERYLOG:
+        settings = Settings.from_process(only={"DELIVERY_LOG_URL", "DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX"})
+    else:
+        settings = read_settings(context, storage_url, table)
+    return examine_role(role, settings, retention, schema)
 
 
 def _print(finding: Finding) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from typer.main import get_command
 
-from relay_cli.main import COMMANDS, app
+from relay_cli.app import COMMANDS, app
 
 _HEAD = """\
 # The command line

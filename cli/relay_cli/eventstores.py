@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.options import read_settings, storage_of
-from relay_cli.output import INTERRUPTED, json_form
+from relay_cli.main import INTERRUPTED
+from relay_cli.options import outbox_of
+from relay_cli.output import json_form
+from relay_cli.values import tenant_id
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore, StoredEvent
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
-TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id, a UUID.")]
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
 __all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
 
@@ -28,9 +29,11 @@ def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
     """Connect to the store, do the work, and close the store. Ctrl-C ends the command without a message."""
+    import asyncio
+
     from relay.eventstore import EventStore
 
-    url, _ = storage_of(read_settings(context, storage_url))
+    url, _ = outbox_of(context, storage_url)
 
     async def run() -> T:
         async with await EventStore.connect(url, schema=schema, max_connections=2) as store:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.event import Status
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import age, one_line, plural, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import one_line, plural, print_json
+from relay_cli.values import age, choice, choices, whole
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ListedEvent
 
-app = command_app()
+app = single_command()
 
 _COLUMNS = (
     "event_id",
@@ -35,7 +36,8 @@ Statuses = Annotated[
     typer.Option(
         "--status",
         metavar="STATUS",
-        case_sensitive=False,
+        parser=choice(Status),
+        autocompletion=choices(Status),
         help="Only pending, delivering, delivered or dead events. Repeatable.",
     ),
 ]
@@ -52,7 +54,7 @@ Newer = Annotated[
     float | None,
     typer.Option("--newer-than", metavar="AGE", parser=age, help="Only events in their status for less than this."),
 ]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Maximum number of events.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", parser=whole(1, 10_000), help="Maximum number of events.")]
 Oldest = Annotated[bool, typer.Option("--oldest/--newest", help="Sort order.")]
 
 
@@ -76,7 +78,7 @@ def command(
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
     DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. Off a
     terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
-    try, payload bytes, last error. An age is a number and d, h or m. Searching a huge table for a
+    try, payload bytes, last error. An age is a duration such as 90s, 1h30m or 7d. Searching a huge table for a
     rare type, key or error is slow; name the status to make it faster.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
@@ -85,7 +87,7 @@ def command(
     """
     from relay.outbox.admin.browse import RowFilter, list_events
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
     events = list_events(url, name, row_filter)

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from relay_cli import log_options
-from relay_cli.apps import group_app
+from relay_cli.groups import command_group
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
 
-app = group_app("Read and maintain the delivery log: events and attempts to deliver them.")
+app = command_group("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +11,15 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_options import open_log, with_store
+from relay_cli.values import days
 
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 
-Days = Annotated[int, typer.Option("--days", min=0, help="How many days to keep; 0 keeps everything.")]
+Days = Annotated[
+    int, typer.Option("--days", metavar="N", parser=days, help="How many days to keep; 0 keeps everything.")
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -56,7 +58,9 @@ def retention(
 
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
-    days: Annotated[int | None, typer.Option("--days", min=1, help="drop: how many days to keep.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", metavar="N", parser=days, help="drop: how many days to keep.")
+    ] = None,
     url: log_options.DeliveryLogUrl = None,
     schema: log_options.Schema = None,
 ) -> None:
@@ -90,7 +94,9 @@ def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="The log to read.")],
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must exist.")],
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Resume after this cursor.")] = None,
-    state: Annotated[Path | None, typer.Option("--state", help="File that stores the cursor.")] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="FILE", parser=Path, help="File that stores the cursor.")
+    ] = None,
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
@@ -101,6 +107,8 @@ def copy(
 
     Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
     """
+    import asyncio
+
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
 
     async def run() -> int:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, LiteralString
 
 import typer
 
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 
 if TYPE_CHECKING:
     from relay.outbox.migrate import Plan
     from relay.outbox.schema import Step
 
-app = command_app()
+app = single_command()
 
 With = Annotated[
     list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add an optional part. Repeatable.")
@@ -47,7 +47,7 @@ def command(
     from relay.outbox.extensions import add_extension, extension_sql
     from relay.outbox.migrate import migrate, plan
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     extra = {extension: extension_sql(extension, name) for extension in extensions or []}
     if dry_run:
         migration = plan(url, name)
@@ -56,9 +56,8 @@ def command(
     migration = migrate(
         url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_created_object(step, name)}")
     )
-    for extension in extra:
-        add_extension(url, name, extension)
-    _print_json(migration, extra, dry_run=False) if as_json else _print_end(migration, extra)
+    changed = {extension: add_extension(url, name, extension) for extension in extra}
+    _print_json(migration, extra, dry_run=False) if as_json else _print_end(migration, changed)
 
 
 def _created_object(step: Step, table: object) -> str:
@@ -76,11 +75,11 @@ def _print_plan(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
             typer.echo(sql)
 
 
-def _print_end(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
+def _print_end(migration: Plan, changed: dict[str, bool]) -> None:
     if migration.up_to_date:
         typer.echo(f"table {migration.table} is up to date")
-    for extension in extra:
-        typer.echo(f"extension {extension} exists")
+    for extension, new in changed.items():
+        typer.echo(f"added extension {extension}" if new else f"extension {extension} is up to date")
 
 
 def _print_json(migration: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 def duplicate_window(settings: Settings) -> float:
     """The longest duplicate window of all streams, in seconds; 0 for a publisher that is not NATS.
 
-    Raises BrokerUnreachable when NATS does not answer, ConfigError without PUBLISHER_URL.
+    Raises BrokerUnreachable when NATS does not answer, ConfigError without PUBLISHER_URL or nats-py.
     """
     if settings.publisher_type != "nats":
         return 0.0
     if settings.publisher_url is None:
         raise ConfigError("PUBLISHER_URL is not set; set it, or pass --nats-duplicate-window")
     from relay.app.build import nats_options
+
+    options = nats_options(settings)  # before the next import: it names the extra when nats-py is missing
     from relay.brokers.nats.streams import read_streams
 
-    streams = asyncio.run(read_streams(nats_options(settings)))
+    streams = asyncio.run(read_streams(options))
     return max((stream.duplicate_window for stream in streams), default=0.0)

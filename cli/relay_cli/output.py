@@ -8,20 +8,13 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 import typer
-
-from relay.core.durations import parse_age
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, as in a shell."""
-
 _BAR_DELAY: Final = 2.0  # seconds of work before the progress bar appears
-_LONGEST_AGE: Final = 36_525 * 86_400.0  # a hundred years
 
 
 def print_json(answer: Mapping[str, object]) -> None:
@@ -44,27 +37,6 @@ def moment(value: object) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 event``, ``2 events``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def age(text: str | float) -> float:
-    """An option's age in seconds, for typer's ``parser``. Raises BadParameter for an invalid one."""
-    if not isinstance(text, str):
-        return text
-    try:
-        seconds = parse_age(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if seconds > _LONGEST_AGE:
-        raise typer.BadParameter(f"{text!r} is longer than a hundred years")
-    return seconds
-
-
-def event_id(text: str | UUID) -> UUID:
-    """An event's id, for typer's ``parser``. Raises BadParameter for an invalid one."""
-    try:
-        return UUID(str(text))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an event's id, which is a UUID; relay-cli list shows them") from None
 
 
 def clear_screen() -> None:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import OutboxError
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import INTERRUPTED, Bar, age, moment, plural, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.main import INTERRUPTED
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
+from relay_cli.output import Bar, moment, plural, print_json
+from relay_cli.values import age, whole
 
 if TYPE_CHECKING:
     from relay.outbox.admin.prune import Pruned, PruneOptions
     from relay.postgres.sql import TableName
 
-app = command_app()
+app = single_command()
 
 DeliveredAge = Annotated[
     float,
@@ -26,7 +28,9 @@ DeadAge = Annotated[
 ]
 BatchSize = Annotated[
     int,
-    typer.Option("--batch-size", metavar="N", min=1, max=100_000, help="Maximum number of events in one transaction."),
+    typer.Option(
+        "--batch-size", metavar="N", parser=whole(1, 100_000), help="Maximum number of events in one transaction."
+    ),
 ]
 
 
@@ -43,7 +47,7 @@ def command(
 ) -> None:
     """Delete events that were delivered, or died, longer ago than an age.
 
-    An age is a number and d, h or m; 0 keeps all events of that status. Works beside a running relay: small
+    An age is a duration such as 90m, 12h or 7d; 0 keeps all events of that status. Works beside a running relay: small
     batches, each a short transaction that waits for no lock, with pauses while events wait to be sent. After
     Ctrl-C it reports the deleted events (exit code 130) and may be run again. A dry run counts from the indexes, up to
     5000000 of each status.
@@ -56,7 +60,7 @@ def command(
     """
     from relay.outbox.admin.prune import PruneOptions, preview
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     options = PruneOptions(delivered_age, dead_age, batch_size)
     if dry_run:
         _report(preview(url, name, options), as_json=as_json, dry_run=True)

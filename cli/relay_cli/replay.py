@@ -12,11 +12,12 @@ from uuid import UUID
 
 import typer
 
-from relay.core.durations import parse_bound
 from relay.core.errors import OutboxError
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import INTERRUPTED, Bar, age, event_id, plural, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.main import INTERRUPTED
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
+from relay_cli.output import Bar, plural, print_json
+from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 
 if TYPE_CHECKING:
     from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
@@ -29,7 +30,7 @@ _DELETED = (
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
 )
 
-app = command_app()
+app = single_command()
 
 
 class From(StrEnum):
@@ -37,16 +38,6 @@ class From(StrEnum):
 
     DEAD = "dead"
     DELIVERED = "delivered"
-
-
-def bound(text: str | Bound) -> Bound:
-    """A time with its zone, or an age before now, for typer's ``parser``."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return parse_bound(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 Ids = Annotated[
@@ -60,7 +51,8 @@ Statuses = Annotated[
     typer.Option(
         "--status",
         metavar="STATUS",
-        case_sensitive=False,
+        parser=choice(From),
+        autocompletion=choices(From),
         help="Only dead or delivered events. Default: dead; with --id both. Repeatable.",
     ),
 ]
@@ -73,10 +65,10 @@ Until = Annotated[
     typer.Option("--to", metavar="TIME|AGE", parser=bound, help="Only events delivered or dead before then."),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="Maximum number of events, oldest first.")
+    int | None, typer.Option("--limit", metavar="N", parser=whole(1), help="Maximum number of events, oldest first.")
 ]
 Rate = Annotated[
-    float | None, typer.Option("--rate", metavar="N", min=0.01, help="Maximum number of events per second.")
+    float | None, typer.Option("--rate", metavar="N", parser=number(0.01), help="Maximum number of events per second.")
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record (extension replay-audit).")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation on a terminal.")]
@@ -115,9 +107,9 @@ def command(
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
     Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
-    An age is a number and d, h or m. Consumers see the same event id again. Batches are short transactions; after
-    Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every replayed event
-    is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
+    An age is a duration such as 90s, 1h30m or 7d. Consumers see the same event id again. Batches are short
+    transactions; after Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every
+    replayed event is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
@@ -129,16 +121,19 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    settings = _settings(context, storage_url, table, selection)
-    window = 0.0 if force else _window(settings, selection, nats_duplicate_window)
+    window = 0.0
+    if "delivered" in selection.kinds:
+        settings = _settings(context, storage_url, table)
+        window = 0.0 if force else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    _confirm_and_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    place = outbox_of(context, storage_url, table)
+    _confirm_and_replay(*place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _settings(context: typer.Context, url: str | None, table: str | None, selection: Selection) -> Settings:
+def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
     """Read the environment; say where delivered events are if the relays of this environment delete them."""
     settings = read_settings(context, url, table, only=_VARIABLES)
-    if settings.on_delivered == "delete" and "delivered" in selection.kinds:
+    if settings.on_delivered == "delete":
         typer.echo(_DELETED, err=True)
     return settings
 
@@ -160,12 +155,10 @@ def _selection(
     return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
 
 
-def _window(settings: Settings, selection: Selection, option: float | None) -> float:
+def _window(settings: Settings, option: float | None) -> float:
     """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
     from relay_cli.nats_window import duplicate_window
 
-    if "delivered" not in selection.kinds:
-        return 0.0
     return duplicate_window(settings) if option is None else option
 
 

@@ -9,14 +9,15 @@ from uuid import UUID
 
 import typer
 
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import block, event_id, one_line, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import block, one_line, print_json
+from relay_cli.values import event_id
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ShownEvent
 
-app = command_app()
+app = single_command()
 
 EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", parser=event_id, help="The event's id, a UUID.")]
 
@@ -40,7 +41,7 @@ def command(
     """
     from relay.outbox.admin.browse import show_event
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     event = show_event(url, name, event_id)
     if event is None:
         typer.echo(f"error: there is no event {event_id} in table {name}", err=True)

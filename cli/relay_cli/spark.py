@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.apps import group_app
+from relay.core.extras import install_advice
+from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
-from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import StorageUrl, Table, outbox_of, read_settings
+from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
     from relay.spark.jobs.arguments import Arguments, CommandLine
 
-app = group_app("Prepare a database for Spark, and run Spark's jobs (docs/spark.md).")
+app = command_group("Prepare a database for Spark, and run Spark's jobs (docs/spark.md).")
 
 _ALL_ARGUMENTS: Final[dict[str, Any]] = {
     "allow_extra_args": True,
@@ -40,7 +42,16 @@ class Purpose(StrEnum):
 def setup(
     context: typer.Context,
     role: Annotated[str | None, typer.Option(help="Grant this role the rights for its purpose, and no others.")] = None,
-    purpose: Annotated[Purpose, typer.Option("--for", help="The role's purpose.")] = Purpose.WRITE,
+    purpose: Annotated[
+        Purpose,
+        typer.Option(
+            "--for",
+            metavar="PURPOSE",
+            parser=choice(Purpose),
+            autocompletion=choices(Purpose),
+            help="The role's purpose: write, archive or replay.",
+        ),
+    ] = Purpose.WRITE,
     schema: Annotated[str, typer.Option(help="The schema of Spark's ledgers and staging tables.")] = "openoutbox_spark",
     storage_url: StorageUrl = None,
     table: Table = None,
@@ -51,7 +62,7 @@ def setup(
     """
     from relay.spark.setup import setup as set_up
 
-    url, outbox = storage_of(read_settings(context, storage_url, table))
+    url, outbox = outbox_of(context, storage_url, table)
     grants = set_up(url, outbox, role, schema, purpose.value)
     typer.echo(f"schema {schema}: ready")
     for grant in grants:
@@ -103,14 +114,14 @@ def _run(context: typer.Context, job: type[Arguments]) -> None:
     from relay.spark.jobs.arguments import CommandLine
 
     program = f"relay-cli spark {job.name}"
-    line = CommandLine(job, program, context.args)  # before PySpark is imported: --help works without it
+    # All that can be wrong with the arguments comes before PySpark, which may be missing and takes seconds to import.
+    line = CommandLine(job, program, context.args)
+    environment = _environment(context, line)
+    line.read(environment)
     try:
         module = import_module(f"relay.spark.jobs.{job.name}.job")
     except ImportError as error:
-        raise ConfigError(
-            f"Spark's libraries are not installed ({error}); pip install 'openoutbox-relay[{job.extra}]'"
-        ) from None
-    environment = _environment(context, line)
+        raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice(job.extra)}") from None
     # Spark starts Python workers by the command in this variable, and by "python3", which may be another one, without.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(module.run(program, context.args, **environment))
@@ -132,10 +143,10 @@ def _value(context: typer.Context, variable: str) -> str:
     if variable == "DELIVERY_LOG_URL":
         return log_url(None)
     if variable == "DELIVERY_LOG_SCHEMA":
-        from relay.settings.settings import Settings
+        from relay.settings.places import log_place
 
-        return Settings.from_process(only={variable}).delivery_log_schema
-    url, table = storage_of(read_settings(context, None))
+        return log_place({}).schema
+    url, table = outbox_of(context, None)
     return url if variable == "STORAGE_URL" else str(table)
 
 

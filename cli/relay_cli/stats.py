@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay_cli.apps import HELP, command_app
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import INTERRUPTED, clear_screen, print_json
+from relay_cli.groups import HELP, single_command
+from relay_cli.main import INTERRUPTED
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import clear_screen, print_json
+from relay_cli.values import pause
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import Figures
 
-app = command_app()
+app = single_command()
 
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", metavar="SECONDS", min=0.1, help="Read again every SECONDS, until Ctrl-C."),
+    typer.Option("--watch", metavar="DURATION", parser=pause, help="Read again at this interval, until Ctrl-C."),
 ]
 
 
@@ -38,12 +40,12 @@ def command(
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
-    Example: relay-cli stats --watch 2
+    Example: relay-cli stats --watch 2s
     """
     from relay.outbox.admin.browse import read_figures
     from relay.outbox.admin.connection import operating
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     try:
         with operating(url, name, "reading the backlog") as connection:
             _show(read_figures(connection, name), as_json=as_json, again=False)

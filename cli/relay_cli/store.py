@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.apps import group_app
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
+from relay_cli.groups import command_group
 from relay_cli.options import DryRun, StorageUrl
+from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
 
-app = group_app("Create an event store, append to it and read it.")
+app = command_group("Create an event store, append to it and read it.")
 
 
 class Positions(StrEnum):
@@ -31,14 +31,20 @@ class Positions(StrEnum):
     settled = "settled"
 
 
-StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's id, a UUID.")]
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", parser=stream_id, help="The stream's id, a UUID.")]
 
 
 @app.command("migrate")
 def migrate(
     context: typer.Context,
     positions: Annotated[
-        Positions, typer.Option(help="Set once; docs/event-store.md explains the choice.")
+        Positions,
+        typer.Option(
+            metavar="KIND",
+            parser=choice(Positions),
+            autocompletion=choices(Positions),
+            help="gapless or settled. Set once; docs/event-store.md explains the choice.",
+        ),
     ] = Positions.gapless,
     notify: Annotated[bool, typer.Option(help="Whether appends send notifications.")] = True,
     dry_run: DryRun = False,
@@ -90,7 +96,15 @@ class Access(StrEnum):
 def grant(
     context: typer.Context,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the database.")],
-    access: Annotated[Access, typer.Argument(help="A subscriber may also read.")],
+    access: Annotated[
+        Access,
+        typer.Argument(
+            metavar="ACCESS",
+            parser=choice(Access),
+            autocompletion=choices(Access),
+            help="reader, writer or subscriber. A subscriber may also read.",
+        ),
+    ],
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
@@ -120,13 +134,13 @@ def append(
     """Append one event to a stream."""
     from relay.eventstore import NewEvent
 
-    metadata = _json("--meta", meta)
+    metadata, version = _json("--meta", meta), _version(expected)
     if not isinstance(metadata, dict):
         raise ConfigError("--meta: not a JSON object")
     event = NewEvent(event_type, None if data is None else _json("--data", data), metadata)  # type: ignore[arg-type]
 
     async def work(store: EventStore) -> None:
-        result = await store.append(tenant, stream, [event], _version(expected))
+        result = await store.append(tenant, stream, [event], version)
         typer.echo(f"appended version {result.version} at position {result.last_sequence_num}")
 
     with_store(context, storage_url, schema, work)
@@ -137,9 +151,9 @@ def stream(
     context: typer.Context,
     tenant: TenantId,
     stream: StreamId,
-    first: Annotated[int, typer.Option("--from", min=1, help="The first version.")] = 1,
-    last: Annotated[int | None, typer.Option("--to", min=1, help="The last version.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of events.")] = None,
+    first: Annotated[int, typer.Option("--from", metavar="N", parser=whole(1), help="The first version.")] = 1,
+    last: Annotated[int | None, typer.Option("--to", metavar="N", parser=whole(1), help="The last version.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", parser=whole(1), help="Maximum number of events.")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="Newest first.")] = False,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
@@ -156,7 +170,7 @@ def stream(
 @app.command("tail")
 def tail(
     context: typer.Context,
-    after: Annotated[int, typer.Option(min=0, help="The position after which to begin.")] = 0,
+    after: Annotated[int, typer.Option(metavar="N", parser=whole(0), help="The position after which to begin.")] = 0,
     tenants: Annotated[list[str] | None, typer.Option("--tenant", help="Only this tenant; repeatable.")] = None,
     types: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more events, until Ctrl-C.")] = True,
@@ -164,6 +178,7 @@ def tail(
     storage_url: StorageUrl = None,
 ) -> None:
     """Print the events of all tenants by position, one JSON object a line."""
+    import asyncio
 
     async def work(store: EventStore) -> None:
         position = after

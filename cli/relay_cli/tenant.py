@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.apps import group_app
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
+from relay_cli.groups import command_group
 from relay_cli.options import StorageUrl
 from relay_cli.output import plural
+from relay_cli.values import existing_file, tenant_id
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore
 
-
-app = group_app("Provision, list, drop, export and import the tenants of an event store.")
+app = command_group("Provision, list, drop, export and import the tenants of an event store.")
 
 
 @app.command("provision")
 def provision(
     context: typer.Context,
-    tenants: Annotated[list[str], typer.Argument(metavar="TENANT...", help="Ids of tenants, UUIDs.")],
+    tenants: Annotated[list[str], typer.Argument(metavar="TENANT...", parser=tenant_id, help="Ids of tenants, UUIDs.")],
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
@@ -71,7 +71,7 @@ def drop(
 def export(
     context: typer.Context,
     tenant: TenantId,
-    file: Annotated[Path, typer.Argument(help="The file to write, JSON lines.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=Path, help="The file to write, JSON lines.")],
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
@@ -86,7 +86,7 @@ def export(
 @app.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file that export wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=existing_file, help="A file that export wrote.")],
     tenant: Annotated[str | None, typer.Option("--tenant", help="Import under this id instead of the file's.")] = None,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,

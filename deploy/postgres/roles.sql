@@ -1,15 +1,31 @@
--- Roles for an outbox, with no more rights than each needs. None can log in: grant them to users of yours, for example
+-- Roles with no more rights than each job needs. None can log in: grant them to users of yours, for example
 --     CREATE ROLE orders LOGIN PASSWORD '…';  GRANT openoutbox_writer TO orders;
 -- Run it after `relay-cli migrate`, as a superuser or as the table's owner with CREATEROLE, and again after a change:
 --     psql "$STORAGE_URL" -v ON_ERROR_STOP=1 --single-transaction -f deploy/postgres/roles.sql
 -- For a table of another name or schema, put that in place of openoutbox_events and public. Roles belong to the whole
 -- server: for outboxes that must not share them, give them other names.
+--
+-- Who works as what, and how `relay-cli check` examines a user of that role:
+--     relay                           openoutbox_relay            check
+--     prune                           openoutbox_pruner           check --for prune
+--     dashboards, stats, list, show   openoutbox_reader           check --for reader
+--     application                     openoutbox_writer
+--     migrate, store, log, spark      openoutbox_owner
+--     the relay's DELIVERY_LOG_URL    openoutbox_log_recorder     check --for deliverylog
+--     relay-cli log, Spark report     openoutbox_log_reader       check --for deliverylog
+--     event store                     openoutbox_store_writer, _reader, _subscriber      check --for eventstore
+--     Spark                           openoutbox_spark_writer, _archiver, _replayer      check --for spark
+-- The console does not exist yet. It will read: openoutbox_reader, openoutbox_log_reader and openoutbox_store_reader
+-- are enough.
 DO $$
 DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'openoutbox_owner', 'openoutbox_writer', 'openoutbox_relay', 'openoutbox_pruner', 'openoutbox_reader'
+        'openoutbox_owner', 'openoutbox_writer', 'openoutbox_relay', 'openoutbox_pruner', 'openoutbox_reader',
+        'openoutbox_log_recorder', 'openoutbox_log_reader',
+        'openoutbox_store_writer', 'openoutbox_store_reader', 'openoutbox_store_subscriber',
+        'openoutbox_spark_writer', 'openoutbox_spark_archiver', 'openoutbox_spark_replayer'
     ] LOOP
         BEGIN
             EXECUTE FORMAT('CREATE ROLE %I NOLOGIN', name);
@@ -21,10 +37,18 @@ END
 $$;
 
 GRANT USAGE ON SCHEMA public
-TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader;
+TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader,
+openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
 
--- The owner runs `relay-cli migrate`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in STORAGE_URL.
+-- The owner runs `relay-cli migrate`, `log migrate`, `log partitions`, `log retention`, `store migrate`, `store grant` and
+-- `spark setup`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in the URL. The delivery log and Spark's
+-- ledgers are schemas of their own, which it creates.
 GRANT CREATE ON SCHEMA public TO openoutbox_owner;
+DO $$
+BEGIN
+    EXECUTE FORMAT('GRANT CREATE ON DATABASE %I TO openoutbox_owner', CURRENT_DATABASE());
+END
+$$;
 ALTER TABLE openoutbox_events OWNER TO openoutbox_owner;
 
 -- The writer is the application.
@@ -44,5 +68,32 @@ ON openoutbox_events TO openoutbox_relay;
 GRANT SELECT, DELETE ON openoutbox_events TO openoutbox_pruner;
 GRANT UPDATE (updated_at) ON openoutbox_events TO openoutbox_pruner;
 
--- The reader looks: dashboards, `relay-cli stats`, `list` and `show`.
+-- The reader looks: dashboards, `relay-cli stats`, `list` and `show`, and Spark's reconcile.
 GRANT SELECT ON openoutbox_events TO openoutbox_reader;
+
+-- The delivery log, where it is in this database: run this file again after `relay-cli log migrate` as the owner. The
+-- recorder creates no partition: run `relay-cli log partitions ensure` daily as the owner.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'openoutbox_log') THEN
+        GRANT USAGE ON SCHEMA openoutbox_log TO openoutbox_log_recorder, openoutbox_log_reader;
+        GRANT SELECT, INSERT ON openoutbox_log.events, openoutbox_log.event_destinations, openoutbox_log.quarantine
+        TO openoutbox_log_recorder;
+        GRANT SELECT, INSERT, UPDATE (status, code, response_data) ON openoutbox_log.attempts
+        TO openoutbox_log_recorder;
+        GRANT SELECT ON openoutbox_log.events, openoutbox_log.event_destinations, openoutbox_log.attempts
+        TO openoutbox_log_reader;
+    END IF;
+END
+$$;
+
+-- The event store's rights depend on how it was created, so its own command grants them, after `relay-cli store migrate`:
+--     relay-cli store grant openoutbox_store_writer writer
+--     relay-cli store grant openoutbox_store_reader reader
+--     relay-cli store grant openoutbox_store_subscriber subscriber
+-- and an application that announces in the outbox is a member of openoutbox_writer, too.
+
+-- Likewise Spark's, with its ledgers:
+--     relay-cli spark setup --role openoutbox_spark_writer
+--     relay-cli spark setup --role openoutbox_spark_archiver --for archive
+--     relay-cli spark setup --role openoutbox_spark_replayer --for replay

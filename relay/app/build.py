@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import ConfigError
+from relay.core.extras import requires
 from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
 from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
@@ -88,8 +89,9 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
-    """PUBLISHER_URL and the KAFKA_* variables. Raises ConfigError without a URL."""
-    from relay.brokers.kafka.options import KafkaOptions
+    """PUBLISHER_URL and the KAFKA_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("kafka", "PUBLISHER_TYPE=kafka"):
+        from relay.brokers.kafka.options import KafkaOptions
 
     return KafkaOptions(
         receipts=_wants_receipts(settings),
@@ -107,8 +109,9 @@ def kafka_options(settings: Settings) -> KafkaOptions:
 
 
 def nats_options(settings: Settings) -> NatsOptions:
-    """PUBLISHER_URL and the NATS_* variables. Raises ConfigError without a URL."""
-    from relay.brokers.nats.options import NatsOptions
+    """PUBLISHER_URL and the NATS_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("nats", "PUBLISHER_TYPE=nats"):
+        from relay.brokers.nats.options import NatsOptions
 
     return NatsOptions(
         receipts=_wants_receipts(settings),
@@ -119,8 +122,9 @@ def nats_options(settings: Settings) -> NatsOptions:
 
 
 def redis_options(settings: Settings) -> RedisOptions:
-    """PUBLISHER_URL and the REDIS_* variables. Raises ConfigError without a URL."""
-    from relay.brokers.redis.options import RedisOptions
+    """PUBLISHER_URL and the REDIS_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("redis", "PUBLISHER_TYPE=redis"):
+        from relay.brokers.redis.options import RedisOptions
 
     return RedisOptions(
         receipts=_wants_receipts(settings),
@@ -131,24 +135,30 @@ def redis_options(settings: Settings) -> RedisOptions:
 
 
 def build_publisher(settings: Settings) -> Publisher:
-    """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone."""
+    """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
+
+    Raises ConfigError without the extra that brings the client library.
+    """
     return _PUBLISHERS[settings.publisher_type](settings)
 
 
 def _kafka(settings: Settings) -> Publisher:
-    from relay.brokers.kafka.publisher import KafkaPublisher
+    with requires("kafka", "PUBLISHER_TYPE=kafka"):
+        from relay.brokers.kafka.publisher import KafkaPublisher
 
     return KafkaPublisher(kafka_options(settings))
 
 
 def _nats(settings: Settings) -> Publisher:
-    from relay.brokers.nats.publisher import NatsPublisher
+    with requires("nats", "PUBLISHER_TYPE=nats"):
+        from relay.brokers.nats.publisher import NatsPublisher
 
     return NatsPublisher(nats_options(settings))
 
 
 def _redis(settings: Settings) -> Publisher:
-    from relay.brokers.redis.publisher import RedisPublisher
+    with requires("redis", "PUBLISHER_TYPE=redis"):
+        from relay.brokers.redis.publisher import RedisPublisher
 
     return RedisPublisher(redis_options(settings))
 

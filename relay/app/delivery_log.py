@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp
 
 from relay.app import build
-from relay.core.errors import ConfigError, OutboxError
+from relay.core.errors import OutboxError
+from relay.core.extras import requires
 from relay.deliverylog import DeliveryLog
 from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
@@ -101,10 +102,8 @@ class LogApi:
         token = self._settings.api_token
         if token is None:
             return {}
-        try:
+        with requires("api", "API_TOKEN"):
             from relay.deliverylog.api.app import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
-        except ImportError as error:
-            raise ConfigError("API_TOKEN: the API needs FastAPI; install openoutbox-relay[api]") from error
         return {PREFIX: build_api(self._opened, token.get_secret_value())}
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import build
+from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -23,8 +24,11 @@ _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection incl
 _NEVER_STORED: Final = frozenset({"stdout", "null"})
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Examine everything; findings come in the order in which to correct them."""
+def examine(settings: Settings, retention: float) -> list[Finding]:
+    """Examine everything that a relay needs; findings come in the order in which to correct them.
+
+    ``retention`` is the age in seconds up to which prune retains delivered events.
+    """
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
     findings = [Finding(Level.WARNING, "settings", text, "see docs/configuration.md") for text in settings.warnings]
@@ -32,6 +36,7 @@ def examine(settings: Settings) -> list[Finding]:
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,
         settings.lease_timeout,
+        retention=retention,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
     )
@@ -70,8 +75,19 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
-        return [Finding(Level.ERROR, "broker", str(error), "check that it runs, PUBLISHER_URL and its login")]
+        return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
     return findings
+
+
+async def _broker_advice(settings: Settings) -> str:
+    """What to do about a broker that does not answer: a server of another kind on its address says the most."""
+    kind, url = settings.publisher_type, settings.publisher_url
+    answer = await what_listens(url.get_secret_value(), kind) if url is not None else ""
+    if not answer:
+        return "nothing listens on the address in PUBLISHER_URL; check host and port, and that the broker runs"
+    if BROKER_NAMES[kind] in answer:
+        return f"{answer}: check the login, TLS and the parameters of PUBLISHER_URL"
+    return f"{answer}: correct the address in PUBLISHER_URL, or PUBLISHER_TYPE={kind}"
 
 
 async def _probe(settings: Settings) -> None:

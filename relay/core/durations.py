@@ -1,4 +1,4 @@
-"""Durations (``1m30s``), ages (``7d``), times and sizes (``64MiB``) as text, parsed to seconds, datetimes and bytes."""
+"""Durations (``1m30s``, ``7d``), times and sizes (``64MiB``) as text, parsed to seconds, datetimes and bytes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
-_AGE_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0}
+_UNIT_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|d)")
+_EXAMPLES = "500ms, 90s, 1m30s, 24h or 7d"
 _SIZE = re.compile(r"(\d+)\s*([kKMG]i?)?[bB]?")
 _SIZE_FACTOR = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as ``500ms``, ``1.5s`` or ``1m30s``; a bare ``0`` is allowed.
+    """Seconds of a duration such as ``500ms``, ``1m30s``, ``24h`` or ``7d``; a bare ``0`` is allowed.
 
-    Raises ValueError, saying what a duration looks like, for anything else, a negative one included.
+    These are Go's durations, and ``d`` for 24 hours. Raises ValueError, saying what a duration looks like, for anything
+    else, a negative one included.
     """
     stripped = text.strip()
     if stripped == "0":
@@ -29,7 +39,8 @@ def parse_duration(text: str) -> float:
         seconds += float(part.group(1)) * _UNIT_SECONDS[part.group(2)]
         at = part.end()
     if at == 0 or at != len(stripped):
-        raise ValueError(f"{text!r} is not a duration; write for example 500ms, 5s, 3m, 24h or 1m30s")
+        missing = f"; it has no unit: {stripped}s is seconds" if stripped.isdecimal() else ""
+        raise ValueError(f"{text!r} is not a duration{missing}; write for example {_EXAMPLES}")
     return seconds
 
 
@@ -43,22 +54,6 @@ def format_duration(seconds: float) -> str:
         count, rest = divmod(rest, size)
         text += f"{int(count)}{unit}" if count else ""
     return text + f"{rest:g}s" if rest or not text else text
-
-
-def parse_age(text: str) -> float:
-    """Seconds of an age: a number and ``d``, ``h`` or ``m``; ``0`` and the empty string are 0.
-
-    The rule is in docs/conformance.md#command-line.
-
-    Raises ValueError, saying what an age looks like, for anything else.
-    """
-    stripped = text.strip()
-    if stripped in ("", "0"):
-        return 0.0
-    match = _AGE.fullmatch(stripped)
-    if match is None:
-        raise ValueError(f"{text!r} is not an age; write a number and d, h or m, for example 7d, 12h or 0")
-    return float(match.group(1)) * _AGE_SECONDS[match.group(2)]
 
 
 def parse_time(text: str) -> datetime:
@@ -78,9 +73,9 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_bound(text: str) -> datetime | timedelta:
-    """A time, as ``parse_time`` takes it, or an age before now, as ``parse_age`` does. Raises ValueError."""
+    """A time, as ``parse_time`` takes it, or an age before now, as ``parse_duration`` reads it. Raises ValueError."""
     with suppress(ValueError, OverflowError):
-        return timedelta(seconds=parse_age(text))
+        return timedelta(seconds=parse_duration(text))
     try:
         datetime.fromisoformat(text)
     except ValueError:

@@ -20,13 +20,20 @@
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
     └── EventError              an application passed an invalid event
 
+``exit_code`` and ``error_lines`` turn an error into what a command of this project returns and prints.
+
 Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds
 it to this drawing.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import errno
+import os
+import re
+from typing import ClassVar, Final
+
+_ERRNO: Final = re.compile(r"\[Errno -?\d+\] ")
 
 
 class OutboxError(Exception):
@@ -34,6 +41,10 @@ class OutboxError(Exception):
 
     setting: ClassVar[str] = ""
     """The variable to look at first when nothing answers; empty where the message itself names it."""
+    reason: str = ""
+    """Why, for the operator alone: what a message leaves out because others may read it, such as a host's name."""
+    advice: str = ""
+    """What to do, where the message does not say it."""
 
 
 class ConfigError(OutboxError):
@@ -95,6 +106,32 @@ class PublisherError(OutboxError):
 class BrokerUnreachable(PublisherError):
     """The broker gave no answer in time, or refused the login or TLS handshake; the message says which."""
 
+    setting = "PUBLISHER_URL"
+
 
 class EventError(OutboxError, ValueError):
     """An application passed an invalid event; the message names the field. Nothing was sent to the database."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why an operation failed, without the numbers and Python terms in which the system reports it."""
+    if isinstance(error, OSError) and (error.errno or 0) >= errno.ENETDOWN:  # asyncio's own text has the address
+        return os.strerror(error.errno or 0)
+    return _ERRNO.sub("", str(error)) or type(error).__name__
+
+
+def exit_code(error: OutboxError) -> int:
+    """The exit code of a command that ended with ``error``: 2 for what the user wrote (a setting, a value), else 1."""
+    return 2 if isinstance(error, ConfigError | ValueError) else 1
+
+
+def error_lines(error: OutboxError) -> list[str]:
+    """What the user reads: what failed and why, then a line for each step that helps."""
+    text = f"{error}: {error.reason}" if error.reason else str(error)
+    lines = [_ERRNO.sub("", text)]
+    if not error.setting:
+        return [*lines, error.advice] if error.advice else lines
+    lines.append(f"check {error.setting}: {error.advice or 'host, port, user, password, and that the server runs'}")
+    if error.setting != "DELIVERY_LOG_URL":
+        lines.append("relay-cli check examines the settings, the table and the broker")
+    return lines

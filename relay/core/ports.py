@@ -143,6 +143,11 @@ class OutboxStorage(Protocol):
     async def oldest_due_age(self) -> float:
         """The lag alone; cheap on any table."""
 
+    async def oldest_delivered_age(self) -> float:
+        """Seconds since the oldest DELIVERED row was delivered, 0.0 when there is none; rows older than retained show
+        that prune does not run.
+        """
+
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
 

@@ -32,6 +32,8 @@ class Readiness:
     """Why the broker is unavailable; empty when it is available."""
     degraded: Mapping[str, str] = field(default_factory=dict)
     """Other parts that fail without stopping the relay: the reason by name, empty for a part that works."""
+    storage_refuses: bool = False
+    """Whether the database answers and refuses the work, for example because its table was dropped."""
 
     @property
     def ready(self) -> bool:

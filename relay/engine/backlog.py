@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 _CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
 _PATIENCE_SECONDS = 0.8
 _REMIND_SECONDS = 10.0
+_PRUNED_SECONDS = 60.0  # retention is counted in days
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
@@ -66,7 +67,7 @@ class BacklogSampler:
 
     async def run(self) -> None:
         """Sample without end, at the options' interval where that is cheap."""
-        next_full = float("-inf")
+        next_full = next_oldest = float("-inf")
         while True:
             started = self._clock()
             try:
@@ -80,7 +81,22 @@ class BacklogSampler:
                 self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
                 self._health.storage_failed("stats", error)
             took = self._clock() - started
+            if started >= next_oldest:
+                next_oldest = started + max(_PRUNED_SECONDS, await self._sample_oldest_delivery() * _SHARE)
             await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
+
+    async def _sample_oldest_delivery(self) -> float:
+        """Read how far prune is behind; returns the seconds it took.
+
+        The probe steps over what prune has deleted and vacuum has not: where a transaction holds the xmin horizon it
+        may be slow, or run into its deadline. That says nothing about the work, so it is not the relay's state.
+        """
+        started = self._clock()
+        try:
+            self._telemetry.oldest_delivered_age(await self._storage.oldest_delivered_age())
+        except StorageError as error:
+            logger.debug("the age of the oldest delivered event could not be read: %s", error)
+        return self._clock() - started
 
     def _next_sample(self) -> asyncio.Task[None]:
         """A sample that begins after this call."""

@@ -37,7 +37,9 @@ class RelayStatus:
     def readiness(self) -> Readiness:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
-        return Readiness(health.storage_error, health.broker_error, self._degraded())
+        return Readiness(
+            health.storage_error, health.broker_error, self._degraded(), storage_refuses=health.storage_refuses
+        )
 
     async def stats(self) -> Stats | None:
         """The backlog: read again where that is cheap, else as last read."""

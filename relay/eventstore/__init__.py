@@ -14,6 +14,7 @@ from relay.eventstore.errors import (
     EventStoreError,
     SubscriptionLost,
     TenantBusy,
+    UndecodableEvent,
     UnknownTenant,
     VersionConflict,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "SubscriptionLost",
     "SubscriptionState",
     "TenantBusy",
+    "UndecodableEvent",
     "UnknownTenant",
     "VersionConflict",
 ]

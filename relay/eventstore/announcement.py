@@ -1,23 +1,25 @@
 """From stored events to outbox rows. Pure.
 
-The id of an announcement is derived from tenant, stream and version, so that announcing an event twice has no effect.
+The database derives the id of an announcement (``event_announcement_id``) from the store's id, tenant, stream, version
+and position: the same for the same event, and never equal to that of another store or of a tenant's second life.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-from uuid import UUID, uuid5
+from typing import TypeAlias
+from uuid import UUID
 
 from relay import client
 from relay.client import Payload, TableName
 from relay.eventstore.model import NewEvent
 from relay.postgres.sql import DEFAULT_TABLE
 
-_NAMESPACE: Final = UUID("6ad9b9ba-5b6d-5d6e-9a3f-0d9c1f5e7c11")
-
 Destination = Mapping[str, str] | Callable[[NewEvent], str | None]
+
+AnnouncementRows: TypeAlias = dict[str, list[int] | list[str] | list[str | None] | list[bytes]]
+"""Parameters of ``append_and_announce`` in ``sql/eventstore/append.sql``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +39,28 @@ class Announcement:
         """``table``, parsed. Raises ``ConfigError`` for an invalid name."""
         return self.table if isinstance(self.table, TableName) else TableName.parse(self.table)
 
-    def rows(self, tenant_id: UUID, stream_id: UUID, first: int, events: Sequence[NewEvent]) -> list[client.NewEvent]:
-        """The outbox events for appended ones, of which the first has version ``first``."""
-        rows = []
-        for version, event in enumerate(events, first):
+    def rows(self, tenant_id: UUID, stream_id: UUID, events: Sequence[NewEvent]) -> AnnouncementRows:
+        """The parameters that announce these appended events: arrays of equal length, empty when none is announced."""
+        places, announced = [], []
+        for place, event in enumerate(events, 1):
             destination = self._destination(event)
             if destination is not None:
-                rows.append(
-                    client.NewEvent(
-                        destination,
-                        (event.data_json or "null") if self.payload is None else self.payload(event),
-                        partition_key=str(stream_id),
-                        headers={
-                            "tenant_id": str(tenant_id),
-                            "stream_id": str(stream_id),
-                            "version": str(version),
-                            "type": event.type,
-                        },
-                        event_id=announcement_id(tenant_id, stream_id, version),
-                    )
-                )
-        return rows
+                body = (event.data_json or "null") if self.payload is None else self.payload(event)
+                headers = {"tenant_id": str(tenant_id), "stream_id": str(stream_id), "type": event.type}
+                places.append(place)
+                announced.append(client.NewEvent(destination, body, partition_key=str(stream_id), headers=headers))
+        return {
+            "places": places,
+            "event_types": [event.event_type for event in announced],
+            "partition_keys": [event.partition_key for event in announced],
+            "payloads": [event.body for event in announced],
+            "headers": [event.headers_json for event in announced],
+        }
 
     def _destination(self, event: NewEvent) -> str | None:
         if isinstance(self.event_type, Mapping):
             return self.event_type.get(event.type)
         return self.event_type(event)
-
-
-def announcement_id(tenant_id: UUID, stream_id: UUID, version: int) -> UUID:
-    """The ``event_id`` of the outbox row that announces one stored event."""
-    return uuid5(_NAMESPACE, f"{tenant_id}/{stream_id}/{version}")
 
 
 def as_announcement(outbox: Announcement | Destination | None) -> Announcement | None:

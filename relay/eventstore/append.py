@@ -1,31 +1,32 @@
 """Appends to one stream, and announces in the same transaction.
 
-An append is one statement (``append`` in ``sql/eventstore/append.sql``) and, without an announcement, one round trip:
-the position lock of a gapless store is held as briefly as possible. Nothing is retried: the caller decides what a
-conflict means.
+An append is one statement and one round trip, with an announcement too (``sql/eventstore/append.sql``): the position
+lock of a gapless store is held as briefly as possible. A conflict of versions is not retried: the caller decides what
+it means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 import psycopg
-from psycopg import AsyncCursor, errors
+from psycopg import errors
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow, tuple_row
+from psycopg.rows import TupleRow
 
-from relay import client
-from relay.client.insert import insert_rows, insert_statement
-from relay.client.through_psycopg import insert_async
 from relay.core.errors import StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
-from relay.eventstore.database import CONFLICT_STATE, Connection, execute, translated
+from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
 from relay.eventstore.model import Appended, Expected, NewEvent, checked_events, checked_id, checked_version
 from relay.eventstore.part import Id, StorePart
 from relay.postgres.codec import text_array
+
+_ATTEMPTS: Final = 5
+"""Of an append that the database ends because of a deadlock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,21 @@ class AppendPart(StorePart):
         if connection is not None:
             return await self._append_within(connection, order)
         async with self._database.connection(order.doing) as own:
+            return await self._append_alone(own, order)
+
+    async def _append_alone(self, own: Connection, order: AppendOrder) -> Appended:
+        """Append in a transaction of its own, again after a deadlock.
+
+        Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
+        event of the stream and waits for the stream.
+        """
+        for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                if order.announcement is None:
-                    return await self._append(own, order)
-                async with own.transaction():
-                    return await self._append_and_announce(own, order, order.announcement)
+                return await self._append(own, order)
             except psycopg.Error as error:
-                raise await self._meaning(own, order, error) from error
+                if not (attempts_left and isinstance(error, errors.DeadlockDetected)):
+                    raise await self._meaning(own, order, error) from error
+        raise AssertionError("the last attempt returns or raises")
 
     async def _append_within(self, connection: Connection, order: AppendOrder) -> Appended:
         """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
@@ -104,38 +113,27 @@ class AppendPart(StorePart):
                 # Without an open transaction, transaction() below would begin and commit one instead of a savepoint.
                 await execute(connection, self._statements.text("eventstore/append:begin"))
             async with connection.transaction():
-                if order.announcement is None:
-                    return await self._append(connection, order)
-                return await self._append_and_announce(connection, order, order.announcement)
+                return await self._append(connection, order)
         except psycopg.Error as error:
             raise await self._meaning(connection, order, error) from error
 
     async def _append(self, connection: Connection, order: AppendOrder) -> Appended:
+        """One statement, which locks the positions before it writes to the outbox."""
+        if order.announcement is not None:
+            table = order.announcement.table_name  # first: an invalid name is refused even when nothing is announced
+            rows = order.announcement.rows(order.tenant_id, order.stream_id, order.events)
+            if rows["places"]:
+                statement = self._statements.announcing(table)
+                values = {**order.values, **rows, "count": len(order.events)}
+                return _appended(await execute(connection, statement, values))
         return _appended(await execute(connection, self._statements.text("eventstore/append:append"), order.values))
-
-    async def _append_and_announce(
-        self, connection: Connection, order: AppendOrder, announcement: Announcement
-    ) -> Appended:
-        if order.expected == Expected.ANY:
-            appended = await self._append(connection, order)
-            first = appended.version - len(order.events) + 1
-            rows = announcement.rows(order.tenant_id, order.stream_id, first, order.events)
-            await _announce(connection, rows, announcement)
-            return appended
-        # The versions are known beforehand: the announcement is sent ahead of the append, in the same round trip.
-        rows = announcement.rows(order.tenant_id, order.stream_id, order.expected + 1, order.events)
-        statement = self._statements.text("eventstore/append:append")
-        async with connection.pipeline(), AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await _announce(connection, rows, announcement)
-            await cursor.execute(statement, order.values, prepare=False)
-            return _appended(await cursor.fetchall())
 
     async def _meaning(self, connection: Connection, order: AppendOrder, error: psycopg.Error) -> Exception:
         """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
         duplicate = (
             isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
         )
-        if duplicate or error.sqlstate == CONFLICT_STATE:
+        if duplicate or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
             values = {"tenant": order.tenant_id, "stream": order.stream_id}
             actual = (await execute(connection, self._statements.text("eventstore/append:version"), values))[0][0]
             if not duplicate or order.expected not in (Expected.ANY, actual):
@@ -145,12 +143,6 @@ class AppendPart(StorePart):
         if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
             return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
         return translated(error, order.doing)
-
-
-async def _announce(connection: Connection, rows: list[client.NewEvent], announcement: Announcement) -> None:
-    statement = insert_statement(announcement.table_name)  # first: an invalid name is refused even without rows
-    if rows:
-        await insert_async(connection, statement, insert_rows(rows))
 
 
 def _appended(rows: list[TupleRow]) -> Appended:

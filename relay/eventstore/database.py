@@ -7,7 +7,7 @@ once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
@@ -28,9 +28,11 @@ Values: TypeAlias = Mapping[str, object]
 
 CONFLICT_STATE: Final = "ES001"
 """What ``event_append`` raises when the stream has another version."""
+POSITION_STATE: Final = "ES002"
+"""What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
 
 _NAME: Final = "openoutbox-eventstore"
-_MIGRATE: Final = "has migrate run on this schema, and is it granted to this user?"
+_MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
 
 
 def translated(error: psycopg.Error, doing: str) -> StorageError:
@@ -48,9 +50,17 @@ async def execute(connection: Connection, statement: LiteralString, values: Valu
 class Database:
     """A small pool. Opened once; every method raises ``StorageUnavailable`` when the database does not answer."""
 
-    def __init__(self, url: str, *, max_connections: int, on_connect: tuple[LiteralString, Values] | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int,
+        on_connect: tuple[LiteralString, Values] | None,
+        decode: Callable[[str | bytes], object] = decode_json,
+    ) -> None:
         """Connects to nothing yet. Raises ConfigError for an invalid URL."""
         self._on_connect = on_connect
+        self._decode = decode
         self._parameters = connection_parameters(url, _NAME, source="url")
         self._pool = make_pool(
             self._parameters, name="eventstore", size=max_connections, timeout=30.0, configure=self._configure
@@ -91,6 +101,6 @@ class Database:
             return await execute(connection, statement, values)
 
     async def _configure(self, connection: AsyncConnection[TupleRow]) -> None:
-        set_json_loads(decode_json, connection)
+        set_json_loads(self._decode, connection)
         if self._on_connect is not None:
             await execute(connection, *self._on_connect)

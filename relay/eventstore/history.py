@@ -14,10 +14,16 @@ from relay.postgres.migrations import Migration, SchemaHistory
 
 def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHistory:
     """The history of a store with these positions, in the schema of ``statements``."""
-    tables = ("eventstore/migrations/0001_tables", f"eventstore/migrations/0001_{positions}")
+
+    def files(*names: str) -> tuple[LiteralString, ...]:
+        return tuple(sql for name in names for sql in statements.definitions(f"eventstore/migrations/{name}"))
+
+    gapless = positions == "gapless"
     migrations = (
-        Migration(1, "tables", tuple(sql for file in tables for sql in statements.definitions(file))),
+        Migration(1, "tables", files("0001_tables", "0001_tables_gapless" if gapless else "0001_tables_settled")),
         Migration(2, "functions for granted roles only, settled horizon in signed numbers", ()),
+        Migration(3, "positions from the store only", files(*(["0003_gapless"] if gapless else []))),
+        Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
     )
     return SchemaHistory(
         statements.record_names,
@@ -29,5 +35,6 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
 
 def _definitions(statements: EventStoreStatements, positions: str) -> list[LiteralString]:
     kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
-    files = ("eventstore/definitions", kind, "eventstore/append_function", "eventstore/rights")
+    functions = ("eventstore/append_function", "eventstore/announce_function")
+    files = (kind, "eventstore/definitions", *functions, "eventstore/rights")
     return [sql for file in files for sql in statements.definitions(file, positions)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, execute
@@ -39,6 +39,15 @@ class StoreMigration:
     def up_to_date(self) -> bool:
         """Nothing was to be done."""
         return self.plan.up_to_date and not self.notify_changed
+
+
+def grants(statements: EventStoreStatements, positions: str, role: str, access: Access) -> list[LiteralString]:
+    """The statements that grant ``role`` an access, for a store with these positions."""
+    return [
+        statement
+        for file in _GRANTS[access]
+        for statement in statements.definitions(f"eventstore/{file}", positions, role=role)
+    ]
 
 
 class SchemaPart(StorePart):

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final, LiteralString
 from uuid import UUID
 
-from relay.postgres.sql import DEFAULT_SCHEMA, Name, checked_schema, statement, statement_names, without_parameters
+from relay.postgres.sql import (
+    DEFAULT_SCHEMA,
+    DEFAULT_TABLE,
+    Name,
+    TableName,
+    checked_schema,
+    statement,
+    statement_names,
+    without_parameters,
+)
 
 __all__ = ["DEFAULT_SCHEMA", "EventStoreStatements"]
 
@@ -44,6 +53,10 @@ class EventStoreStatements:
             _BUCKET: f"event_tenants_{bucket}",
         }
         return self._named(path, names)
+
+    def announcing(self, table: TableName) -> LiteralString:
+        """The append that announces in the outbox ``table``."""
+        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table})
 
     def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
         """A statement that creates an object or grants rights to a role; it is sent without parameters."""

@@ -21,6 +21,7 @@ from types import TracebackType
 from relay.eventstore.append import AppendPart
 from relay.eventstore.archive import ArchivePart
 from relay.eventstore.database import Database
+from relay.eventstore.decoding import decode_body
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id
 from relay.eventstore.read import ReadPart
@@ -46,7 +47,7 @@ class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, TenantPart
         on_connect = None
         if tenant is not None:
             on_connect = statements.text("eventstore/read:be_tenant"), {"tenant": str(checked_id("tenant", tenant))}
-        database = Database(url, max_connections=max_connections, on_connect=on_connect)
+        database = Database(url, max_connections=max_connections, on_connect=on_connect, decode=decode_body)
         await database.open()
         return cls(database, statements)
 

@@ -34,6 +34,7 @@ from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 _log = logging.getLogger(__name__)
 
 Start = Literal["beginning", "end"] | int
+Undecodable = Literal["stop", "set aside"]
 
 _ASKS_PER_LEASE: Final = 3
 _SHORTEST_WAIT: Final = 0.002  # seconds; for events behind an open transaction, doubled up to the longest
@@ -55,15 +56,18 @@ class SubscriptionOptions:
     poll_interval: float
     """Longest wait between two reads for new events."""
     meter: Meter
+    undecodable: Undecodable
 
 
 class SubscriptionBatch:
     """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
 
-    def __init__(self, subscription: Subscription, events: list[StoredEvent], position: int) -> None:
-        self.events = events
-        self.position = position
+    def __init__(self, subscription: Subscription, page: EventPage) -> None:
+        self.events = page.events
+        self.position = page.position
         """The checkpoint that acknowledging this batch stores."""
+        self.set_aside = page.set_aside
+        """Of the rows between them that cannot be decoded, which the subscription has passed over."""
         self._subscription = subscription
         self.acknowledged = False
         """Whether the consumer has acknowledged it in a transaction of its own, which may still roll back."""
@@ -142,10 +146,10 @@ class Subscription:
         while True:
             raise_if_cancelled()
             woken.clear()
-            page = await self._reader.page(position, self._options.batch_size, self._options.event_filter)
+            page = await self._page(position)
             self._measure(page, position)
             if page.events:
-                batch = SubscriptionBatch(self, page.events, page.position)
+                batch = SubscriptionBatch(self, page)
                 yield batch
                 position = stored = await self._settle(batch)
                 wait, stored_at = _SHORTEST_WAIT, time.monotonic()
@@ -160,6 +164,15 @@ class Subscription:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
                     await woken.wait()
+
+    async def _page(self, position: int) -> EventPage:
+        """The next page; says what it sets aside."""
+        options = self._options
+        set_aside = options.undecodable == "set aside"
+        page = await self._reader.page(position, options.batch_size, options.event_filter, set_aside=set_aside)
+        for error in page.set_aside:
+            _log.error("subscription %s: set aside: %s", self._name, error)
+        return page
 
     async def _settle(self, batch: SubscriptionBatch) -> int:
         """The position to continue from after a batch that the consumer has processed."""

@@ -12,7 +12,7 @@ from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.part import Id, check_limit
 from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.statements import EventStoreStatements
-from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions
+from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions, Undecodable
 from relay.eventstore.wakeup import Wakeup
 
 
@@ -34,7 +34,7 @@ class SubscriptionPart(ReadPart):
         super().__init__(database, statements)
         self._wakeup = Wakeup(database, statements)
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 -- each is a setting of one subscription
         self,
         name: str,
         *,
@@ -45,13 +45,16 @@ class SubscriptionPart(ReadPart):
         lease: float = 3.0,
         poll_interval: float = 1.0,
         meter: Meter | None = None,
+        undecodable: Undecodable = "stop",
     ) -> AsyncGenerator[SubscriptionBatch, None]:
         """New events as they come, in batches, from the checkpoint of the subscription of this name.
 
         Requesting the next batch acknowledges the one before; or ``await batch.acknowledge(connection)`` does, in the
         consumer's own transaction. One instance of a name is active; another takes over when it has not renewed its
         lease for ``lease`` seconds. Notifications wake it; without them it polls every ``poll_interval`` seconds.
-        ``start`` counts for a new name only: ``"beginning"``, ``"end"`` or a position.
+        ``start`` counts for a new name only: ``"beginning"``, ``"end"`` or a position. A row that cannot be decoded
+        raises ``UndecodableEvent`` after the events before it; with ``undecodable="set aside"`` it is passed over,
+        logged as an error and listed in ``batch.set_aside``.
 
         Close it (``contextlib.aclosing``) to let another instance take over at once.
         """
@@ -60,8 +63,12 @@ class SubscriptionPart(ReadPart):
             raise ConfigError("name: empty or with a NUL character; name the subscription")
         if lease <= 0 or poll_interval <= 0:
             raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
+        if undecodable not in ("stop", "set aside"):
+            raise ConfigError(f"undecodable: {undecodable!r}; choose 'stop' or 'set aside'")
         event_filter = EventFilter.of(tenants, types)
-        options = SubscriptionOptions(batch_size, event_filter, start, lease, poll_interval, meter or NoMeter())
+        options = SubscriptionOptions(
+            batch_size, event_filter, start, lease, poll_interval, meter or NoMeter(), undecodable
+        )
         return Subscription(self._database, self._statements, self._reader, self._wakeup, name, options).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:

@@ -5,12 +5,14 @@ Each is a file: one script, or named statements that are applied in their order,
 
 from __future__ import annotations
 
-from typing import LiteralString
+import difflib
+from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
+from relay.outbox.admin.connection import naming_the_grant
 from relay.outbox.options import MIGRATE
 from relay.outbox.schema import default_index_names
-from relay.postgres.connect import connect
+from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
 from relay.postgres.url import connection_parameters
@@ -39,21 +41,46 @@ def replays_of(table: TableName) -> TableName:
 
 
 def extension_sql(name: str, table: TableName) -> list[LiteralString]:
-    """The statements of one extension, as psql takes them. Raises ConfigError for a name that there is not."""
+    """The statements of one extension, as psql takes them. Raises ConfigError for an unknown name."""
     if name not in extension_names():
-        raise ConfigError(f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}")
+        near = difflib.get_close_matches(name, extension_names(), 1)
+        suggestion = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(
+            f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}{suggestion}"
+        )
     place = f"{_FOLDER}/{name.replace('-', '_')}"
     names: dict[str, Name] = {REPLAYS: replays_of(table), **default_index_names(table, ORDER_INDEXES)}
     if name == "wake-up":
-        names[f"{DEFAULT_TABLE}{WAKE_SUFFIX}"] = TableName.parse(f"{table}{WAKE_SUFFIX}")
+        TableName.parse(f"{table}{WAKE_SUFFIX}")  # refuses a name that is too long
+        names[f"{DEFAULT_TABLE}{WAKE_SUFFIX}"] = _wake(table)
     if not (parts := statement_names(place)):
         return [without_parameters(statement(f"{place}.sql", table, names))]
     return [without_parameters(statement(f"{place}:{part}", table, names)).rstrip() + ";" for part in parts]
 
 
-def add_extension(url: str, table: TableName, name: str) -> None:
-    """Apply one extension. Applying it again does nothing, and goes on where a time before was interrupted."""
+def add_extension(url: str, table: TableName, name: str) -> bool:
+    """Apply one extension; whether that changed anything.
+
+    Applying it again does nothing, and goes on where a time before was interrupted. Raises SchemaError for a missing
+    right, which names who has it.
+    """
     statements = extension_sql(name, table)
-    with translating(f"adding {name}"), connect(connection_parameters(url, MIGRATE)) as connection:
+    owner = f"run it as the owner of table {table}, who has the right to create in its schema"
+    with (
+        naming_the_grant(owner),
+        translating(f"adding {name}"),
+        connect(connection_parameters(url, MIGRATE)) as connection,
+    ):
+        before = _state(connection, table)
         for sql in statements:
             connection.execute(sql)
+        return _state(connection, table) != before
+
+
+def _state(connection: SyncConnection, table: TableName) -> list[tuple[Any, ...]]:
+    names = {"outbox": table.quoted, "replays": replays_of(table).quoted, "wake": _wake(table).quoted}
+    return connection.execute(statement("outbox/migrate:extension_state"), names).fetchall()
+
+
+def _wake(table: TableName) -> TableName:
+    return TableName(f"{table.table}{WAKE_SUFFIX}", table.schema)

@@ -40,6 +40,7 @@ Values = Mapping[str, Any] | None
 _EVENT_FIELDS = len(OutboxEvent._fields)
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
+_CHECK = "relay-cli check says what is missing, and how to add it"
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
@@ -51,7 +52,8 @@ class PostgresOutbox:
         parameters = connection_parameters(options.url, application_name(options.relay_id))
         self._generation = Generation()
         self._connections = [
-            DeadlineConnection(parameters, options.statement_timeout, self._generation) for _ in range(4)
+            DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
+            for _ in range(4)
         ]
         self._claiming, self._settling, self._housekeeping, self._spare = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
@@ -65,6 +67,7 @@ class PostgresOutbox:
         self._first_expired = self._sql("outbox/lease:first_expired")
         self._backlog = self._sql("outbox/backlog:backlog")
         self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
+        self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
         self._claim_guard = self._sql("outbox/claim:guard")
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
@@ -217,6 +220,19 @@ class PostgresOutbox:
             return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
+        return float(row[0]) if row else 0.0
+
+    async def oldest_delivered_age(self) -> float:
+        """How far prune is behind; one index probe on any table."""
+
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            cursor = connection.cursor(binary=True)
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._claim_guard)
+                await cursor.execute(self._oldest_delivered_age)
+            return await cursor.fetchone()
+
+        row = await self._housekeeping.run("reading the oldest delivery", work)
         return float(row[0]) if row else 0.0
 
     async def _guarded(

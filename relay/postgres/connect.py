@@ -124,8 +124,12 @@ class DeadlineConnection:
     its level: two more round trips.
     """
 
-    def __init__(self, parameters: ConnectionParameters, deadline: float, generation: Generation) -> None:
+    def __init__(
+        self, parameters: ConnectionParameters, deadline: float, generation: Generation, *, schema_hint: str = ""
+    ) -> None:
+        """``deadline`` is in seconds; ``schema_hint`` says in a SchemaError what to do about it."""
         self._parameters = parameters
+        self._schema_hint = schema_hint
         self._deadline = deadline
         self._generation = generation
         self._connected_in = -1
@@ -165,7 +169,7 @@ class DeadlineConnection:
                 if wants_new_connections(error):
                     self._generation.advance()
                 connected = self._connection is not None  # None: it failed to connect; a lost one is dropped below
-                raise classify(error, doing if connected else "") from error
+                raise classify(error, doing if connected else "", schema_hint=self._schema_hint) from error
             except UnicodeError as error:
                 raise StorageError(f"{doing}: text that is not UTF-8: {error}") from error
             finally:

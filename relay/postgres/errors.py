@@ -1,6 +1,6 @@
 """What a failed statement means: SQLSTATE to error class, as one table.
 
-Message texts are not looked at, but by ``is_full``.
+Message texts are not looked at, but by ``is_full``, and for the advice about a connection.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageRefuses``: of these, what a ping that is answered does not take back.
@@ -76,7 +76,38 @@ CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
 )
 """Classes of SQLSTATEs (their first two characters), for states that are not in ``STATES``."""
 
+_LIBPQ_ADVICE: Final = "Is the server running on that host and accepting TCP/IP connections?"
+"""Left out of messages: ``_ADVICE`` says it once."""
 _FULL: Final = frozenset({"53300", "57P03"})  # too_many_connections, cannot_connect_now
+
+
+_ADVICE: Final = (
+    (("connection refused",), "no server listens on this host and port; is it running, and is the port right?"),
+    (("failed to resolve host",), "the host name is unknown here; correct the host"),
+    (("could not translate host name",), "the host name is unknown here; correct the host"),
+    (("timeout expired",), "the host does not answer; look for a wrong host or a firewall"),
+    (("password authentication failed",), "correct the user or the password"),
+    (("no password supplied",), "add the password: postgres://user:password@host:5432/database"),
+    (("pg_hba.conf",), "the server does not admit this user from here to this database, or only over TLS: sslmode"),
+    (("not permitted to log in",), "the user may not log in; run as an administrator: ALTER ROLE ... LOGIN"),
+    (("role ", "does not exist"), "correct the user, or create it: CREATE ROLE ... LOGIN"),
+    (("database ", "does not exist"), "correct the database, or create it: CREATE DATABASE ..."),
+    (("permission denied for database",), "run as an administrator: GRANT CONNECT ON DATABASE ... TO the user"),
+    (("does not support ssl",), "the server has TLS off; remove sslmode from the URL, or turn TLS on in the server"),
+    (("invalid response to ssl",), "what answers is not PostgreSQL; correct the host or the port"),
+    (("expected authentication request",), "what answers is not PostgreSQL; correct the host or the port"),
+    (("does not match host name",), "the certificate is for another host; correct the host, or use sslmode=verify-ca"),
+    (("certificate",), "correct sslrootcert, sslcert or sslkey in the URL"),
+    (("slots are reserved",), "all connections of the server are in use; close some, or raise its max_connections"),
+    (("too many",), "all connections of the server are in use; close some, or raise its max_connections"),
+    (("starting up",), "the server is starting; try again in a minute"),
+    (("shutting down",), "the server is stopping; try again when it runs"),
+    (("read-only transaction",), "it leads to a standby or a read-only database; name the primary"),
+)
+"""What to do about a connection or a server that is unavailable, by words of the message: it has no SQLSTATE.
+
+The words are English; a server with another lc_messages gets the general advice.
+"""
 
 
 def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") -> StorageError:
@@ -89,7 +120,10 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     text = f"{doing}: {_message(error)}" if doing else _message(error)
     if kind is SchemaError and schema_hint:
         text = f"{text}; {schema_hint}"
-    return kind(text, error.sqlstate)
+    classified = kind(text, error.sqlstate)
+    if isinstance(classified, StorageUnavailable):
+        classified.advice = _advice(text)
+    return classified
 
 
 @contextmanager
@@ -128,8 +162,14 @@ def _kind(error: psycopg.Error) -> type[StorageError]:
     return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 
+def _advice(text: str) -> str:
+    """What to do about a server that is unavailable; empty where the message says nothing known."""
+    lower = text.lower()
+    return next((advice for words, advice in _ADVICE if all(word in lower for word in words)), "")
+
+
 def _message(error: psycopg.Error) -> str:
-    text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+    text = error.diag.message_primary or " ".join(str(error).replace(_LIBPQ_ADVICE, "").split()) or type(error).__name__
     if error.sqlstate is None:
         return text
     column = _column(error)

@@ -49,7 +49,7 @@ class _Endpoints:
         readiness = self._view.readiness()
         body = {
             "ready": readiness.ready,
-            "storage": _condition(readiness.storage_problem, "unreachable"),
+            "storage": _condition(readiness.storage_problem, "failing" if readiness.storage_refuses else "unreachable"),
             "broker": _condition(readiness.broker_problem, "unreachable"),
             **{name: _condition(problem, "degraded") for name, problem in readiness.degraded.items()},
         }

@@ -18,8 +18,8 @@ Usage: relay [--help] [--version]
 Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream or Redis.
 
 It takes no other arguments: everything is set by environment variables, also read from a file .env in the working
-directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 5s, 3m,
-24h or 1m30s; sizes 10485760, 512KiB or 64MiB.
+directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 90s,
+1m30s, 24h or 7d; sizes 10485760, 512KiB or 64MiB.
 """
 
 

@@ -12,12 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
+from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
 _PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
 # Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
+
+
+_BRIEF_LEASE = 10.0
+"""Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
 
 
 class SettingIssue(NamedTuple):
@@ -35,7 +40,7 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
-        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://host:5432/database?user=name")
+        yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type
@@ -181,12 +186,18 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
 
 def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
     margin = lease_margin(settings)
+    lease = f"LEASE_TIMEOUT={format_duration(settings.lease_timeout)}"
     if margin is not None and margin.too_short:
         yield SettingIssue(
             ("LEASE_TIMEOUT", margin.variable),
-            f"LEASE_TIMEOUT={format_duration(margin.lease_timeout)} is not longer than "
-            f"{margin.variable}={format_duration(margin.publish_timeout)}: "
+            f"{lease} is not longer than {margin.variable}={format_duration(margin.publish_timeout)}: "
             "an event may be sent twice before its first answer is known",
+        )
+    elif settings.lease_timeout < _BRIEF_LEASE:
+        yield SettingIssue(
+            ("LEASE_TIMEOUT",),
+            f"{lease} is below {format_duration(_BRIEF_LEASE)}: after a pause of that length, of the relay or of the "
+            "database, events are sent twice; set LEASE_TIMEOUT to 30s or more",
         )
 
 

@@ -39,7 +39,10 @@ def connect(url: str, name: str = APPLICATION) -> SyncConnection:
             return connections.connect(_parameters(url, name))
         except psycopg.OperationalError as error:
             if not is_full(error) or time.monotonic() > until:
-                raise StorageUnavailable(str(classify(error, "connecting to the database")), error.sqlstate) from None
+                refused = classify(error, "connecting to the database")
+                unavailable = StorageUnavailable(str(refused), error.sqlstate)
+                unavailable.advice = refused.advice
+                raise unavailable from None
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(wait * 1.5, 2.0)
 

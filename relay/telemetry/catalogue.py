@@ -60,6 +60,13 @@ OLDEST_DUE_AGE = Metric(
     (),
     "The lag: how long the oldest event that is due has been due. Alert on this one.",
 )
+OLDEST_DELIVERED_AGE = Metric(
+    "openoutbox_oldest_delivered_age_seconds",
+    _G,
+    (),
+    "Age of the oldest DELIVERED row by delivered_at, 0 without one; read once a minute. Above the age that prune "
+    "retains, prune does not run or fails.",
+)
 DEAD = Metric("openoutbox_backlog_dead_events", _G, (), "Events in DEAD, waiting for an operator.")
 IN_FLIGHT = Metric("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
 RELAY_STATE = Metric(
@@ -90,6 +97,7 @@ CATALOGUE: tuple[Metric, ...] = (
     OLDEST_AGE,
     OLDEST_DUE_AGE,
     DEAD,
+    OLDEST_DELIVERED_AGE,
     IN_FLIGHT,
     RELAY_STATE,
     LEASES_REAPED,

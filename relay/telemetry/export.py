@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from relay.core.extras import install_advice
 from relay.telemetry.measurements import Measurements
 
 logger = logging.getLogger(__name__)
@@ -43,11 +44,15 @@ def start_export(measurements: Measurements, variables: Mapping[str, str], relay
     try:
         from relay.telemetry.otel import OtlpExport  # noqa: PLC0415 - an extra, and 15 MB of memory
     except ImportError as error:
-        _warn(f"metrics are not exported over OTLP, {error.name} is missing: pip install 'openoutbox-relay[otel]'")
+        _warn(f"metrics are not exported over OTLP, {error.name} is not installed. {install_advice('otel')}")
         return None
     try:
         return OtlpExport(measurements, variables, relay_id)
-    except (ValueError, TypeError, ImportError) as error:
+    except ImportError as error:  # the exporter of the protocol is imported only now
+        extra = "otel-grpc" if "grpc" in str(error) else "otel"
+        _warn(f"metrics are not exported over OTLP: {error}. {install_advice(extra)}")
+        return None
+    except (ValueError, TypeError) as error:
         _warn(f"metrics are not exported over OTLP: {error}")
         return None
 

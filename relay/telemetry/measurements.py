@@ -40,6 +40,7 @@ class Measurements:
         self._in_flight = 0
         self._last_claim = 0.0
         self._backlog = _NOTHING_YET
+        self._oldest_delivered_age = 0.0
         self._state = RelayState.ERROR
         self._batch_size = Histogram(SIZE_BOUNDS)
         self._e2e = Histogram(LATENCY_BOUNDS)
@@ -99,6 +100,10 @@ class Measurements:
         """A fresh sample of the lag alone."""
         self._backlog = self._backlog._replace(oldest_due_age=seconds)
 
+    def oldest_delivered_age(self, seconds: float) -> None:
+        """A fresh sample of the age of the oldest DELIVERED row."""
+        self._oldest_delivered_age = seconds
+
     def state(self, state: RelayState, reason: str) -> None:  # noqa: ARG002 - the reason is for readiness, not a number
         """The relay's state has changed."""
         self._state = state
@@ -117,6 +122,7 @@ class Measurements:
         yield metrics.OLDEST_AGE, _single(backlog.oldest_age)
         yield metrics.OLDEST_DUE_AGE, _single(backlog.oldest_due_age)
         yield metrics.DEAD, _single(backlog.dead)
+        yield metrics.OLDEST_DELIVERED_AGE, _single(self._oldest_delivered_age)
         yield metrics.IN_FLIGHT, _single(self._in_flight)
         yield metrics.RELAY_STATE, _single(self._state)
         yield metrics.LEASES_REAPED, _by_label(retried=self._reaped_retried, dead=self._reaped_dead)

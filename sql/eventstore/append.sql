@@ -6,6 +6,46 @@ SELECT public.event_append(
     %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]
 );
 
+-- name: append_and_announce
+-- Appends to one stream and announces its events in the outbox, in this order: positions and stream are locked before
+-- rows of the outbox, by every append, so that no two wait for each other. One statement, so that the counter of a
+-- gapless store is locked for one round trip. places are the places of the announced events in the append, from 1.
+-- Result, uses and locks: as append; the new rows of the outbox.
+WITH appended AS MATERIALIZED (
+    SELECT
+        public.event_append(
+            %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT,
+            %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]
+        ) AS numbers
+),
+
+identified AS MATERIALIZED (
+    SELECT
+        numbers[3] - %(count)s::INT AS version_before,
+        public.event_announcement_ids(%(tenant)s::UUID, %(stream)s::UUID, numbers, %(count)s::INT) AS ids
+    FROM appended
+),
+
+announced AS (
+    INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+    SELECT
+        identified.ids[new.place],
+        new.event_type,
+        new.partition_key,
+        new.payload,
+        new.headers || JSONB_BUILD_OBJECT('version', (identified.version_before + new.place)::TEXT),
+        NOW()
+    FROM identified
+    CROSS JOIN
+        UNNEST(
+            %(places)s::INT[], %(event_types)s::TEXT[], %(partition_keys)s::TEXT[], %(payloads)s::BYTEA[],
+            %(headers)s::JSONB[]
+        ) AS new (place, event_type, partition_key, payload, headers)
+    ON CONFLICT DO NOTHING
+)
+
+SELECT numbers FROM appended;
+
 -- name: begin
 -- No work: on a connection that opens transactions implicitly, any statement opens one. Locks: nothing.
 SELECT 1;

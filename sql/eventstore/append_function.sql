@@ -5,6 +5,7 @@
 -- p_expected is the version the stream must have, or -1 for any; where it has another, ES001 is raised, or the unique
 -- key's own error where none or any was expected: then only the new events are checked against the key. Otherwise
 -- the event p_expected is inserted once more, and must be refused, together with the new events, which must not.
+-- Its position is -1: where it is not refused by the key, the feed's trigger refuses it (ES002).
 -- Nothing is skipped silently: any difference raises. ON CONFLICT names no key: finding the partition's one would
 -- take a tenth of the time. So a position that is taken is refused as well; the two cases are distinguished after a refusal.
 -- Looking the version up instead means planning over the partitions for each append (measured: a third of its time),

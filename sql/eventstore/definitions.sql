@@ -1,20 +1,14 @@
--- The functions and triggers of every store, as they are now. They run after the migrations, and may be repeated.
+-- The functions and triggers of every store, as they are now. They run after
+-- positions_*.sql, and may be repeated.
 
--- name: feed_function
--- Copies a statement's new events into the feed. Runs with the owner's rights, so that a tenant's own role needs none
--- on the feed. Its search_path is not pinned, which would cost each append 30 us: it names every operator, type and
--- table with its schema, and a transition table goes before any other. On another table it would copy forged events.
--- Locks: the new rows.
-CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- name: refuse_position
+-- Refuses a position that the store did not assign to this transaction: at the counter's next value it would stop every
+-- append, and below the readers they would skip the event.
+CREATE OR REPLACE FUNCTION public.event_refuse_position(p_position BIGINT) RETURNS BIGINT
+LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_RELID OPERATOR(pg_catalog.<>) 'public.event'::pg_catalog.regclass::pg_catalog.oid THEN
-        RAISE EXCEPTION 'event_feed_inserted serves the table of events only, not %', TG_TABLE_NAME
-        USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    INSERT INTO public.event_feed (SequenceNum, TenantId, StreamId, Version, Type)
-    SELECT SequenceNum, TenantId, StreamId, Version, Type FROM inserted;
-    RETURN NULL;
+    RAISE EXCEPTION 'position % was not assigned by the event store', p_position
+    USING ERRCODE = 'ES002', HINT = 'Leave SequenceNum out of the INSERT: the store assigns positions.';
 END
 $$;
 
@@ -43,4 +37,6 @@ $$;
 
 -- name: close_triggers
 -- No role but the owner may use these functions in a trigger: the one of the feed runs with the owner's rights.
-REVOKE EXECUTE ON FUNCTION public.event_feed_inserted(), public.NotifyEvent() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION
+public.event_feed_inserted(), public.NotifyEvent(), public.event_refuse_position(BIGINT)
+FROM PUBLIC;

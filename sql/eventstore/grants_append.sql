@@ -12,6 +12,17 @@ GRANT SELECT, INSERT ON public.event TO app_role;
 -- To append with a check of the version.
 GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) TO app_role;
 
+-- name: announce
+-- To announce what is appended; the outbox's own rights come on top.
+GRANT EXECUTE ON FUNCTION
+public.event_announcement_id(UUID, UUID, UUID, BIGINT, BIGINT),
+public.event_announcement_ids(UUID, UUID, BIGINT[], INT)
+TO app_role;
+
+-- name: store_id
+-- To read the store's id.
+GRANT SELECT ON public.event_store TO app_role;
+
 -- name: positions
 -- To take positions. Tags: gapless or settled.
 GRANT EXECUTE ON FUNCTION public.event_take_positions(INT) TO app_role; --? gapless

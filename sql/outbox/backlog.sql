@@ -49,6 +49,21 @@ FROM (
     ) AS since
 ) AS due;
 
+-- name: oldest_delivered_age
+-- The age in seconds of the oldest DELIVERED row, 0 when there is none: how far prune is behind.
+-- Index: one probe of idx_openoutbox_prune_delivered, after claim:guard in its transaction, without which the planner
+-- may read all DELIVERED rows where it believes that there are none. Locks: none.
+SELECT CASE WHEN ISFINITE(oldest.since) THEN GREATEST(DATE_PART('epoch', NOW() - oldest.since), 0) ELSE 0 END
+FROM (
+    SELECT (
+        SELECT delivered_at
+        FROM openoutbox_events
+        WHERE status = 'DELIVERED' AND delivered_at IS NOT NULL
+        ORDER BY delivered_at
+        LIMIT (SELECT 1)
+    ) AS since
+) AS oldest;
+
 -- name: delivering_count
 -- How many events are leased just now, by all relays. Index: idx_openoutbox_stuck_leases, index-only. Locks: none.
 SELECT COUNT(*) FROM openoutbox_events

@@ -64,3 +64,28 @@ WHERE
     listed.indrelid = %(oid)s
     OR (relation.relnamespace = %(schema)s AND relation.relname = ANY(%(names)s))
 ORDER BY relation.relname;
+
+-- name: extension_state
+-- What the optional parts of the schema change, in one row: two equal rows say that nothing was changed between them.
+-- Catalog only, locks nothing. Parameters: outbox, replays (names, quoted, with their schema if given), wake (the
+-- wake-up function's name, likewise).
+-- Result: storage parameters, columns, indexes, triggers, the record of replays, the wake-up function.
+SELECT
+    (SELECT reloptions::text FROM pg_catalog.pg_class WHERE oid = TO_REGCLASS(%(outbox)s::text)),
+    (
+        SELECT STRING_AGG(attname::text, ',' ORDER BY attnum)
+        FROM pg_catalog.pg_attribute
+        WHERE attrelid = TO_REGCLASS(%(outbox)s::text) AND attnum > 0 AND NOT attisdropped
+    ),
+    (
+        SELECT STRING_AGG(indexrelid::text, ',' ORDER BY indexrelid)
+        FROM pg_catalog.pg_index
+        WHERE indrelid IN (TO_REGCLASS(%(outbox)s::text), TO_REGCLASS(%(replays)s::text))
+    ),
+    (
+        SELECT STRING_AGG(PG_GET_TRIGGERDEF(oid), ',' ORDER BY tgname)
+        FROM pg_catalog.pg_trigger
+        WHERE tgrelid = TO_REGCLASS(%(outbox)s::text) AND NOT tgisinternal
+    ),
+    TO_REGCLASS(%(replays)s::text)::oid,
+    (SELECT prosrc FROM pg_catalog.pg_proc WHERE oid = TO_REGPROC(%(wake)s::text));

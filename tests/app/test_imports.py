@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.waiting import patience
 
 BROKERS = {"confluent_kafka", "nats", "redis", "hiredis"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
@@ -30,6 +31,7 @@ SLOW_STANDARD_LIBRARY = {
 }
 
 RELAY = "from relay.__main__ import main; main()"
+RELAY_EXIT = "import sys\nfrom relay.__main__ import main\nsys.exit(main())"
 CLI = "from relay_cli.main import main; main()"
 DAEMON = """
 from relay.app import run
@@ -39,6 +41,19 @@ environ = dict(STORAGE_URL="postgres://u@127.0.0.1:1/d", PUBLISHER_TYPE={!r}, PU
 settings = Settings.from_env({{name: value for name, value in environ.items() if value}})
 build_publisher(settings), build_delivery_log(settings)
 """
+
+
+BLOCK = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+"""Makes libraries as absent as in an environment without their extra."""
+CLIENTS = {"kafka": {"confluent_kafka"}, "nats": {"nats", "nkeys"}, "redis": {"redis", "hiredis"}}
+URLS = {"kafka": "127.0.0.1:1", "nats": "nats://127.0.0.1:1", "redis": "redis://127.0.0.1:1"}
 
 
 def imported(program: str, *arguments: str) -> set[str]:
@@ -84,8 +99,57 @@ def test_the_daemon_imports_the_chosen_brokers_library_alone(publisher: str, url
     assert modules & (extras | {"typer", "relay.deliverylog", "relay.eventstore", "relay.spark"}) == set()
 
 
+def ended_without(libraries: set[str], program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A process in which ``libraries`` are not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK.format(libraries) + program, *arguments],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "STORAGE_URL": "postgres://u@127.0.0.1:1/d", **env},
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("publisher", CLIENTS)
+def test_a_brokers_extra_is_enough(publisher: str) -> None:
+    """With ``[kafka]`` alone the daemon and its publisher are built, as they are before it connects."""
+    absent = (BROKERS | EXTRAS | {"nkeys"}) - CLIENTS[publisher]
+    ended = ended_without(absent, DAEMON.format(publisher, URLS[publisher]))
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_no_extra_is_needed_without_a_broker() -> None:
+    ended = ended_without(BROKERS | EXTRAS | {"nkeys"}, DAEMON.format("stdout", ""))
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("publisher", "library"), [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis")]
+)
+def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publisher: str, library: str) -> None:
+    ended = ended_without({library}, RELAY_EXIT, PUBLISHER_TYPE=publisher, PUBLISHER_URL=URLS[publisher])
+    assert ended.returncode == 2, ended.stderr
+    message = f"PUBLISHER_TYPE={publisher}: the Python library {library} is not installed."
+    assert message in ended.stderr
+    assert f"pip install '.[{publisher}]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_replay_names_the_extra_that_reads_the_window_of_nats() -> None:
+    window = "from relay.settings.settings import Settings\nfrom relay_cli.nats_window import duplicate_window\n"
+    settings = {"STORAGE_URL": "postgres://u@127.0.0.1:1/d", "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": URLS["nats"]}
+    ended = ended_without({"nats"}, f"{window}duplicate_window(Settings.from_env({settings!r}))")
+    assert "ConfigError: PUBLISHER_TYPE=nats: the Python library nats is not installed." in ended.stderr
+
+
 def test_the_command_lines_help_imports_no_room() -> None:
-    assert imported(CLI, "--help") & (DATABASE | BROKERS | EXTRAS | ROOMS) == set()
+    modules = imported(CLI, "--help")
+    assert modules & (DATABASE | BROKERS | EXTRAS | ROOMS | {"rich", "asyncio", "ssl", "relay.settings"}) == set()
+
+
+def test_the_command_lines_version_imports_nothing() -> None:
+    assert imported(CLI, "--version") & (LIBRARIES | EXTRAS | ROOMS | SLOW_STANDARD_LIBRARY) == set()
 
 
 @pytest.mark.parametrize(
@@ -104,4 +168,6 @@ def test_the_command_lines_help_imports_no_room() -> None:
 )
 def test_a_command_imports_its_own_room_alone(arguments: list[str], rooms: set[str]) -> None:
     """The database refuses the connection, so each command has come to use its room."""
-    assert imported(CLI, *arguments) & ROOMS == rooms
+    modules = imported(CLI, *arguments)
+    assert modules & ROOMS == rooms
+    assert modules & ({"pydantic", "rich", "relay.settings.settings"} | BROKERS) == set()

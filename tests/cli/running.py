@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from relay_cli.main import main
+from relay_cli.run import run
 from tests.support.waiting import patience
 
 COMMAND = [sys.executable, "-c", "from relay_cli.main import main; main()"]
 
-_OURS = ("STORAGE_", "PUBLISHER_", "LEASE_", "KAFKA_", "NATS_", "REDIS_", "RETRY_")
+_OURS = ("STORAGE_", "PUBLISHER_", "DELIVERY_LOG_", "LEASE_", "KAFKA_", "NATS_", "REDIS_", "RETRY_")
 
 
 def environment(**variables: str) -> Mapping[str, str]:
@@ -35,8 +35,13 @@ def environment(**variables: str) -> Mapping[str, str]:
 
 def run_cli(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end, as a process; variables by keyword."""
+    return run_program([*COMMAND, *arguments], folder, **variables)
+
+
+def run_program(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run another program of the project to its end, likewise."""
     return subprocess.run(
-        [*COMMAND, *arguments],
+        command,
         cwd=folder,
         env=environment(**variables),
         capture_output=True,
@@ -67,10 +72,9 @@ def call_cli(folder: Path, *arguments: str, **variables: str) -> subprocess.Comp
 
 def _exit_code() -> int:
     try:
-        main()
-    except SystemExit as end:
+        return run()
+    except SystemExit as end:  # argparse's, of Spark's jobs
         return int(end.code or 0)
-    return 0
 
 
 def answer(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:

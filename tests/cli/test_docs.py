@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from relay_cli.app import COMMANDS, GROUPS, app
 from relay_cli.docs import markdown
-from relay_cli.main import COMMANDS, GROUPS, app
 from tests.support.paths import ROOT
 
 

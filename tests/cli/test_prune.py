@@ -59,8 +59,8 @@ def test_nothing_to_do_is_done(outbox: Outbox, tmp_path: Path, nothing: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--delivered-age", "7"], "'7' is not an age; write a number and d, h or m"),
-        (["--dead-age", "-1d"], "'-1d' is not an age"),
+        (["--delivered-age", "7"], "'7' is not a duration; it has no unit: 7s is seconds; write for example"),
+        (["--dead-age", "-1d"], "'-1d' is not a duration"),
         (["--dead-age", "99999999d"], "longer than a hundred years"),
         (["--batch-size", "0"], "--batch-size"),
     ],

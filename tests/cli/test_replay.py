@@ -49,7 +49,7 @@ def test_it_counts_then_replays_and_says_whether_it_is_recorded(outbox: Outbox, 
     note = "not recorded: relay-cli migrate --with replay-audit adds the record\n"
     assert (dry.returncode, dry.stdout) == (0, f"would replay 3 dead events and 0 delivered events\n{note}")
     migrated = call_cli(tmp_path, "migrate", "--with", "replay-audit", STORAGE_URL=outbox.owner_url)
-    assert migrated.stdout == "table openoutbox_events is up to date\nextension replay-audit exists\n"
+    assert migrated.stdout == "table openoutbox_events is up to date\nadded extension replay-audit\n"
     outbox.database.run("GRANT INSERT ON openoutbox_replays TO openoutbox_relay")
     done = call_cli(tmp_path, "replay", "--status", "dead", "--reason", "why not", STORAGE_URL=outbox.relay_url)
     assert (done.returncode, done.stdout) == (0, "replayed 3 dead events and 0 delivered events\n")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay.core.durations import parse_bound, parse_time
+from relay.core.durations import parse_bound, parse_duration, parse_time
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,32 @@ def test_what_is_no_time(text: str, said: str) -> None:
         parse_time(text)
     with pytest.raises(ValueError, match=said):
         parse_bound(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("500ms", 0.5),
+        ("90s", 90),
+        ("1m30s", 90),
+        ("1.5h", 5400),
+        ("24h", 86_400),
+        ("7d", 604_800),
+        ("1d12h", 129_600),
+        (" 2h ", 7200),
+    ],
+)
+def test_one_dialect_of_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "7", "7x", "-1d", "d", "1d 12h", "1w", "7D"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="write for example 500ms, 90s, 1m30s, 24h or 7d"):
+        parse_duration(text)
+
+
+def test_a_number_without_a_unit_comes_with_its_correction() -> None:
+    with pytest.raises(ValueError, match="'5' is not a duration; it has no unit: 5s is seconds"):
+        parse_duration("5")

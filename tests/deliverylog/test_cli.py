@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from relay.core.errors import OutboxError
 from relay.deliverylog import DeliveryLog, ListAttempts, LogEntry, open_delivery_log
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.deliverylog.making import BASE, all_items, entry, event, ms
 from tests.support.fixtures.postgres import Database
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 from relay.server.routes import application
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
+from tests.deploy.jobs import pods
 from tests.server.test_server import ScriptedView
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -25,6 +25,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))[
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 STOPPING_SECONDS = Settings.from_env({"STORAGE_URL": "postgres://db/app"}).shutdown_timeout
 OURS = [name for name, service in COMPOSE.items() if service["image"] == "openoutbox-relay"]
+UNITS = sorted(path.name for path in (DEPLOY / "systemd").glob("*.service"))
 RELAYS = [name for name in OURS if "entrypoint" not in COMPOSE[name]]
 
 
@@ -36,12 +37,6 @@ def manifests() -> dict[str, dict[str, Any]]:
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]
     return {document["kind"]: document for document in documents}
-
-
-def pods() -> Iterator[dict[str, Any]]:
-    """The specification of every pod."""
-    yield manifests()["Deployment"]["spec"]["template"]["spec"]
-    yield manifests()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("service", RELAYS)
@@ -68,7 +63,7 @@ def test_the_compose_file_depends_on_services_that_it_has() -> None:
 
 
 def test_kubernetes_gives_the_pods_no_privileges() -> None:
-    for pod in pods():
+    for _, pod in pods():
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
@@ -81,7 +76,7 @@ def test_kubernetes_gives_the_pods_no_privileges() -> None:
 
 
 def test_kubernetes_sets_variables_and_asks_for_paths_that_exist() -> None:
-    pod = next(pods())
+    pod = next(pod for name, pod in pods() if name.startswith("Deployment"))
     (container,) = pod["containers"]
     paths = {route.path for route in application(ScriptedView()).routes}  # type: ignore[attr-defined]
 
@@ -95,9 +90,10 @@ def test_kubernetes_selects_the_pods_that_it_creates() -> None:
     deployment = manifests()["Deployment"]["spec"]
     budget = manifests()["PodDisruptionBudget"]["spec"]
 
-    assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    selector, labels = deployment["selector"]["matchLabels"], deployment["template"]["metadata"]["labels"]
+    assert selector.items() <= labels.items()
     assert budget["selector"] == deployment["selector"]
-    assert budget["minAvailable"] < deployment["replicas"]
+    assert budget["maxUnavailable"] <= deployment["replicas"]
 
 
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
@@ -112,6 +108,33 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
     complaints = [line for line in (done.stdout + done.stderr).splitlines() if str(tmp_path) in line]
     assert not complaints  # a misspelt key is a warning only: the exit code is 0
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_little_exposure(unit: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("this machine has no systemd-analyze")
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(DEPLOY / "systemd" / unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) <= 1.5
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_passes_secrets_as_files_that_the_settings_read(unit: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+    credentials = dict(re.findall(r"^LoadCredential=([\w-]+):(\S+)$", text, re.MULTILINE))
+    variables = dict(re.findall(r"(\w+_FILE)=%d/(\S+)", text))
+    assert set(variables) <= set(NAMES)
+    assert sorted(variables.values()) == sorted(credentials)
+    assert "STORAGE_URL_FILE" in variables
+    for name in credentials:
+        (tmp_path / name).write_text("postgres://db/app\n" if name == "storage-url" else "nats://broker\n")
+    paths = {name: str(tmp_path / file) for name, file in variables.items()}
+    settings = Settings.from_env(paths)
+    assert settings.storage_url is not None
+    assert settings.storage_url.get_secret_value() == "postgres://db/app"
 
 
 def test_systemd_gives_the_relay_the_time_to_stop() -> None:

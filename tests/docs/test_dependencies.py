@@ -21,3 +21,22 @@ def test_every_requirement_is_listed_with_its_bounds() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 
     assert set(re.findall(r"^\| `([^`]+)` \| .*\w", text, re.MULTILINE)) == required()
+
+
+def test_nothing_is_installed_from_an_index() -> None:
+    """The package is on none; whoever registers its name there would be installed instead."""
+    named = re.compile(r"install\b[^\n]*[\s'\"]openoutbox-relay\b(?!\W*build)")
+    texts = [
+        *ROOT.glob("*.md"),
+        *(path for folder in ("docs", "examples", "deploy", "benchmarks") for path in (ROOT / folder).rglob("*.*")),
+        *(path for folder in ("relay", "cli") for path in (ROOT / folder).rglob("*.py")),
+    ]
+    lines = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in texts
+        if path.suffix in {".md", ".py", ".yaml", ".yml", ".sh", ".service", ".sql", ".txt"}
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if named.search(line)
+    ]
+    assert len(texts) > 100
+    assert lines == []

@@ -13,6 +13,7 @@ from relay.core.errors import (
     StorageBusy,
     StorageError,
     StorageRefuses,
+    StorageTimeout,
     StorageUnavailable,
 )
 from relay.core.ports import Backlog
@@ -103,6 +104,16 @@ def test_a_ping_does_not_call_a_database_well_that_refuses_claims(
     assert not health.storage_error
 
 
+@pytest.mark.parametrize(
+    ("error", "refuses"), [(SchemaError("no table", "42P01"), True), (StorageUnavailable(""), False)]
+)
+def test_a_database_that_answers_is_not_called_unreachable(
+    health: RelayHealth, error: StorageError, refuses: bool
+) -> None:
+    health.storage_failed("open", error)
+    assert health.storage_refuses is refuses
+
+
 @pytest.mark.parametrize("op", ["claim", "settle", "renew"])
 def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
     health: RelayHealth, caplog: pytest.LogCaptureFixture, op: str
@@ -124,6 +135,46 @@ def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
     assert health.may_reap  # it answers, so nothing is owed
     health.storage_worked(op)
     assert not health.storage_error
+
+
+@pytest.mark.parametrize("error", [StorageTimeout("no answer within 15 s"), StorageUnavailable("connection lost")])
+def test_what_fails_three_times_in_a_row_beside_pings_that_work_is_an_error_until_it_works(
+    health: RelayHealth, error: StorageError
+) -> None:
+    states = []
+    for _ in range(3):
+        health.storage_failed("claim", error)
+        answers = [health.storage_answers]
+        health.storage_worked("ping")
+        states.append(health.state)
+    answers.append(health.storage_answers)
+    health.storage_worked("claim")
+    assert [*states, health.state] == [RelayState.ACTIVE, RelayState.ACTIVE, RelayState.ERROR, RelayState.ACTIVE]
+    assert answers == [False, True]
+
+
+def test_an_outage_is_over_with_the_first_answer(health: RelayHealth) -> None:
+    for _ in range(5):
+        health.storage_failed("claim", StorageUnavailable("connection refused"))
+        health.storage_failed("ping", StorageUnavailable("connection refused"))
+    health.storage_worked("ping")
+    assert not health.storage_error
+
+
+def test_claims_that_time_out_are_an_error_until_one_works(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    one.fail("claim", *[Fault.SILENT] * 100)
+    one.insert(3)
+    one.run(60.0)
+    states = set()
+    for _ in range(60):
+        one.run(0.5)
+        states.add(one.relay.health.state)
+    assert states == {RelayState.ERROR}
+    one.storage.faults.clear()
+    one.until(lambda: one.delivered() == 3)
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 1.0)
 
 
 def test_reaping_waits_until_outcomes_are_written_and_leases_renewed(health: RelayHealth) -> None:
@@ -222,6 +273,21 @@ def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy
     assert one.telemetry.ops["stats", False] == 1
     # What was reported, for another statement that works may have taken it back by now.
     assert (RelayState.ERROR in [state for state, _ in one.telemetry.states[states:]]) is error
+
+
+def test_the_oldest_delivery_is_read_once_a_minute_and_no_fault_of_it_is_the_relays_state(engine: MakeEngine) -> None:
+    one = engine(sample_interval=2.5)
+    one.insert(1)
+    one.run(150.0)
+    ages = one.telemetry.oldest_delivered_ages
+    assert ages[0] == 0.0
+    assert [round(age / 10) for age in ages[1:]] == [6, 12]
+    states = len(one.telemetry.states)
+    one.fail("oldest", Fault.BUSY, Fault.AWAY, Fault.SILENT)
+    one.run(500.0)  # 15 s without an answer: five minutes until the next one
+    assert one.storage.failed["oldest"] == 3
+    assert one.telemetry.states[states:] == []
+    assert one.telemetry.oldest_delivered_ages[-1] > 550.0
 
 
 def test_readers_of_the_backlog_share_one_statement(engine: MakeEngine) -> None:

@@ -134,7 +134,7 @@ def test_a_lease_that_ran_out_is_no_other_relays_fault(engine: MakeEngine, caplo
 
 async def lease_findings(url: str, lease_timeout: float) -> list[Finding]:
     """What ``check`` says about leases."""
-    findings, _ = await asyncio.to_thread(check_storage, url, TableName(), lease_timeout)
+    findings, _ = await asyncio.to_thread(check_storage, url, TableName(), lease_timeout, retention=86_400.0)
     return [finding for finding in findings if finding.subject == "lease"]
 
 

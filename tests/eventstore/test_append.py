@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 from decimal import Decimal
 
@@ -20,7 +21,6 @@ from relay.eventstore import (
     UnknownTenant,
     VersionConflict,
 )
-from relay.eventstore.announcement import announcement_id
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually
@@ -28,6 +28,24 @@ from tests.support.waiting import eventually
 
 def events(*types: str) -> list[NewEvent]:
     return [NewEvent(name, {"name": name}, {"by": "test"}) for name in types]
+
+
+def announcement_id(database: Database, version: int, position: int, schema: str = "public") -> uuid.UUID:
+    """As docs/event-store.md describes it, for an event of ``STREAM``."""
+    [(store_id,)] = database.run(f"SELECT StoreId FROM {schema}.event_store")
+    digest = hashlib.sha256(f"{store_id}/{TENANT}/{STREAM}/{version}/{position}".encode()).digest()
+    number = int.from_bytes(digest[:16]) & ~(0xF << 76 | 0x3 << 62) | 0x8 << 76 | 0x2 << 62
+    return uuid.UUID(int=number)
+
+
+def insert_without_triggers(database: Database, position: int, stream: uuid.UUID, version: int) -> None:
+    """As a restore does, which is the only way to a position that the store did not assign."""
+    with database.connect() as connection:
+        connection.execute("SET session_replication_role = replica")
+        insert = "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
+        connection.execute(
+            (insert + "VALUES (%s, %s, %s, %s, 'B', '{}')").encode(), (position, TENANT, stream, version)
+        )
 
 
 async def test_what_is_appended_is_read_back(store: EventStore) -> None:
@@ -92,11 +110,7 @@ async def test_above_read_committed_a_lost_race_may_be_tried_again(
     async with await database.connect_async(autocommit=False) as connection:
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
         await connection.execute("SELECT 1 FROM event_store")
-        database.run(
-            "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
-            "VALUES (900, %s, %s, %s, 'B', '{}')",
-            (TENANT, STREAM, max(expected, 0) + 1),
-        )
+        insert_without_triggers(database, 900, STREAM, max(expected, 0) + 1)
         with pytest.raises(StorageBusy):
             await store.append(TENANT, STREAM, events("C"), expected, connection=connection)
         await connection.rollback()
@@ -109,10 +123,7 @@ async def test_a_position_that_is_taken_is_no_conflict_of_versions(
 ) -> None:
     """As in a copy of the database that did not bring the counter along."""
     await store.append(TENANT, STREAM, events("A"), NO_STREAM)
-    database.run(
-        "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) VALUES (2, %s, %s, 7, 'A', '{}')",
-        (TENANT, uuid.uuid4()),
-    )
+    insert_without_triggers(database, 2, uuid.uuid4(), 7)
     stream = STREAM if expected == 1 else uuid.uuid4()
     with pytest.raises(StorageError, match=r"duplicate key|behind the events"):
         await store.append(TENANT, stream, events("B"), expected)
@@ -185,7 +196,7 @@ async def test_an_append_and_its_announcement_appear_together(store: EventStore,
     await store.append(TENANT, STREAM, events("Opened", "Secret"), NO_STREAM, {"Opened": "bank.accounts"})
     rows = outbox_database.run("SELECT event_id, event_type, partition_key, payload, headers FROM openoutbox_events")
     headers = {"tenant_id": str(TENANT), "stream_id": str(STREAM), "version": "1", "type": "Opened"}
-    expected = (announcement_id(TENANT, STREAM, 1), "bank.accounts", str(STREAM), b'{"name":"Opened"}', headers)
+    expected = (announcement_id(outbox_database, 1, 1), "bank.accounts", str(STREAM), b'{"name":"Opened"}', headers)
     assert rows == [expected]
     with pytest.raises(VersionConflict):
         await store.append(TENANT, STREAM, events("Opened"), 1, {"Opened": "bank.accounts"})
@@ -204,8 +215,36 @@ async def test_announcements_by_function(store: EventStore, outbox_database: Dat
         "SELECT event_type, payload, headers ->> 'version', event_id FROM openoutbox_events ORDER BY 1"
     )
     assert rows == [
-        ("topic.B", b"B", "2", announcement_id(TENANT, STREAM, 2)),
-        ("topic.C", b"C", "4", announcement_id(TENANT, STREAM, 4)),
+        ("topic.B", b"B", "2", announcement_id(outbox_database, 2, 2)),
+        ("topic.C", b"C", "4", announcement_id(outbox_database, 4, 4)),
+    ]
+
+
+async def test_another_store_and_a_second_life_announce_events_of_their_own(
+    store: EventStore, outbox_database: Database, positions: str
+) -> None:
+    """The same tenant, stream and version, four times."""
+    async with await EventStore.connect(outbox_database.url, schema="second") as second:
+        await second.migrate(positions=positions)  # type: ignore[arg-type]
+        for one in (store, second):
+            await one.provision_tenant(TENANT)
+            await one.append(TENANT, STREAM, events("A"), NO_STREAM, {"A": "topic"})
+            await one.drop_tenant(TENANT, confirm=TENANT)
+            await one.provision_tenant(TENANT)
+            await one.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"})
+    ids = {row[0] for row in outbox_database.run("SELECT event_id FROM openoutbox_events")}
+    assert ids == {announcement_id(outbox_database, 1, n, schema) for schema in ("public", "second") for n in (1, 2)}
+
+
+async def test_positions_with_gaps_between_the_events_of_one_append_are_in_the_ids(
+    store: EventStore, database: Database
+) -> None:
+    """In a settled store another writer may draw between them."""
+    for stream, version in ((STREAM, 1), (uuid.uuid4(), 1), (STREAM, 2)):
+        await store.append(TENANT, stream, events("A"), version - 1)
+    ids = "SELECT event_announcement_ids(%s, %s, ARRAY[1, 3, 2], 2)"
+    assert database.run(ids, (TENANT, STREAM)) == [
+        ([announcement_id(database, 1, 1), announcement_id(database, 2, 3)],)
     ]
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from relay.core.errors import ConfigError, EventError, OutboxError
 from relay.eventstore import UnknownTenant, VersionConflict
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.cli.running import COMMAND, call_cli, environment
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database

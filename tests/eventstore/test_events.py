@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.errors import EventError, OutboxError
 from relay.eventstore import ANY, NO_STREAM, Announcement, EventStoreError, NewEvent, UnknownTenant, VersionConflict
-from relay.eventstore.announcement import announcement_id, as_announcement
+from relay.eventstore.announcement import as_announcement
 from relay.eventstore.model import checked_events, checked_id, checked_version
 
 TENANT, STREAM = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -55,16 +55,13 @@ def test_arguments_are_checked() -> None:
         checked_events(["Opened"])  # type: ignore[list-item]
 
 
-def test_announcements_have_ids_of_their_place() -> None:
+def test_announcements_have_the_places_of_their_events() -> None:
     announcement = as_announcement({"A": "topic.a"})
     assert announcement is not None
-    (row,) = announcement.rows(TENANT, STREAM, 4, [NewEvent("B"), NewEvent("A")])
-    assert (row.event_type, row.body, row.partition_key) == ("topic.a", b"null", str(STREAM))
-    assert row.event_id == announcement_id(TENANT, STREAM, 5)
-    assert row.headers["version"] == "5"
-    assert (
-        len({announcement_id(*place) for place in ((TENANT, STREAM, 1), (STREAM, TENANT, 1), (TENANT, STREAM, 2))}) == 3
-    )
+    rows = announcement.rows(TENANT, STREAM, [NewEvent("B"), NewEvent("A")])
+    assert rows["places"] == [2]
+    assert (rows["event_types"], rows["payloads"], rows["partition_keys"]) == (["topic.a"], [b"null"], [str(STREAM)])
+    assert announcement.rows(TENANT, STREAM, [NewEvent("B")])["places"] == []
 
 
 def test_what_is_given_for_the_outbox_may_be_short() -> None:
@@ -73,7 +70,7 @@ def test_what_is_given_for_the_outbox_may_be_short() -> None:
     assert as_announcement(None) is None
     by_function = as_announcement(lambda event: event.type.lower())
     assert by_function is not None
-    assert by_function.rows(TENANT, STREAM, 1, [NewEvent("A")])[0].event_type == "a"
+    assert by_function.rows(TENANT, STREAM, [NewEvent("A")])["event_types"] == ["a"]
 
 
 @pytest.mark.parametrize("error", [VersionConflict(3, 5), UnknownTenant(TENANT)])

@@ -7,6 +7,7 @@ import random
 import uuid
 
 import psycopg
+import pytest
 
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
@@ -241,3 +242,19 @@ async def test_read_all_filters_by_tenant_and_type_and_pages(store: EventStore) 
     assert await numbers(tenants=many, after=5) == [6, 8, 10]
     assert await numbers(tenants=[]) == []
     assert await numbers(after=100) == []
+
+
+@pytest.mark.parametrize("gone", [f"DROP TABLE event_{OTHER_TENANT.hex}", "DELETE FROM Event WHERE Version > 0"])
+async def test_pages_of_events_that_are_gone_are_passed_over(
+    gapless_store: EventStore, database: Database, gone: str
+) -> None:
+    await gapless_store.append(OTHER_TENANT, STREAM, [NewEvent("gone") for _ in range(9)], NO_STREAM)
+    database.run(gone)
+    batches = gapless_store.subscribe("not held up", batch_size=2, poll_interval=3600.0)
+    waiting = asyncio.create_task(anext(batches))
+    await gapless_store.append(TENANT, STREAM, [NewEvent("there"), NewEvent("too")], NO_STREAM)
+    assert [event.type for event in await gapless_store.read_all(limit=2)] == ["there"]
+    assert [event.type for event in await gapless_store.read_all(limit=3)] == ["there", "too"]
+    assert await gapless_store.read_all(after=11) == []
+    assert (await waiting).events[0].type == "there"
+    await batches.aclose()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
+
 import psycopg
 import pytest
 
 from relay.core.errors import ConfigError, SchemaError
-from relay.eventstore import NO_STREAM, EventStore, NewEvent
+from relay.eventstore import NO_STREAM, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database
+
+OTHER_STREAM = uuid.UUID(int=7)
 
 
 async def test_no_function_of_the_store_is_open_to_every_role(store: EventStore, database: Database) -> None:
@@ -68,3 +72,24 @@ async def test_a_grant_names_its_access_and_a_store_that_exists(database: Databa
             await store.grant("postgres", "owner")  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="migrate"):
             await store.grant("postgres", "reader")
+
+
+@pytest.mark.parametrize("position", [-1, 0, 1, 3, 4, 1000])
+async def test_only_the_store_assigns_positions(store: EventStore, database: Database, position: int) -> None:
+    await store.append(TENANT, STREAM, [NewEvent("first"), NewEvent("second")], NO_STREAM)
+    explicit = (
+        "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, %s, 1, 'X', '{}')"
+    )
+    refused = r"position -?\d+ was not assigned by the event store|duplicate key"
+    with pytest.raises(psycopg.Error, match=refused):
+        database.run(explicit, (position, TENANT, OTHER_STREAM))
+    with psycopg.connect(database.url) as connection:
+        plain = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 1, 'plain', '{}')"
+        connection.execute(plain, (TENANT, uuid.uuid4()))
+        with pytest.raises(psycopg.Error, match=refused):
+            connection.execute(explicit, (position, TENANT, OTHER_STREAM))
+        connection.rollback()
+    with pytest.raises(VersionConflict):
+        await store.append(TENANT, OTHER_STREAM, [NewEvent("third")], 1)
+    assert (await store.append(TENANT, STREAM, [NewEvent("third")], 2)).version == 3
+    assert [event.type for event in await store.read_all()] == ["first", "second", "third"]

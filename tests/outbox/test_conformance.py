@@ -9,8 +9,8 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import Claim, EventId, Fence
-from relay.core.ports import Backlog, OutboxStorage, Reaped, Renewal, Settled, Settlement
-from tests.outbox.harness import DELETED, DELETING, LEASE, RETRY, StorageHarness, both_modes
+from relay.core.ports import OutboxStorage, Reaped, Renewal, Settled, Settlement
+from tests.outbox.harness import DELETED, LEASE, RETRY, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40
 
@@ -137,46 +137,6 @@ async def test_an_acknowledged_event_is_delivered_and_keeps_its_attempts(table: 
     assert (row["status"], row["attempts"], row["last_error"]) == ("DELIVERED", 2, None)
     assert (row["locked_by"], row["locked_at"]) == (None, None)
     assert row["delivered_at"] == row["updated_at"] > before["updated_at"]
-
-
-@pytest.mark.parametrize("table", DELETING, indirect=True)
-async def test_an_acknowledged_event_is_deleted(table: StorageHarness) -> None:
-    relay = table.relay()
-    await relay.open()
-    event_id, fence = await claim_one(table, relay, attempts=2)
-    other = table.insert()
-    assert await relay.settle([Settlement(fence, delivered=[event_id])]) == [Settled(delivered=1)]
-    assert table.status(event_id) == DELETED
-    assert await relay.settle([Settlement(fence, delivered=[event_id])]) == [Settled()]
-    assert ids(await relay.claim(10, ANY_BYTES)) == [other]
-
-
-@pytest.mark.parametrize("table", DELETING, indirect=True)
-async def test_what_another_relay_delivered_and_kept_is_not_deleted(table: StorageHarness) -> None:
-    table.delete_delivered = False
-    keeper = table.relay()
-    table.delete_delivered = True
-    deleter = table.relay()
-    event_id, fence = await claim_one(table, keeper)
-    assert await keeper.settle([Settlement(fence, delivered=[event_id])]) == [Settled(delivered=1)]
-    assert await deleter.settle([Settlement(fence, delivered=[event_id])]) == [Settled()]
-    assert table.status(event_id) == "DELIVERED"
-
-
-@pytest.mark.parametrize("table", DELETING, indirect=True)
-async def test_a_late_delivery_of_a_reclaimed_event_deletes_nothing(table: StorageHarness) -> None:
-    relay, reaper = table.relay(), table.relay("relay-b")
-    event_id, fence = await claim_one(table, relay)
-    table.advance(LEASE + 1)
-    assert await reaper.reap(10) == Reaped(1, 0)
-    late = Settlement(table.aged(fence, LEASE + 1), delivered=[event_id])
-    assert await relay.settle([late]) == [Settled()]
-    assert table.status(event_id) == "PENDING"
-    table.advance(100)
-    again = await reaper.claim(1, ANY_BYTES)
-    assert ids(again) == [event_id]
-    assert await reaper.settle([Settlement(fence_of(again), delivered=[event_id])]) == [Settled(delivered=1)]
-    assert table.status(event_id) == DELETED
 
 
 @both_modes
@@ -365,25 +325,6 @@ async def test_no_number_of_attempts_overflows(table: StorageHarness, attempts: 
     assert row["attempts"] == min(failed + 1, 2**31 - 1)
     expected = RetryPolicy(2**40, 1.0, 86_400.0, 0.0).delay(failed + 1, 0.0)
     assert (row["available_at"] - row["updated_at"]).total_seconds() == expected
-
-
-async def test_the_backlog_counts_and_ages_what_waits(table: StorageHarness) -> None:
-    relay = table.relay()
-    assert await relay.backlog() == Backlog(0, 0, 0.0, 0.0, 0)
-    assert await relay.oldest_due_age() == 0.0
-    dead, fence = await claim_one(table, relay)
-    await relay.settle([Settlement(fence, buried=[(dead, "e")])])
-    await claim_one(table, relay)
-    table.insert(due_in=1000)
-    table.advance(50)
-    table.insert()
-    table.insert(attempts=3)
-    table.advance(20)
-    backlog = await relay.backlog()
-    assert (backlog.pending_new, backlog.pending_retrying, backlog.dead) == (2, 1, 1)
-    assert 70 <= backlog.oldest_age < 100
-    assert 20 <= backlog.oldest_due_age < 50
-    assert 20 <= await relay.oldest_due_age() < 50
 
 
 async def test_it_answers_a_ping_and_closes_more_than_once(table: StorageHarness) -> None:

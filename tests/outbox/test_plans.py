@@ -193,6 +193,14 @@ def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -
     assert "Limit" in {node["Node Type"] for node in plan}
 
 
+def test_the_oldest_delivery_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        plan = explain(connection, "outbox/backlog:oldest_delivered_age")
+    assert indexes(plan) == {"idx_openoutbox_prune_delivered"}
+    assert {node["Node Type"] for node in plan} & {"Limit", "Bitmap Heap Scan", "Sort"} == {"Limit"}
+
+
 def test_the_backlog_is_counted_on_indexes_alone(
     connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
 ) -> None:

@@ -122,3 +122,36 @@ def test_other_exceptions_pass() -> None:
 )
 def test_a_full_server_is_known_by_its_text(text: str, full: bool) -> None:
     assert is_full(psycopg.OperationalError(text)) is full
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ('connection to server at "h", port 5432 failed: Connection refused', "no server listens"),
+        ("failed to resolve host 'h': [Errno -2] Name or service not known", "correct the host"),
+        ('could not translate host name "h" to address: Name or service not known', "correct the host"),
+        ("connection timeout expired", "a wrong host or a firewall"),
+        ('FATAL:  password authentication failed for user "app"', "correct the user or the password"),
+        ("connection failed: fe_sendauth: no password supplied", "add the password"),
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "app", database "d", no encryption', "sslmode"),
+        ('FATAL:  role "app" is not permitted to log in', "ALTER ROLE"),
+        ('FATAL:  role "app" does not exist', "CREATE ROLE"),
+        ('FATAL:  database "d" does not exist', "CREATE DATABASE"),
+        ('FATAL:  permission denied for database "d"', "GRANT CONNECT"),
+        ("server does not support SSL, but SSL was required", "TLS off"),
+        ("received invalid response to SSL negotiation: H", "not PostgreSQL"),
+        ("expected authentication request from server, but received -", "not PostgreSQL"),
+        ('server certificate for "other" does not match host name "h"', "sslmode=verify-ca"),
+        ('root certificate file "/ca.pem" does not exist', "sslrootcert"),
+        ("SSL error: certificate verify failed", "sslrootcert"),
+        ("FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute", "max_connections"),
+        ("FATAL:  sorry, too many clients already", "max_connections"),
+        ("FATAL:  the database system is starting up", "try again in a minute"),
+        ("FATAL:  the database system is shutting down", "try again when it runs"),
+        ("SSL connection has been closed unexpectedly", ""),
+    ],
+)
+def test_a_connection_that_fails_comes_with_advice(text: str, advice: str) -> None:
+    said = classify(psycopg.OperationalError(text)).advice
+    assert advice in said
+    assert bool(advice) is bool(said)

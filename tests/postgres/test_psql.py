@@ -37,8 +37,9 @@ def test_the_outbox_and_its_extensions_can_be_made_by_psql(database: Database) -
 
 @pytest.mark.parametrize("positions", ["gapless", "settled"])
 def test_the_event_store_can_be_made_by_psql(database: Database, positions: str) -> None:
-    migrations = [f"eventstore/migrations/0001_{name}.sql" for name in ("tables", positions)]
-    psql(database, [*migrations, "eventstore/definitions.sql", f"eventstore/positions_{positions}.sql"])
+    numbered = sql_files("eventstore/migrations")
+    migrations = [file for file in numbered if not file.endswith(("_gapless.sql", "_settled.sql")) or positions in file]
+    psql(database, [*migrations, f"eventstore/positions_{positions}.sql", "eventstore/definitions.sql"])
     assert database.run("SELECT * FROM event_horizon()") == [(0, 0)]
     default = "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'event'::regclass AND adnum = 1"
     function = {"gapless": "event_take_positions(1)", "settled": "event_next_position()"}[positions]

@@ -92,6 +92,11 @@ async def test_a_living_relay_is_healthy_and_a_broken_one_says_what_has_stopped(
             {"ready": False, "storage": "unreachable: refused postgres://u:***@h/db", "broker": "ok"},
         ),
         (
+            Readiness(storage_problem='relation "t" does not exist (SQLSTATE 42P01)', storage_refuses=True),
+            503,
+            {"ready": False, "storage": 'failing: relation "t" does not exist (SQLSTATE 42P01)', "broker": "ok"},
+        ),
+        (
             Readiness(degraded={"delivery_log": "17 entries dropped"}),
             200,
             {"ready": True, "storage": "ok", "broker": "ok", "delivery_log": "degraded: 17 entries dropped"},

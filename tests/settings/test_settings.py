@@ -97,7 +97,7 @@ def test_words_are_taken_in_any_case() -> None:
         ("BATCH_SIZE", "0", "'0' is not a whole number from 1 to"),
         ("BATCH_SIZE", "ten", "'ten' is not a whole number"),
         ("BATCH_SIZE", "1.5", "'1.5' is not a whole number"),
-        ("POLL_INTERVAL", "5", "'5' is not a duration; write for example 500ms"),
+        ("POLL_INTERVAL", "5", "'5' is not a duration; it has no unit: 5s is seconds; write for example 500ms"),
         ("POLL_INTERVAL", "0", "'0' is too short"),
         ("POLL_INTERVAL", "1ns", "'1ns' is too short; write at least 1ms"),
         ("LEASE_TIMEOUT", "9999999999999h", "'9999999999999h' is too long; write at most 8760h"),

@@ -9,16 +9,18 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import yaml
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.archive.job import run as run_archive
+from relay.spark.jobs.ingest.job import run as run_ingest
 from relay.spark.jobs.replay.job import run as run_replay
 from tests.cli.running import call_cli
 from tests.spark.history import fill
 from tests.spark.ledger import staging_tables
 from tests.spark.write.test_batch import orders
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT
 
@@ -38,6 +40,15 @@ def role(outbox: Outbox) -> Iterator[str]:
 def as_role(outbox: Outbox, role: str) -> str:
     parts = urlsplit(outbox.url)
     return parts._replace(netloc=f"{role.replace(' ', '%20')}@{parts.hostname}:{parts.port}").geturl()
+
+
+def submitted(name: str, url: str, folder: str) -> list[str]:
+    """The arguments that ``deploy/spark/kubernetes.yaml`` gives to a job, for this URL and this machine's folder."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8"))
+    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+    (command,) = [pod["containers"][0]["args"] for pod in pods if f"/{name}.py" in str(pod)]
+    arguments: list[str] = command[command.index(f"local:///opt/openoutbox/{name}.py") + 1 :]
+    return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
 
 
 def test_without_grants_the_driver_says_what_is_missing(
@@ -78,12 +89,14 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     spark: SparkSession, outbox: Outbox, role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
 ) -> None:
     url = as_role(outbox, role)
+    secret = tmp_path / "url"
+    secret.write_text(url)
     run, arguments = {
-        "archive": (run_archive, [str(tmp_path / "archive")]),
-        "replay": (run_replay, ["--status", "dead"]),
+        "archive": (run_archive, submitted("archive", str(secret), str(tmp_path / "archive"))),
+        "replay": (run_replay, ["--status", "dead", "--url-file", str(secret)]),
     }[job]
     fill(outbox, "DEAD", 10)
-    assert run(job, arguments, url=url) == 1
+    assert run(job, arguments) == 1
     assert "this role may not" in capsys.readouterr().err
     done = call_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
@@ -92,5 +105,25 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     documented = sorted(line for line in page.splitlines() if line.startswith("GRANT "))
     name = {"archive": "archiver", "replay": "replayer"}[job]
     assert [line.replace(role, name).replace('"', "") for line in granted] == documented
-    assert run(job, arguments, url=url) == 0
+    checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=url)
+    assert f"has the rights for: {job} (" in checked.stdout
+    assert run(job, arguments) == 0
     assert capsys.readouterr().out.startswith("10 ")
+
+
+def test_the_ingest_of_deploy_works_with_its_role(
+    spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with outbox.database.connect() as connection:
+        give_rights(connection)  # the copy of a database has no rights on the database itself
+    rows = [{"order_number": number, "customer": f"c{number}"} for number in range(5)]
+    spark.createDataFrame(rows).write.parquet(str(tmp_path / "orders"))
+    setup = ("spark", "setup", "--role", "openoutbox_spark_writer")
+    assert call_cli(tmp_path, *setup, STORAGE_URL=outbox.owner_url).returncode == 0
+    url = outbox.url_of("spark_writer")
+    checked = call_cli(tmp_path, "check", "--for", "spark", STORAGE_URL=url)
+    assert "has the rights for: write (" in checked.stdout
+    secret = tmp_path / "url"
+    secret.write_text(url)
+    assert run_ingest("ingest", submitted("ingest", str(secret), str(tmp_path / "orders"))) == 0
+    assert "5 rows: 5 new" in capsys.readouterr().out

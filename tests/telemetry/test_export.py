@@ -37,7 +37,16 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics", None)
 
     assert start_export(Measurements(), {"OTEL_METRICS_EXPORTER": "otlp"}, "relay-1") is None
-    assert "openoutbox-relay[otel]" in caplog.text
+    assert "pip install '.[otel]'" in caplog.text
+
+
+def test_grpc_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
+    variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+
+    assert start_export(Measurements(), variables, "relay-1") is None
+    assert "pip install '.[otel-grpc]'" in caplog.text
 
 
 def test_a_protocol_that_cannot_be_spoken_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

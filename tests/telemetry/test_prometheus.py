@@ -91,6 +91,12 @@ def test_what_has_not_happened_is_zero_and_not_absent(
     assert value(telemetry, name, **labels) == 0
 
 
+def test_the_age_of_the_oldest_delivery_is_a_number(telemetry: PrometheusTelemetry) -> None:
+    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 0
+    telemetry.oldest_delivered_age(700.0)
+    assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
+
+
 def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.claimed(0)
     telemetry.claimed(40)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
+from relay.brokers.files import check_files
 from relay.core.errors import ConfigError
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -31,6 +32,16 @@ _OURS = frozenset(
     | {"transactional.id", "delivery.report.only.error", "log.queue", "enabled_events"}
 )
 """Properties that the relay's guarantees depend on; the URL must not set them."""
+_FILES = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    "ssl.crl.location",
+    "sasl.kerberos.keytab",
+)
+_CERTIFICATES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+_NOT_KAFKA = re.compile(r"(?P<server>\S+?)(?:/\w+)?: Receive failed: Invalid response size")
 _SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")
 
 
@@ -99,6 +110,7 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     }
     if options.batch_size is not None:
         config["batch.num.messages"] = _within(1, options.batch_size, 1_000_000)
+    check_files(connection, [name for name in _FILES if connection.get(name) != "probe"])
     return config | connection
 
 
@@ -106,7 +118,18 @@ def refusal(text: str, options: KafkaOptions) -> str:
     """Why librdkafka refused the configuration; without its own words where they may hold a part of a password."""
     if "@" in options.url.partition("?")[2]:
         return f"PUBLISHER_URL or KAFKA_*: librdkafka refuses a property or its value; {_SHAPE}"
-    return f"PUBLISHER_URL or KAFKA_*: {redacted(text, producer_config(options))}"
+    config = producer_config(options)
+    if "ssl" not in text:
+        return f"PUBLISHER_URL or KAFKA_*: {redacted(text, config)}"
+    # OpenSSL's own text names neither the file nor what is wrong with it.
+    named = ", ".join(f"{name}={config[name]!r}" for name in _CERTIFICATES if name in config)
+    return f"PUBLISHER_URL or KAFKA_*: {redacted(text, config)}; PEM files are needed in {named or 'ssl.*'}"
+
+
+def plain_error(text: str) -> str:
+    """An error of librdkafka; what it says of a server of another kind would lead to a wrong setting."""
+    match = _NOT_KAFKA.search(text)
+    return f"{match['server']}: what answers is not a Kafka broker" if match else text
 
 
 def redacted(text: str, config: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, REFUSED_LOGIN, classify
-from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted, refusal
+from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, redacted, refusal
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -181,14 +181,14 @@ class KafkaPublisher:
         task.add_done_callback(self._tasks.discard)
 
     def _note_error(self, error: KafkaError) -> None:
-        text = redacted(f"{error.name()}: {error.str()}", self._config)
+        text = redacted(f"{error.name()}: {plain_error(error.str())}", self._config)
         if error.name() in REFUSED_LOGIN:
             self._refusal = text
         elif error.name() != "_ALL_BROKERS_DOWN":  # a consequence of the other errors, which say more
             self._trouble = text
 
     def _reason(self, otherwise: str) -> str:
-        return self._refusal or self._trouble or otherwise
+        return self._refusal or self._trouble or f"{self._config['bootstrap.servers']}: {otherwise}"
 
 
 def _not_repeated(record: logging.LogRecord, _seen: dict[str, float] = {}) -> bool:  # noqa: B006  # state of the filter

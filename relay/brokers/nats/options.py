@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from relay.brokers.files import check_files
 from relay.brokers.nats.identity import identity_arguments
 from relay.core.errors import ConfigError
 
@@ -71,6 +72,11 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
     return arguments
 
 
+def server_names(options: NatsOptions) -> str:
+    """The addresses, without a login. Raises ConfigError as ``connect_arguments`` does."""
+    return ", ".join(f"nats://{_match(part)['address']}" for part in options.url.partition("?")[0].split(","))
+
+
 def control_line(options: NatsOptions) -> int:
     """The most bytes that the server takes for subject, reply subject and sizes of one message. Raises ConfigError."""
     limit = _parameters(options).get(_LIMIT, str(DEFAULT_CONTROL_LINE))
@@ -111,10 +117,13 @@ def _login(logins: Iterable[str | None]) -> dict[str, str]:
 
 
 def _tls(files: dict[str, str]) -> ssl.SSLContext:
+    named = {name: path for name, path in files.items() if name.startswith("tls_")}
+    check_files(named, named)
     try:
         context = ssl.create_default_context(cafile=files.get("tls_ca"))
         if "tls_cert" in files:
             context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
-    except OSError as error:
-        raise ConfigError(f"PUBLISHER_URL: a file of its tls_* parameters cannot be used: {error}") from None
+    except OSError as error:  # what ssl raises names no file
+        shown = ", ".join(f"{name}={path!r}" for name, path in named.items())
+        raise ConfigError(f"PUBLISHER_URL: {shown}: not a PEM file of that kind: {error}") from None
     return context

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.current_session import CurrentSession
-from relay.brokers.nats.options import NatsOptions, connect_arguments
+from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
@@ -41,7 +41,8 @@ class NatsPublisher:
             async with asyncio.timeout(timeout):
                 session = await self._current.get()
         except TimeoutError:
-            raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
+            names = server_names(self._options)
+            raise BrokerUnreachable(f"{names}: no NATS server has answered within {timeout:g} s") from None
         await session.ask(timeout)
 
     async def abandon(self, reason: str) -> None:

@@ -11,8 +11,8 @@ import nats
 from nats.aio.client import Client
 from nats.errors import Error
 
-from relay.brokers.nats.options import NatsOptions, connect_arguments
-from relay.core.errors import BrokerUnreachable
+from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
+from relay.core.errors import BrokerUnreachable, reason_of
 
 T = TypeVar("T")
 
@@ -59,15 +59,21 @@ async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T
     reasons: list[str] = []
 
     async def on_error(error: Exception) -> None:
-        reasons.append(str(error))
+        reasons.append(reason_of(error))
 
     try:
         async with asyncio.timeout(options.connection_timeout):
-            client = await nats.connect(**connect_arguments(options), allow_reconnect=False, error_cb=on_error)
+            client = await nats.connect(
+                **connect_arguments(options),
+                error_cb=on_error,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # of the first connection too
+            )
             try:
                 return await ask(client)
             finally:
                 await client.close()
     except (Error, OSError, TimeoutError) as error:
-        reason = str(error) or (reasons[-1] if reasons else f"no answer within {options.connection_timeout:g} s")
-        raise BrokerUnreachable(f"NATS: {reason}") from None
+        silence = f"no answer within {options.connection_timeout:g} s"
+        reason = (reasons[-1] if reasons else silence) if isinstance(error, TimeoutError) else reason_of(error)
+        raise BrokerUnreachable(f"{server_names(options)}: {reason}") from None

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from redis import exceptions
 
+from relay.core.errors import reason_of
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
@@ -46,6 +47,10 @@ def classify(error: Exception) -> Outcome:
     """The outcome of a message that failed with this error, by the most specific class in the table."""
     code, kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ("", Transient))
     text = str(error) or type(error).__name__
+    if code == "NOAUTH" and "invalid" in text.lower():
+        code = "WRONGPASS"  # redis-py makes one class of both, and removes the code
+    if code == "PROTOCOL":
+        text = f"what answers is not a Redis server ({text})"
     if code == "CLUSTERDOWN" and "slot not served" in text.lower():
         return Transient(code, text)  # the other slots take writes; an operator can assign this one
     if kind is Unreachable:
@@ -64,6 +69,9 @@ def classify_loss(error: Exception) -> Outcome:
 
 def unreachable(error: Exception) -> str | None:
     """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered nevertheless."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, exceptions.ConnectionError) and isinstance(cause, OSError):
+        return f"CONNECTION: {reason_of(cause)}"  # redis-py puts the address and Python's tuple around it
     outcome = classify(error)
     if isinstance(outcome, Unreachable):
         return outcome.reason

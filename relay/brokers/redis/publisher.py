@@ -57,7 +57,7 @@ class RedisPublisher:
                         self._nodes.forget(address)
                         raise
         except TimeoutError:
-            raise BrokerUnreachable(f"no answer within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{self._named_servers()}: no answer within {timeout:g} s") from None
 
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""
@@ -83,7 +83,7 @@ class RedisPublisher:
             if isinstance(error, TimeoutError):
                 raise
             if reason := unreachable(error):
-                raise BrokerUnreachable(f"{address}: {reason}" if address else reason) from None
+                raise BrokerUnreachable(f"{address or self._named_servers()}: {reason}") from None
 
     def _named_servers(self) -> RedisServers:
         if self._servers is None:
@@ -96,7 +96,8 @@ class RedisPublisher:
             async with asyncio.timeout(timeout):
                 connection = await self._named_servers().connect(address)
         except TimeoutError:
-            raise BrokerUnreachable(f"no connection within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{address or self._named_servers()}: no connection within {timeout:g} s") from None
         except (RedisError, OSError) as error:
-            raise BrokerUnreachable(unreachable(error) or str(error)) from None
+            reason = unreachable(error) or str(error)
+            raise BrokerUnreachable(f"{address or self._named_servers()}: {reason}") from None
         return RedisSession(connection, self._options, redirect)

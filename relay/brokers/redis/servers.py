@@ -23,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
+from relay.brokers.files import check_files
 from relay.brokers.redis.errors import classify
 from relay.brokers.redis.options import RedisOptions
 from relay.core.errors import ConfigError
@@ -39,6 +40,7 @@ _URL: Final = re.compile(
     re.IGNORECASE,
 )
 _HOST: Final = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>\d{1,5}))?")
+_FILES: Final = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN_END: Final = re.compile(r"[/?#]")
 
 
@@ -73,6 +75,13 @@ class RedisServers:
                     raise ConfigError("PUBLISHER_URL names no service; write redis+sentinel://host:26379/mymaster")
             url = f"{match['scheme']}://{match['login'] or ''}host/{path}?{urlencode(query)}"
         self._pool = _connection_pool(url, options.connection_timeout)
+        check_files(self._pool.connection_kwargs, _FILES)
+
+    def __str__(self) -> str:
+        """The addresses, without a login."""
+        known = self._pool.connection_kwargs
+        only = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
+        return ", ".join(map(str, self._starts)) or str(only)
 
     async def connect(self, address: RedisAddress | None) -> AbstractConnection:
         """Return a connection that is logged in. Raises RedisError or OSError."""

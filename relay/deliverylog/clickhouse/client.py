@@ -9,8 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
-from relay.core.errors import ConfigError
+from relay.core.errors import ConfigError, reason_of
+from relay.core.extras import install_advice, requires
+from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 
 Result = TypeVar("Result")
@@ -18,6 +21,9 @@ Result = TypeVar("Result")
 # Sessions would make the queries of several threads wait for each other. Times are seconds.
 _SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
+# What an error calls the URL, which may hold a password.
+_SERVER = "the delivery log clickhouse://…"
+_EMBEDDED = "the delivery log chdb:///…"
 
 
 class _Rows(Protocol):
@@ -56,13 +62,9 @@ class ClickHouseClient:
     @classmethod
     async def open(cls, url: str, connections: int) -> ClickHouseClient:
         """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
-        try:
-            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
-        except ImportError as error:
-            raise ConfigError(
-                "a ClickHouse log needs clickhouse-connect; install openoutbox-relay[clickhouse]"
-            ) from error
         embedded = url.startswith("chdb:")
+        with requires("clickhouse-embedded" if embedded else "clickhouse", _EMBEDDED if embedded else _SERVER):
+            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
         threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
@@ -74,7 +76,7 @@ class ClickHouseClient:
         except Exception as error:  # noqa: BLE001 - the library documents none; each becomes an error of the log
             threads.shutdown(wait=False)
             # The error of a server's URL may hold a part of the password.
-            raise _unavailable(error, embedded=embedded) from (error if embedded else None)
+            raise _unavailable(error, url, embedded=embedded) from (error if embedded else None)
         return cls(driver, threads, embedded=embedded)
 
     async def close(self) -> None:
@@ -134,11 +136,16 @@ def _translated(error: Exception) -> Exception:
     return error
 
 
-def _unavailable(error: Exception, *, embedded: bool) -> Exception:
+def _unavailable(error: Exception, url: str, *, embedded: bool) -> Exception:
     if isinstance(error, ImportError):
-        return ConfigError("an embedded ClickHouse log needs chdb; install openoutbox-relay[clickhouse]")
+        advice = install_advice("clickhouse-embedded")
+        return ConfigError(f"{_EMBEDDED}: the Python library chdb is not installed. {advice}")
     if not embedded:
-        return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
+        unavailable = DeliveryLogUnavailable("the delivery log's ClickHouse does not answer, or refused the login")
+        address = urlsplit(url)
+        cause = reason_of(_first_cause(error)).partition("\n")[0]
+        unavailable.reason = mask_secrets(f"{address.hostname} port {address.port or 'by default'}: {cause}")
+        return unavailable
     if "already initialized" in str(error):
         return DeliveryLogUnavailable(
             "this process already has an embedded ClickHouse in another folder, and can have only one"
@@ -147,3 +154,10 @@ def _unavailable(error: Exception, *, embedded: bool) -> Exception:
         "the folder of the embedded ClickHouse cannot be opened: another process is using it, or it is not writable; "
         "stop that process, or use a ClickHouse server (clickhouse://…)"
     )
+
+
+def _first_cause(error: Exception) -> Exception:
+    """The error that the library and its HTTP client have wrapped: theirs say only that something failed."""
+    while isinstance(inner := error.__cause__ or error.__context__, Exception):
+        error = inner
+    return error

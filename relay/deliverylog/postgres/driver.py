@@ -64,10 +64,12 @@ class PostgresDeliveryLog(DeliveryLog):
         """Connect. Raises ConfigError for an invalid URL, DeliveryLogUnavailable when the database does not answer."""
         store = cls(connection_parameters(url, _NAME, source=_SOURCE), options)
         try:
+            # The pool would try again for as long as its timeout, and then raise the timeout without the reason.
+            await (await connect_async(store._parameters)).close()
             await store._pool.open(wait=True, timeout=_LONGEST_WAIT)
         except psycopg.Error as error:  # also the pool's timeout
             await store._pool.close()
-            raise DeliveryLogUnavailable(_NO_ANSWER) from error
+            raise _unavailable(error) from error
         return store
 
     async def close(self) -> None:
@@ -279,9 +281,17 @@ def translated(error: psycopg.Error) -> DeliveryLogError:
     """The log's error for a driver's."""
     reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
     if error.sqlstate is None and isinstance(reason, StorageUnavailable):
-        return DeliveryLogUnavailable(_NO_ANSWER)  # psycopg's message may name hosts, which the HTTP API must not show
+        return _unavailable(error)
     kind = next((own for kind, own in _KINDS.items() if isinstance(reason, kind)), DeliveryLogError)
     return kind(str(reason))
+
+
+def _unavailable(error: psycopg.Error) -> DeliveryLogUnavailable:
+    """The reason stays out of the message, which the HTTP API shows: it may name hosts."""
+    unavailable = DeliveryLogUnavailable(_NO_ANSWER)
+    cause = classify(error)
+    unavailable.reason, unavailable.advice = str(cause), cause.advice
+    return unavailable
 
 
 def _months(row: LogRow) -> set[datetime]:

@@ -10,12 +10,13 @@ from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.times import from_ms
-from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, statement, statement_names
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, statement, statement_names, without_parameters
 
 _FOLDER = "deliverylog/postgres"
 _SCHEMA = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
 _PARENT = "events"
 _PARTITION = "events_2000_01"
+_ROLE = "app_role"
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
@@ -49,6 +50,12 @@ class PostgresStatements:
     def migrations(self) -> list[LiteralString]:
         """The statements that create the tables, in order: the first one takes a lock until the transaction ends."""
         return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
+
+    def grants(self, role: str, purpose: str) -> list[LiteralString]:
+        """The statements that grant ``role`` the rights to record or to read, and no others."""
+        names = {DEFAULT_LOG_SCHEMA: self._schema, _ROLE: role}
+        paths = [name for name in statement_names(f"{_FOLDER}/grants") if name.startswith(f"{purpose}_")]
+        return [without_parameters(statement(f"{_FOLDER}/grants:{name}", names=names)) for name in paths]
 
     def list_events(self, scan: Scan) -> Statement:
         """The statement of one page of events."""

@@ -25,6 +25,8 @@ SAMPLE: Final = 10_000
 
 _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
+_DAY: Final = 86_400.0  # seconds
+_LATE: Final = 6 * 3600.0  # seconds; prune runs hourly
 _RECENTLY: Final = 60.0  # seconds; a relay that keeps delivered rows shows in this time, where events flow
 _RECLAIMED_WITHIN: Final = (
     600.0  # seconds in which a reclaimed lease counts; before a change of the variable it does not
@@ -33,24 +35,32 @@ _REAPED_WITHIN: Final = 15.0  # seconds after its expiry; by then a relay with t
 
 
 def check_storage(
-    url: str, table: TableName, lease_timeout: float, *, in_order: bool = False, delete_delivered: bool = False
+    url: str,
+    table: TableName,
+    lease_timeout: float,
+    *,
+    retention: float,
+    in_order: bool = False,
+    delete_delivered: bool = False,
 ) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
     ``lease_timeout`` is LEASE_TIMEOUT in seconds. ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that
-    ON_DELIVERED is ``delete``: each needs more.
+    ON_DELIVERED is ``delete``: each needs more. ``retention`` is the age in seconds up to which prune retains delivered
+    events.
     """
-    findings = list(_schema(url, table))
+    findings = list(schema_findings(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings, None
     try:
         with operating(url, table, _DOING) as connection:
-            findings += [_writable(connection), _clock(connection)]
+            findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += _order(connection, table) if in_order else ()
             findings += _on_delivered(connection, table, delete_delivered=delete_delivered)
             findings += _timeless_leases(connection, table)
             findings += _lease_differences(connection, table, lease_timeout)
+            findings += [prune_delay(connection, table, retention)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [
@@ -60,8 +70,8 @@ def check_storage(
     return findings, types
 
 
-def _schema(url: str, table: TableName) -> Iterator[Finding]:
-    """Table, columns and indexes against the contract's."""
+def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
+    """Compare table, columns and indexes with the contract's."""
     create = f"run: {creation(table)}"
     try:
         migration = plan(url, table)
@@ -168,12 +178,28 @@ def _seconds_held(message: str, reclaimed_at: Moment) -> float | None:
     return (reclaimed_at - locked_at).total_seconds()
 
 
+def prune_delay(connection: Connection, table: TableName, retention: float) -> Finding:
+    """Compare the oldest delivered event with what prune retains, as the alert OutboxNotPruned does."""
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        [(age,)] = rows(connection, "outbox/backlog:oldest_delivered_age", table, {})
+    retained = f"prune retains {retention / _DAY:g} days"
+    if age <= retention + _LATE:
+        return Finding(Level.OK, "prune", f"{retained}, and no delivered event is much older")
+    message = f"the oldest delivered event is {age / _DAY:.1f} days old, and {retained}: it does not run, or fails"
+    advice = (
+        "read the prune job's log, and run relay-cli check --for prune as its user; --delivered-age for another age"
+    )
+    return Finding(Level.WARNING, "prune", message, advice)
+
+
 def _bare(step: Step) -> str:
     """The statement without its comments, on one line."""
     return " ".join(line.strip() for line in step.sql.splitlines() if not line.startswith("--"))
 
 
-def _writable(connection: Connection) -> Finding:
+def writable(connection: Connection) -> Finding:
+    """Whether the server takes writes."""
     [(read_only,)] = fetch(connection, statement("session:ping"), {})
     if read_only:
         advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from relay.core.durations import parse_age, parse_time
+from relay.core.durations import parse_duration, parse_time
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.postgres.url import check_url
@@ -166,7 +166,7 @@ def _pair(text: str) -> tuple[str, str]:
 SETTLED_STATUSES: Final = ("DELIVERED", "DEAD")
 
 FLAG: Final = Kind(parse=lambda _: True, absent=bool)
-AGE: Final = Kind("AGE", parse_age)
+AGE: Final = Kind("AGE", parse_duration)
 TIME: Final = Kind("TIME", parse_time)
 TABLE: Final = Kind("[SCHEMA.]TABLE", TableName.parse)
 FOLDER: Final = Kind("FOLDER", lambda text: text.rstrip("/") or text)

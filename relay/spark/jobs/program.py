@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from relay.core.errors import ConfigError, OutboxError
+from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
 from relay.spark.jobs.arguments import CommandLine, Job
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
@@ -45,7 +45,7 @@ class Program(Generic[Job]):
         try:
             return self.work(CommandLine(self.arguments, program, arguments).read(environment))
         except OutboxError as error:
-            return _print_error(str(error), 2 if isinstance(error, ConfigError) else 1)
+            return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
         except PySparkException as error:
             return _print_error(*_cause(error))
         except Py4JJavaError as error:  # errors without a class in PySpark, such as a broker that does not answer

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -17,7 +19,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.options import nats_options
 from tests.support.servers.nats import NatsServer
-from tests.support.waiting import patience
+from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.nats
 
@@ -210,3 +212,19 @@ async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_nats: Nat
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
     await publisher.close()
     await listener.close()
+
+
+async def test_a_connection_that_is_lost_while_the_socket_is_full_ends_the_wait(own_nats: NatsServer) -> None:
+    publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
+    await publisher.open()
+    await publisher.probe(patience(5))
+    events = [make_event("lost", b"x" * 500_000) for _ in range(60)]  # more than the buffers of the sockets take
+    os.kill(own_nats.pid, signal.SIGSTOP)
+    publishing = asyncio.create_task(publisher.publish(events, sink))
+    writer: asyncio.StreamWriter = (await publisher._current.get())._client._transport._io_writer  # type: ignore[union-attr]
+    await eventually(lambda: writer.transport.get_write_buffer_size() > 500_000)
+    await asyncio.to_thread(own_nats.stop, signal.SIGKILL)
+    async with asyncio.timeout(patience(20)):
+        await publishing
+    assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut, Unreachable}
+    await publisher.close()

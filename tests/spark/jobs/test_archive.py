@@ -14,7 +14,7 @@ from relay.spark.jobs.archive.files import Archive, read_archive
 from relay.spark.jobs.archive.job import run
 from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import ArchiveError
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox

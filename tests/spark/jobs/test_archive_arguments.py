@@ -46,7 +46,7 @@ def test_options_become_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--older-than", "soon"], "--older-than: 'soon' is not an age"),
+        (["--older-than", "soon"], "--older-than: 'soon' is not a duration"),
         (["--batch-rows", "0"], "--batch-rows: '0' is not a number from 1 to 100000"),
         (["--max-connections", "many"], "--max-connections: 'many' is not a number from 1 to 1000"),
         (["--status", "pending"], "--status: 'pending' is not one of delivered, dead"),

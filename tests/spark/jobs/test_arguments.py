@@ -166,7 +166,7 @@ def test_relay_cli_shows_a_jobs_help_without_pyspark() -> None:
 
 @pytest.mark.parametrize(("job", "extra"), [("archive", "spark"), ("report", "spark-report")])
 def test_relay_cli_names_the_extra_that_a_job_needs(job: str, extra: str) -> None:
-    arguments = {"archive": ["folder"], "report": ["--output", "folder"]}[job]
-    ended = run("from relay_cli.main import main; main()", "spark", job, *arguments)
+    source = {"archive": ["folder", "--url", "postgresql://u@h/d"], "report": ["--output", "folder", "--archive", "a"]}
+    ended = run("from relay_cli.main import main; main()", "spark", job, *source[job])
     assert ended.returncode == 2
-    assert f"pip install 'openoutbox-relay[{extra}]'" in ended.stderr
+    assert f"pip install '.[{extra}]'" in " ".join(ended.stderr.split())

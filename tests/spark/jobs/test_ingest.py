@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from relay.spark import key_id
 from relay.spark.jobs.ingest.job import run
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.support.fixtures.outbox import Outbox
 
 ROWS = [

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.replay.job import run
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.spark.history import Ask, a_past, answering, fill
 from tests.support.fixtures.outbox import Outbox
 

@@ -55,7 +55,7 @@ def test_every_replay_has_an_id_of_its_own() -> None:
         (["--type", "t", "--rate", "0"], "--rate: '0' is not a number of events a second"),
         (["--type", "t", "--rate", "fast"], "--rate: 'fast' is not a number of events a second"),
         (["--type", "t", "--replay-id", "7"], "--replay-id: '7' is not a UUID"),
-        (["--type", "t", "--nats-duplicate-window", "2s"], "--nats-duplicate-window: '2s' is not an age"),
+        (["--type", "t", "--nats-duplicate-window", "2"], "--nats-duplicate-window: '2' is not a duration"),
     ],
 )
 def test_invalid_values_are_named(arguments: list[str], message: str) -> None:

@@ -92,6 +92,9 @@ class FaultyOutbox(MemoryOutbox):
     async def oldest_due_age(self) -> float:
         return await self._do("stats", super().oldest_due_age)
 
+    async def oldest_delivered_age(self) -> float:
+        return await self._do("oldest", super().oldest_delivered_age)
+
     async def ping(self) -> None:
         await self._do("ping", super().ping)
 

@@ -287,6 +287,12 @@ class MemoryOutbox:
         """The lag alone."""
         return self._due_age(self._statement())
 
+    async def oldest_delivered_age(self) -> float:
+        """The age of what prune has left."""
+        now = self._statement()
+        delivered = [row.delivered_at for row in self._in(Status.DELIVERED) if row.delivered_at]
+        return (now - min(delivered)).total_seconds() if delivered else 0.0
+
     async def ping(self) -> None:
         """It is there."""
         self._statement()

@@ -18,6 +18,7 @@ class MemoryTelemetry:
         self.ops: Counter[tuple[str, bool]] = Counter()
         self.most_in_flight = 0
         self.latest_backlog: Backlog | None = None
+        self.oldest_delivered_ages: list[float] = []
 
     def claimed(self, events: int) -> None:
         self.counts["claimed"] += events
@@ -55,6 +56,9 @@ class MemoryTelemetry:
 
     def oldest_due_age(self, seconds: float) -> None:
         self.counts["oldest_due_age"] += 1
+
+    def oldest_delivered_age(self, seconds: float) -> None:
+        self.oldest_delivered_ages.append(seconds)
 
     def state(self, state: RelayState, reason: str) -> None:
         self.states.append((state, reason))

@@ -18,7 +18,7 @@ import sqlalchemy
 from typer.main import get_command
 
 from relay.localservers.postgres import DEFAULT_BUILD
-from relay_cli.main import app
+from relay_cli.app import app
 from tests.support.documents import DOCUMENTS, Block, blocks, run_python, run_shell, shell
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
@@ -38,6 +38,18 @@ NOT_RUN = {
     "README.md sql 1": "tests/system/acceptance/test_readme.py follows the whole section",
     "README.md python 1": "tests/system/acceptance/test_readme.py follows the whole section",
     "README.md sh 4": "tests/system/acceptance/test_readme.py follows the whole section",
+    "docs/deployment.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 2": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 5": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 6": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 7": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 8": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 9": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 10": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 11": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 3": "tests/system/container runs the image with these options",
+    "docs/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
     "docs/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
     "docs/spark-archive.md python 1": "tests/spark/jobs/test_archive.py follows it beside its Spark",
     "docs/spark-archive.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",
@@ -193,24 +205,6 @@ def sending_again_what_is_dead(reader: Reader, block: Block) -> None:
     assert reader.outbox.counts() == {"PENDING": 1}
 
 
-def the_roles(reader: Reader, block: Block) -> None:
-    outbox = reader.outbox
-    outbox.database.run("DROP OWNED BY openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader")
-    run_shell(block.text, ROOT, STORAGE_URL=outbox.url, PATH=WITH_PSQL)
-    announce = "import psycopg; from relay.client import NewEvent, enqueue\n"
-    announce += f"with psycopg.connect({outbox.writer_url!r}) as it: enqueue(it, NewEvent('a', {{}}))"
-    run_python(announce, reader.folder)
-    assert "ok       rights" in run_shell("relay-cli check", reader.folder, STORAGE_URL=outbox.relay_url)
-    relay = reader.daemon(PUBLISHER_TYPE="null", STORAGE_URL=outbox.relay_url).wait_ready()
-    outbox.wait_finished(30)
-    assert relay.stop() == 0
-    outbox.database.run("UPDATE openoutbox_events SET delivered_at = NOW() - INTERVAL '8 days'")
-    run_shell("relay-cli prune", reader.folder, STORAGE_URL=outbox.pruner_url)
-    assert outbox.counts() == {}
-    run_shell("relay-cli list", reader.folder, STORAGE_URL=outbox.reader_url)
-    run_shell("! relay-cli list", reader.folder, STORAGE_URL=outbox.writer_url)
-
-
 def who_holds_the_horizon(reader: Reader, block: Block) -> None:
     database = reader.outbox.database
     with psycopg.connect(database.url, application_name="a report") as holder:
@@ -245,8 +239,7 @@ RUN: dict[str, Follow] = {
     "docs/delivery-log.md sh 1": the_delivery_log,
     "docs/operations.md sh 1": an_event_that_does_not_arrive,
     "docs/operations.md sh 2": sending_again_what_is_dead,
-    "docs/operations.md sh 3": the_roles,
-    "docs/operations.md sh 4": storage_parameters,
+    "docs/operations.md sh 3": storage_parameters,
     "docs/operations.md sql 1": who_holds_the_horizon,
     "examples/README.md sh 1": a_relay_for_the_examples,
     "examples/bank/README.md sh 1": the_bank,

@@ -36,7 +36,7 @@ def test_your_own_first_event(
     }
     set_up, insert, announce, look = section(own)
     environment, install, commands = set_up.split("\n", 2)
-    assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install .")
+    assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install '.[kafka]'")
     database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
     database.run("INSERT INTO accounts VALUES (7, 100)")
     with shell(commands, tmp_path, log) as process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import uuid
@@ -98,4 +99,42 @@ def test_the_image_holds_both_programs_and_neither_pip_nor_the_sources(engine: E
     assert __version__ in inside("relay-cli", "--version")
     assert "pip" not in inside("ls", "/opt/relay/bin").split()
     assert "src" not in inside("ls", "/").split()
-    print(f"\nimage: {engine.image_megabytes():.0f} MB, base included")
+
+
+def test_the_image_is_below_200_megabytes_and_has_a_version(engine: Engine) -> None:
+    megabytes = engine.image_megabytes()
+    print(f"\nimage: {megabytes:.0f} MB, base included")
+    assert megabytes < 200
+    labels = engine.labels()
+    assert labels["org.opencontainers.image.version"] == __version__
+    assert "org.opencontainers.image.source" in labels
+
+
+def test_the_image_can_use_every_extra_that_it_promises(engine: Engine) -> None:
+    """Libraries are stripped of symbols, so that each is loaded once."""
+    modules = "confluent_kafka, nats, nkeys, redis, hiredis, fastapi, opentelemetry.sdk, clickhouse_connect, uvloop"
+    engine.podman("run", "--rm", *_LOCKED_DOWN, "--entrypoint", "python", IMAGE, "-c", f"import {modules}")
+
+
+def test_two_builds_give_the_same_files(engine: Engine) -> None:
+    again = f"{IMAGE}-again"
+    engine.build(again)
+
+    first, second = contents(engine, IMAGE), contents(engine, again)
+
+    assert len(first) > 2000
+    assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()
+
+
+def contents(engine: Engine, image: str) -> dict[str, tuple[object, ...]]:
+    """Mode, owner, time and digest of every file below /opt/relay: all that the build adds to its base."""
+    with engine.files(image) as root:
+        files: dict[str, tuple[object, ...]] = {}
+        for path in (root / "opt" / "relay").rglob("*"):
+            status = path.lstat()
+            if path.is_symlink():
+                content = str(path.readlink())
+            else:
+                content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            files[str(path.relative_to(root))] = (status.st_mode, status.st_uid, status.st_mtime, content)
+        return files

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import uuid
 import zipfile
 from collections.abc import Mapping
@@ -30,9 +31,10 @@ pytestmark = [pytest.mark.packages, pytest.mark.xdist_group("wheel")]
 
 @dataclass(frozen=True)
 class Installed:
-    """The wheel, and an environment that has nothing but it and what it depends on."""
+    """The wheel, built from the source archive, and an environment that has nothing but it and what it depends on."""
 
     wheel: Path
+    sdist: Path
     bin: Path
     elsewhere: Path
 
@@ -55,14 +57,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     uv = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
     work = tmp_path_factory.mktemp("wheel")
     for command in (
-        [uv, "build", "--quiet", "--wheel", "--out-dir", str(work), str(ROOT)],
+        [uv, "build", "--quiet", "--out-dir", str(work), str(ROOT)],
         [uv, "venv", "--quiet", "--python", sys.executable, str(work / "venv")],
     ):
         subprocess.run(command, check=True, cwd=work)
-    (wheel,) = work.glob("*.whl")
+    (wheel,), (sdist,) = work.glob("*.whl"), work.glob("*.tar.gz")
     python = work / "venv" / "bin" / "python"
     subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), str(wheel)], check=True, cwd=work)
-    return Installed(wheel, python.parent, work)
+    return Installed(wheel, sdist, python.parent, work)
 
 
 def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) -> None:
@@ -79,6 +81,43 @@ def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) 
     ours = {f"relay/sql/{path.relative_to(ROOT / 'sql')}" for path in (ROOT / "sql").rglob("*.sql")}
     assert ours
     assert {name for name in names if name.endswith(".sql")} == ours
+
+
+def test_the_source_archive_holds_what_the_wheel_is_built_from_and_no_more(installed: Installed) -> None:
+    with tarfile.open(installed.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {name.partition("/")[0] for name in names} == {
+        *("relay", "cli", "sql", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO", ".gitignore"),
+        *("pyspark_openoutbox.py", "pyspark_openoutbox_eventstore.py", "pyspark_openoutbox_deliverylog.py"),
+    }
+    assert not [name for name in names if "/test" in name or "__pycache__" in name]
+
+
+def test_an_index_would_accept_the_metadata(installed: Installed) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "twine",
+        "--no-color",
+        "check",
+        "--strict",
+        str(installed.wheel),
+        str(installed.sdist),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_the_base_installation_is_below_60_megabytes_and_has_no_brokers_client(installed: Installed) -> None:
+    (packages,) = (installed.bin.parent / "lib").glob("python3.*/site-packages")
+    # Compiled files belong to the interpreter that has run, not to the installation.
+    files = [path for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    print(f"\nbase installation: {megabytes:.1f} MB")
+    assert 20 < megabytes < 60
+    absent = {"confluent_kafka", "nats", "nkeys", "nacl", "cffi", "redis", "hiredis", "fastapi", "pyspark", "chdb"}
+    assert {path.name for path in packages.iterdir()} & absent == set()
 
 
 def test_statements_come_from_the_checkout_here_and_from_the_package_there(installed: Installed) -> None:

@@ -234,7 +234,8 @@ class Database:
             statement.waiting = False
             self._carry_out(statement, troubles)
 
-    def _exceeds_buffers(self, statement: Statement) -> bool:
+    @staticmethod
+    def _exceeds_buffers(statement: Statement) -> bool:
         return statement.locks is not None and statement.locks()[1] > BUFFERS
 
     def _hold_open(self, statement: Statement) -> None:
@@ -343,6 +344,8 @@ class Database:
         return min((rate for one in troubles for rate in one.rate), default=_FAST)
 
     def _troubles(self, relay: str) -> list[Trouble]:
+        if len(self.trouble) == 1:
+            return [self.trouble[""]]
         own = self.trouble.get(name_of(relay))
         return [self.trouble[""], own] if own is not None else [self.trouble[""]]
 

@@ -6,20 +6,34 @@ Each kind has random numbers of its own, so that the rest of what a seed stands 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from relay.outbox.payloads import INLINE_BYTES
+from tests.system.simulation import database_faults as database
+from tests.system.simulation import faults as f
 from tests.system.simulation.database_faults import SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Fault, Freeze
-from tests.system.simulation.plan import Plan, draw_basis
+from tests.system.simulation.plan import STANDSTILL, Plan, draw_basis
+from tests.system.simulation.watch import patience
 
 
 def draw(seed: int) -> Plan:
     """The plan of one seed."""
     plan = draw_basis(seed)
     plan = _with_deletes(plan, random.Random(f"ON_DELIVERED {seed}"))
+    rng = random.Random(f"standstill {seed}")
+    if rng.random() < _STANDSTILLS:
+        return _with_standstill(plan, rng)
     rng = random.Random(f"payloads {seed}")
     return _with_large_payloads(plan, rng) if rng.random() < _LARGE_PAYLOADS else plan
+
+
+def _with_standstill(plan: Plan, rng: random.Random) -> Plan:
+    """Only one fault, which stops every relay for good."""
+    at = rng.uniform(0.2, 2.0)
+    stop = rng.choice(_STOPS)(at)
+    return replace(plan, mode=STANDSTILL, faults=(stop,), watched_until=max(at, plan.end) + patience(plan) + 2.0)
 
 
 def _with_deletes(plan: Plan, rng: random.Random) -> Plan:
@@ -29,6 +43,18 @@ def _with_deletes(plan: Plan, rng: random.Random) -> Plan:
     return replace(plan, relays=tuple(relays))
 
 
+_STOPS: list[Callable[[float], Fault]] = [
+    lambda at: database.Busy(at, FOR_GOOD, "", "claim", 0),
+    lambda at: database.Busy(at, FOR_GOOD, "", "settle", 0),
+    lambda at: database.TableLocked(at, FOR_GOOD),
+    lambda at: database.DatabaseAway(at, FOR_GOOD, ""),
+    lambda at: database.DatabaseSilent(at, FOR_GOOD, ""),
+    lambda at: database.DatabaseReadOnly(at, FOR_GOOD, ""),
+    lambda at: f.BrokerAway(at, FOR_GOOD, ""),
+    lambda at: f.BrokerSilent(at, FOR_GOOD, ""),
+    lambda at: f.BrokerReadOnly(at, FOR_GOOD),
+]
+_STANDSTILLS = 0.04  # share of the plans
 _LARGE_PAYLOADS = 0.1  # share of the plans
 _SIZES = (100_000, 300_000, 700_000, 2_000_000, 5_000_000)
 _BATCH_BYTES = 64 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from relay.core.event import EventId, Status
@@ -12,7 +13,8 @@ from tests.system.simulation.broker import Answer
 from tests.system.simulation.database_faults import ClockStep, SlowLink
 from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
-from tests.system.simulation.plan import LARGEST, NewEvent, Plan
+from tests.system.simulation.plan import LARGEST, STANDSTILL, NewEvent, Plan
+from tests.system.simulation.watch import Watch
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
@@ -30,6 +32,7 @@ class Judge:
         self._ledger = ledger
         self._own = self._with_keys(plan.own)
         self._queue = self._stall() + self._travel()
+        self._watch = Watch(plan, ledger, self._queue)
         self._limits: dict[EventId, float] = {}
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
@@ -100,7 +103,21 @@ class Judge:
             known = self._limits[one] = self._limit(one)
         return known
 
+    def watch(self, now: float, ready: Mapping[str, bool]) -> None:
+        """What the running relays report at this moment; raises Violation for a standstill that none of them does."""
+        waiting = (one for one in self._ledger.inserted if one not in self._ledger.done and one not in self._own)
+        self._watch.look(now, ready, (one for one in waiting if not self._blocked(one) and not self._follows(one)))
+
+    def _follows(self, one: EventId) -> bool:
+        """Whether it waits behind another event of its key, which is looked at instead."""
+        inserted, done = self._ledger.inserted, self._ledger.done
+        return self._plan.key_order is not None and any(
+            other in inserted and other not in done for other in self._before(one)
+        )
+
     def _limit(self, one: EventId) -> float:
+        if self._plan.mode == STANDSTILL:
+            return FOR_GOOD
         begin = self._ledger.inserted[one]
         limit = begin + BASE + _SLACK + self._queue
         for fault in self._plan.faults:

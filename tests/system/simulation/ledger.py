@@ -66,6 +66,8 @@ class Ledger:
     """Attempts that verdicts used."""
     reaped: list[tuple[float, EventId, str]] = field(default_factory=list)
     """Leases taken back: when, of which event, from which relay."""
+    moved_at: float = 0.0
+    """When a row last changed, but for renewals."""
     claims_lost: set[EventId] = field(default_factory=set)
     """Events of claims whose reply never reached the relay."""
 
@@ -94,6 +96,8 @@ class Ledger:
         fixed = ("event_id", "event_type", "payload", "created_at", "partition_key", "headers")
         _demand(all(getattr(before, name) == getattr(after, name) for name in fixed), f"{one}: a fixed column changed")
         self.states[one] = after.status
+        if op != "renew":
+            self.moved_at = self.clock()
         if after.status in (Status.DELIVERED, Status.DEAD):
             self.done[one] = self.clock()
 

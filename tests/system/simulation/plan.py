@@ -1,7 +1,7 @@
 """A history as data, drawn from one seed: the relays and their settings, the events, and what goes wrong.
 
 In *safety* faults come and go. In *liveness* some of them last for good, of kinds that must cost nothing but their own
-events and relays: everything else must flow on.
+events and relays: everything else must flow on. In *standstill* one lasts that stops everything: it must be reported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.system.simulation.faults import FOR_GOOD, Fault
 _DEFAULTS = engine_options()
 LARGEST = 1500
 """Bytes of the largest payload."""
+STANDSTILL = "standstill"
 DESTINATIONS = ("x", "y", "z")
 _OPS = ("claim", "settle", "renew", "reap")
 
@@ -78,6 +79,8 @@ class Plan:
     relays: tuple[RelayPlan, ...]
     transactions: tuple[Transaction, ...]
     faults: tuple[Fault, ...]
+    watched_until: float = 0.0
+    """How long a standstill must be watched."""
 
     def without(self, one: Fault | Transaction) -> Plan:
         """The same without one thing, to see whether it matters."""
@@ -99,9 +102,9 @@ class Plan:
 
     @property
     def end(self) -> float:
-        """When everything that ends has ended."""
+        """When everything that ends has ended, and a standstill has been watched."""
         ends = [fault.until if fault.until < FOR_GOOD else fault.at for fault in self.faults]
-        return max([*ends, *(one.at + one.late for one in self.transactions)], default=0.0)
+        return max([self.watched_until, *ends, *(one.at + one.late for one in self.transactions)], default=0.0)
 
 
 @dataclass(slots=True)

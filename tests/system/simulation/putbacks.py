@@ -73,6 +73,10 @@ def _claims_carry_all_payloads(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.outbox.payloads", "return INLINE_BYTES // self._divisor", "return 1 << 40")
 
 
+def _busy_answers_are_silent(patch: pytest.MonkeyPatch) -> None:
+    mutate(patch, "relay.engine.health", "op not in _WORK or self._in_a_row[op] <= _MOST_IN_A_ROW", "True")
+
+
 def _one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.core.verdict", "policy.exhausted(failed)", "policy.exhausted(attempts)")
 
@@ -130,6 +134,7 @@ PUT_BACKS = (
         _claims_carry_all_payloads,
         lambda fault: isinstance(fault, SlowLink),
     ),
+    PutBack("statements that are rolled back each time are silent", _busy_answers_are_silent, _is_lasting(Busy)),
     PutBack("an event gets one attempt more than its last", _one_attempt_too_many, _fails_attempts),
     PutBack("the backoff does not grow", _backoff_does_not_grow, _fails_attempts),
 )

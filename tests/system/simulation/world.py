@@ -7,8 +7,10 @@ import logging
 import random
 from dataclasses import dataclass
 
+from relay.core.status import Exposition
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
+from relay.engine.status import RelayStatus
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.system.simulation.broker import Broker, Client
@@ -35,6 +37,7 @@ class Incarnation:
     client: Client
     task: asyncio.Task[None]
     options: EngineOptions
+    status: RelayStatus
     stopped_at: float | None = None
     frozen_for: float = 0.0
     frozen_at: float = 0.0
@@ -91,7 +94,9 @@ class World:
         client = Client(self.broker, process, timeout=self.plan.publish_timeout, capacity=plan.capacity)
         relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time)
         task = process.create_task(relay.run())
-        self.incarnations.append(Incarnation(process, relay, storage, client, task, options))
+        self.incarnations.append(
+            Incarnation(process, relay, storage, client, task, options, RelayStatus(relay, plan.relay_id, _no_metrics))
+        )
         self.ledger.say(f"{process.name} starts")
 
     def current(self, name: str) -> Incarnation:
@@ -172,6 +177,7 @@ class World:
             until += _STEP
             self.scheduler.run(until)
             self._check_processes()
+            judge.watch(until, self._readiness())
             if until > self.plan.end + _GRACE and judge.all_done(until):
                 break
         judge.check_history()
@@ -192,6 +198,11 @@ class World:
                     raise Violation(f"{one.process.name} has not stopped within {one.options.shutdown_timeout:g} s")
             elif one.relay.ended_loops():
                 raise Violation(f"{one.process.name}: the {', '.join(one.relay.ended_loops())} loop ended")
+
+    def _readiness(self) -> dict[str, bool]:
+        """What /readyz of each relay that runs, and is not to stop, says."""
+        running = (one for one in self.incarnations if one.lives and not one.process.frozen and one.stopped_at is None)
+        return {one.process.name: one.status.readiness().ready for one in running}
 
     def _deletes(self, relay: str) -> bool:
         return self._plans[name_of(relay)].delete_delivered
@@ -221,6 +232,10 @@ class World:
         for one in self.incarnations:
             one.storage.closed = True
             one.process.bury()
+
+
+def _no_metrics(_accept: str) -> Exposition:
+    raise NotImplementedError("histories look at /readyz alone")
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ class ArchiveArguments(Arguments):
     name: ClassVar[str] = "archive"
 
     path: str = option("the folder, on any file system that Spark supports", "ARCHIVE", flag="ARCHIVE", required=True)
-    older_than: float = option("since delivery or death: a number and d, h or m; 0 is all", AGE, default="7d")
+    older_than: float = option("since delivery or death, such as 7d or 12h; 0 is all", AGE, default="7d")
     statuses: tuple[str, ...] = option("repeatable (default: both)", STATUS, flag="--status")
     keep: bool = option("leave the rows in the table; a later run without --keep deletes them", FLAG)
     dry_run: bool = option("count the rows to archive; change nothing", FLAG)

@@ -1,0 +1,181 @@
+"""Examine whether a database user may do what its role needs, and name the command or GRANT for what it lacks.
+
+Called by ``relay-cli check --for``. The rights come from the statements that grant them. Changes nothing. A fault is a
+finding with advice; only unreadable settings raise ConfigError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from relay.core.errors import ConfigError, OutboxError
+from relay.core.finding import Finding, Level
+from relay.core.role import Role
+from relay.deliverylog import open_delivery_log
+from relay.deliverylog.postgres.driver import PostgresDeliveryLog
+from relay.deliverylog.postgres.statements import PostgresStatements
+from relay.eventstore.schema import Access, grants
+from relay.eventstore.statements import EventStoreStatements
+from relay.outbox.admin.rolecheck import Work, check_role
+from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.errors import translating
+from relay.postgres.grants import Holding, Right, holding, rights_of
+from relay.postgres.sql import DEFAULT_SCHEMA, statement
+from relay.postgres.url import connection_parameters
+from relay.settings.settings import Settings
+from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
+from relay.spark.statements import SparkStatements
+
+_NAME: Final = "openoutbox-relay-cli"
+_STORE_ACCESS: Final[tuple[Access, ...]] = ("writer", "reader", "subscriber")
+_SPARK_PURPOSES: Final = ("write", "archive", "replay")
+_LOG_PURPOSES: Final = {"record": "openoutbox_log_recorder", "read": "openoutbox_log_reader"}
+
+
+class _Purpose(NamedTuple):
+    name: str
+    grants: Sequence[str]
+    advice: str
+    """What grants them, as the owner."""
+
+
+def examine_role(role: Role, settings: Settings, retention: float, schema: str | None = None) -> list[Finding]:
+    """Examine one role but RELAY, which ``relay.app.doctor`` examines.
+
+    ``retention`` is the age in seconds up to which prune retains delivered events; ``schema`` that of the event store
+    or of Spark's ledgers, None for the default one. Raises ConfigError for a missing or invalid URL.
+    """
+    match role:
+        case Role.DELIVERYLOG:
+            return _delivery_log(settings)
+        case Role.SPARK:
+            return _spark(_storage_url(settings), settings, schema)
+        case Role.EVENTSTORE:
+            return _event_store(_storage_url(settings), schema or DEFAULT_SCHEMA)
+        case _:
+            work: Work = "prune" if role is Role.PRUNE else "read"
+            return check_role(_storage_url(settings), settings.storage_table_name, work, retention)
+
+
+def _storage_url(settings: Settings) -> str:
+    if settings.storage_url is None:
+        raise ConfigError("STORAGE_URL is not set")
+    return settings.storage_url.get_secret_value()
+
+
+def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
+    statements = SparkStatements(settings.storage_table_name, schema or SPARK_SCHEMA)
+    setup = "relay-cli spark setup" + (f" --schema {shlex.quote(schema)}" if schema else "")
+
+    def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
+        user = connection.info.user
+        for purpose in _SPARK_PURPOSES:
+            command = f"{setup} --role {shlex.quote(user)} --for {purpose}"
+            yield _Purpose(purpose, statements.grants(user, purpose), f"run as the owner: {command}")
+
+    return _examined(url, lambda connection: _rights(connection, purposes(connection), f"run as the owner: {setup}"))
+
+
+def _event_store(url: str, schema: str) -> list[Finding]:
+    statements = EventStoreStatements(schema)
+    option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
+
+    def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
+        user = connection.info.user
+        counter = {"schema": schema, "name": "event_position"}
+        row = connection.execute(statement("rights:exists"), counter).fetchone()
+        positions = "gapless" if row is not None and row[0] else "settled"
+        for access in _STORE_ACCESS:
+            command = f"relay-cli store grant {shlex.quote(user)} {access}{option}"
+            yield _Purpose(access, grants(statements, positions, user, access), f"run as the owner: {command}")
+
+    create = f"run as the owner: relay-cli store migrate{option}"
+    return _examined(url, lambda connection: _rights(connection, purposes(connection), create))
+
+
+def _delivery_log(settings: Settings) -> list[Finding]:
+    if settings.delivery_log_url is None:
+        raise ConfigError("DELIVERY_LOG_URL is not set")
+    url = settings.delivery_log_url.get_secret_value()
+    if not url.startswith(("postgres://", "postgresql://")):
+        return asyncio.run(_log_answers(settings, url))
+    statements = PostgresStatements(settings.delivery_log_schema)
+
+    def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
+        user = connection.info.user
+        for purpose, group in _LOG_PURPOSES.items():
+            grants = statements.grants(user, purpose)
+            lines = "; ".join(grant.rstrip().rpartition("\n")[2] for grant in grants)
+            yield _Purpose(purpose, grants, f'run: GRANT {group} TO "{user}" (after roles.sql), or: {lines}')
+
+    create = "run as the owner: relay-cli log migrate"
+    findings = _examined(url, lambda connection: _rights(connection, purposes(connection), create), "DELIVERY_LOG_URL")
+    if not any(finding.level is Level.ERROR for finding in findings):
+        findings += asyncio.run(_log_answers(settings, url))
+    return findings
+
+
+async def _log_answers(settings: Settings, url: str) -> list[Finding]:
+    """Whether the log answers, and in PostgreSQL has the partitions of the coming months."""
+    try:
+        log = await open_delivery_log(url, schema=settings.delivery_log_schema, prefix=settings.delivery_log_prefix)
+        try:
+            await log.ping()
+            months = await log.missing_months() if isinstance(log, PostgresDeliveryLog) else []
+        finally:
+            await log.close()
+    except ConfigError:
+        raise
+    except OutboxError as error:
+        return [Finding(Level.ERROR, "log", str(error), "check DELIVERY_LOG_URL and that the server runs")]
+    if months:
+        names = ", ".join(f"{month:%Y-%m}" for month in months)
+        advice = "run as the owner, daily: relay-cli log partitions ensure"
+        return [Finding(Level.WARNING, "partitions", f"the log has no partition for {names}", advice)]
+    return [Finding(Level.OK, "log", "the delivery log answers, and lacks no partition")]
+
+
+def _examined(url: str, work: Callable[[SyncConnection], list[Finding]], source: str = "STORAGE_URL") -> list[Finding]:
+    """The findings of ``work``; an error of the database is a finding, too."""
+    parameters = connection_parameters(url, _NAME, source=source)
+    try:
+        with translating():
+            connection = connect(parameters)
+    except OutboxError as error:
+        advice = f"check that the server runs and that {source} is right"
+        return [Finding(Level.ERROR, "database", str(error), advice)]
+    try:
+        with translating("checking"), connection:
+            return work(connection)
+    except OutboxError as error:
+        return [Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again")]
+
+
+def _rights(connection: SyncConnection, choices: Iterable[_Purpose], create: str) -> list[Finding]:
+    """The purposes that the user has the rights for; without any, what it lacks for the nearest one."""
+    user = connection.info.user
+    purposes = list(choices)
+    lacking = {purpose.name: list(_lacking(connection, purpose)) for purpose in purposes}
+    able = [purpose.name for purpose in purposes if not lacking[purpose.name]]
+    if able:
+        others = [f"{purpose.name}: {purpose.advice}" for purpose in purposes if purpose.name not in able]
+        message = f"{user} has the rights for: {', '.join(able)}"
+        return [Finding(Level.OK, "rights", f"{message} (for {'; '.join(others)})" if others else message)]
+    nearest = min(purposes, key=lambda purpose: len(lacking[purpose.name]) / len(rights_of(purpose.grants)))
+    absent = {right.object for right, held in lacking[nearest.name] if held is Holding.NO_OBJECT}
+    if absent:
+        return [Finding(Level.ERROR, "objects", f"{', '.join(sorted(absent))} does not exist", create)]
+    rights = ", ".join(str(right) for right, _ in lacking[nearest.name])
+    names = " or ".join(purpose.name for purpose in purposes)
+    message = f"{user} has no rights for {names}; for {nearest.name} it lacks {rights}"
+    return [Finding(Level.ERROR, "rights", message, nearest.advice)]
+
+
+def _lacking(connection: SyncConnection, purpose: _Purpose) -> Iterator[tuple[Right, Holding]]:
+    for right in rights_of(purpose.grants):
+        held = holding(connection, right)
+        if held is not Holding.YES:
+            yield right, held

@@ -1,0 +1,25 @@
+"""Files that PUBLISHER_URL names: certificates, keys, credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from relay.core.errors import ConfigError
+
+
+def check_files(parameters: Mapping[str, object], names: Iterable[str]) -> None:
+    """Raise ConfigError, naming parameter and path, for a file of these parameters that cannot be read.
+
+    The client libraries say only that something failed, and some of them only when they connect.
+    """
+    for name in names:
+        path = parameters.get(name)
+        if not path or not isinstance(path, str):
+            continue
+        try:
+            if not Path(path).is_dir():  # a folder of certificates
+                Path(path).open("rb").close()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a path"
+            raise ConfigError(f"PUBLISHER_URL: {name}={path!r} cannot be read: {reason}; correct the path") from None

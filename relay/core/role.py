@@ -1,0 +1,16 @@
+"""What a database user is for; ``relay-cli check --for`` examines one of these."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """The roles of ``deploy/postgres/roles.sql`` that a job works as."""
+
+    RELAY = "relay"
+    PRUNE = "prune"
+    READER = "reader"
+    SPARK = "spark"
+    EVENTSTORE = "eventstore"
+    DELIVERYLOG = "deliverylog"

@@ -1,0 +1,81 @@
+"""The rights that GRANT statements give, and which of them a connection's user lacks.
+
+The statements under ``sql/`` are the one list of rights: what grants a role its rights is what checks them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+import psycopg
+
+from relay.postgres.connect import SyncConnection
+from relay.postgres.sql import statement
+
+_GRANT: Final = re.compile(r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE) )?(?P<objects>.+) TO .+")
+_COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
+_PIECE: Final = re.compile(r'(?:"(?:[^"]|"")*"|\([^)]*\)|[^,])+')
+"""One item of a list: a comma in quotes or in parentheses does not end it."""
+_COLUMNS: Final = re.compile(r"(?P<privilege>\w+)(?: \((?P<columns>.+)\))?")
+
+
+class Right(NamedTuple):
+    """One privilege on one object, or on one column of a table."""
+
+    privilege: str
+    kind: str
+    """``table``, ``schema``, ``function`` or ``sequence``."""
+    object: str
+    """Quoted as in SQL."""
+    column: str = ""
+
+    def __str__(self) -> str:
+        privilege = f"{self.privilege} ({self.column})" if self.column else self.privilege
+        return f"{privilege} on {'' if self.kind == 'table' else f'{self.kind} '}{self.object}"
+
+
+class Holding(Enum):
+    """Whether a user holds a right."""
+
+    YES = "yes"
+    NO = "no"
+    NO_OBJECT = "the object does not exist"
+
+
+def rights_of(grants: Iterable[str]) -> list[Right]:
+    """The rights that the statements grant, in their order. Raises ValueError for a statement that is no GRANT."""
+    return [right for grant in grants for right in _rights(" ".join(_COMMENT.sub("", grant).split()))]
+
+
+def _rights(grant: str) -> Iterator[Right]:
+    match = _GRANT.fullmatch(grant)
+    if match is None:
+        raise ValueError(f"not a GRANT: {grant}")
+    kind = (match["kind"] or "table").lower()
+    for item in _items(match["objects"]):
+        for piece in _items(match["rights"]):
+            listed = _COLUMNS.fullmatch(piece)
+            if listed is None:
+                raise ValueError(f"not a privilege: {piece}")
+            for column in _items(listed["columns"] or "") or [""]:
+                yield Right(listed["privilege"], kind, item, column)
+
+
+def _items(text: str) -> list[str]:
+    return [piece.strip() for piece in _PIECE.findall(text)]
+
+
+def holding(connection: SyncConnection, right: Right) -> Holding:
+    """Whether the connection's user holds ``right``. The connection is in autocommit mode. Raises psycopg.Error."""
+    kind = "column" if right.column else right.kind
+    parameters = {"object": right.object, "privilege": right.privilege, "name": right.column}
+    try:
+        row = connection.execute(statement(f"rights:{kind}"), parameters).fetchone()
+    except psycopg.errors.InsufficientPrivilege:  # on the schema
+        return Holding.NO
+    if row is None or row[0] is None:
+        return Holding.NO_OBJECT
+    return Holding.YES if row[0] else Holding.NO

@@ -1,0 +1,31 @@
+-- Whether this user holds a right, for relay-cli check. Catalog only; locks nothing. The answer is NULL for an object
+-- that does not exist, and the statement is refused (42501) where the user may not use the object's schema.
+
+-- name: table
+-- A right on a table. Parameters: object (quoted as in SQL), privilege.
+SELECT HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text);
+
+-- name: column
+-- A right on a column of a table. Parameters: object (quoted), name of the column, privilege.
+SELECT HAS_COLUMN_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(name)s::text, %(privilege)s::text);
+
+-- name: schema
+-- A right on a schema. Parameters: object (quoted), privilege.
+SELECT HAS_SCHEMA_PRIVILEGE(TO_REGNAMESPACE(%(object)s::text)::oid, %(privilege)s::text);
+
+-- name: function
+-- A right on a function. Parameters: object (quoted, with the types of its arguments), privilege.
+SELECT HAS_FUNCTION_PRIVILEGE(TO_REGPROCEDURE(%(object)s::text)::oid, %(privilege)s::text);
+
+-- name: sequence
+-- A right on a sequence. Parameters: object (quoted), privilege.
+SELECT HAS_SEQUENCE_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text);
+
+-- name: exists
+-- Whether there is such a table or sequence, also where this user may not use its schema. Parameters: schema, name.
+SELECT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_class AS relation
+    WHERE
+        relation.relname = %(name)s::text
+        AND relation.relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s::text)
+);
