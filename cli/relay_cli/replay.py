@@ -121,13 +121,12 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    window = 0.0
-    if "delivered" in selection.kinds:
-        settings = _settings(context, storage_url, table)
-        window = 0.0 if force else _window(settings, nats_duplicate_window)
+    settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
+    window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    place = outbox_of(context, storage_url, table)
-    _confirm_and_replay(*place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    _confirm_and_replay(
+        *outbox_of(context, storage_url, table), selection, options, dry_run=dry_run, yes=yes, as_json=as_json
+    )
 
 
 def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:

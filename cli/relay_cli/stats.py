@@ -11,7 +11,8 @@ import typer
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import clear_screen, print_json
+from relay_cli.output import clear_screen, plural, print_json
+from relay_cli.screen import columns, span, wrapped
 from relay_cli.values import pause
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def command(
 ) -> None:
     """Show how many events wait, for how long, and how many are in flight and dead.
 
-    Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
-    oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one object per line.
+    The first line says it in words. Names are those of the relay's GET /stats; in_flight_count counts the leases of
+    all relays. Alert on oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one
+    object per line.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
@@ -62,6 +64,22 @@ def stats_answer(figures: Figures) -> dict[str, object]:
     return {**figures.backlog.answer(), "in_flight_count": figures.in_flight}
 
 
+def summary(figures: Figures) -> str:
+    """The figures as a sentence."""
+    backlog = figures.backlog
+    waiting = backlog.pending_new + backlog.pending_retrying
+    verb = "waits" if waiting == 1 else "wait"
+    parts = [f"{plural(waiting, 'event')} {verb}" if waiting else "no event waits"]
+    if waiting:
+        due = backlog.oldest_due_age
+        parts[0] += f", the oldest has been due for {span(due)}" if due > 0 else ", none is due yet"
+    if backlog.pending_retrying:
+        parts.append(f"{backlog.pending_retrying} after a failed attempt")
+    parts.append(f"{figures.in_flight} in flight")
+    parts.append(f"{backlog.dead} dead (relay-cli list --status dead)" if backlog.dead else "none dead")
+    return "; ".join(parts)
+
+
 def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
     answer = stats_answer(figures)
     if as_json:
@@ -69,5 +87,6 @@ def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
         return
     if again:
         clear_screen()
+    typer.echo(wrapped(summary(figures), columns(sys.stdout)))
     for name, value in answer.items():
         typer.echo(f"{name:<19} {value}")

@@ -156,8 +156,8 @@ def test_a_claim_that_comes_back_after_the_gate_closed_is_released_unoffered(eng
     one = engine(health_check_interval=1.0, probe_timeout=0.5)
     claim = one.storage.claim
 
-    async def claim_late(*arguments: Any) -> Claim:
-        claimed = await claim(*arguments)
+    async def claim_late(*arguments: Any, **named: Any) -> Claim:
+        claimed = await claim(*arguments, **named)
         if claimed.events:
             await virtual_sleep(5.0)
         return claimed

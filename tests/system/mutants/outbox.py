@@ -96,11 +96,11 @@ SQL: Final = (
         (f"{_CONFORMANCE}::test_scheduled_rows_wait_for_their_time",),
     ),
     Mutant(
-        "a claim in order takes rows whatever their status is by then",
+        "a claim in order passes a row that is in flight",
         "sql/outbox/claim.sql",
-        "        ))\n        AND status = 'PENDING'\n    RETURNING",
-        "        ))\n    RETURNING",
-        ("tests/outbox/test_key_order.py::test_a_row_that_changes_while_a_claim_waits_for_it_is_not_claimed",),
+        "                status = 'PENDING'\n                AND available_at <= NOW()\n                AND event_id",
+        "                TRUE\n                AND available_at <= NOW()\n                AND event_id",
+        (f"{_ORDER}::test_what_is_in_flight_holds_what_is_behind_it_when_the_first_row_is_released",),
     ),
     Mutant(
         "a claim in order goes on behind a row that it may not take",
@@ -121,7 +121,7 @@ SQL: Final = (
         "sql/outbox/lease.sql",
         "locked_at = GREATEST(NOW(), locked_at + INTERVAL '1 microsecond')",
         "locked_at = NOW()",
-        (_CONFORMANCE,),
+        (f"{_CONFORMANCE}::test_a_renewal_has_a_later_fence_even_when_the_clock_was_set_back",),
     ),
     Mutant(
         "live leases are reaped",
@@ -129,5 +129,12 @@ SQL: Final = (
         "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)\n        AND event_id <> ALL",
         "        AND locked_at < NOW()\n        AND event_id <> ALL",
         (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
+    ),
+    Mutant(
+        "prune chooses rows of every status",
+        "sql/outbox/prune.sql",
+        "    WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz AND updated_at",
+        "    WHERE updated_at < %(before)s::timestamptz AND updated_at",
+        ("tests/outbox/admin/test_prune.py::test_only_delivered_and_dead_rows_of_that_age_go",),
     ),
 )
