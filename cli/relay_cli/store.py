@@ -215,6 +215,8 @@ def subscriptions(
 
     The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
     moved goes on at its new position; its current batch can no longer be acknowledged.
+
+    Example: relay-cli store subscriptions --move balances --to 1000
     """
     if (move is None) != (to is None):
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
