@@ -21,7 +21,7 @@ from relay_cli.values import age, bound, choice, choices, event_id, number, whol
 
 if TYPE_CHECKING:
     from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
-    from relay.postgres.sql import TableName
+    from relay.settings.places import OutboxPlace
     from relay.settings.settings import Settings
 
 _VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
@@ -107,9 +107,8 @@ def command(
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
     Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
-    An age is a duration such as 90s, 1h30m or 7d. Consumers see the same event id again. Batches are short
-    transactions; after Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every
-    replayed event is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
+    An age is a duration such as 90s, 1h30m or 7d. Consumers see the same event id again. After Ctrl-C (exit code 130)
+    the reported replays remain. The extension replay-audit records user and reason. Needs SELECT and UPDATE.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
@@ -124,9 +123,8 @@ def command(
     settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
     window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    _confirm_and_replay(
-        *outbox_of(context, storage_url, table), selection, options, dry_run=dry_run, yes=yes, as_json=as_json
-    )
+    place = outbox_of(context, storage_url, table)
+    _confirm_and_replay(place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
@@ -162,8 +160,7 @@ def _window(settings: Settings, option: float | None) -> float:
 
 
 def _confirm_and_replay(
-    url: str,
-    table: TableName,
+    place: OutboxPlace,
     selection: Selection,
     options: ReplayOptions,
     *,
@@ -176,18 +173,17 @@ def _confirm_and_replay(
 
     confirm = sys.stdin.isatty() and not yes
     bar = Bar("replaying")
-    counts = preview(url, table, selection, options) if dry_run or confirm or bar.possible else None
+    counts = preview(*place, selection, options) if dry_run or confirm or bar.possible else None
     if counts is not None and dry_run:
         _report(counts, as_json=as_json, dry_run=True)
         return
     if counts is not None and confirm:
         typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
-    _replay(url, table, selection, options, bar, counts, as_json=as_json)
+    _replay(place, selection, options, bar, counts, as_json=as_json)
 
 
 def _replay(
-    url: str,
-    table: TableName,
+    place: OutboxPlace,
     selection: Selection,
     options: ReplayOptions,
     bar: Bar,
@@ -207,7 +203,7 @@ def _replay(
         bar.show(sums.total, total)
 
     try:
-        result = replay(url, table, selection, options, on_batch)
+        result = replay(*place, selection, options, on_batch)
     except KeyboardInterrupt:
         bar.close()
         _report(result, as_json=as_json, dry_run=False, complete=False)

@@ -55,8 +55,6 @@ def migrate(
     """Create the store's tables and functions, or upgrade a store of an earlier release.
 
     Running it again changes only what differs. With --dry-run it prints the pending migrations and their SQL.
-
-    Example: relay-cli store migrate --schema bank --positions settled
     """
 
     async def work(store: EventStore) -> None:
@@ -111,10 +109,7 @@ def grant(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Grant a role the rights to read, to append or to subscribe; it has none before.
-
-    Example: relay-cli store grant bank_app writer
-    """
+    """Grant a role the rights to read, to append or to subscribe; it has none before."""
 
     async def work(store: EventStore) -> None:
         await store.grant(role, access.value)
@@ -137,10 +132,7 @@ def append(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Append one event to a stream.
-
-    Example: relay-cli store append TENANT STREAM MoneyDeposited --data '{"amount": 5}' --expected-version 3
-    """
+    """Append one event to a stream."""
     from relay.eventstore import NewEvent
 
     metadata, version = _json("--meta", meta), _version(expected)
@@ -167,10 +159,7 @@ def stream(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of a stream, one JSON object a line.
-
-    Example: relay-cli store stream 0190b0a0-0000-7000-8000-000000000001 0190b0a0-0000-7000-8000-000000000002 --limit 10
-    """
+    """Print the events of a stream, one JSON object a line."""
 
     async def work(store: EventStore) -> None:
         for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
@@ -189,10 +178,7 @@ def tail(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of all tenants by position, one JSON object a line.
-
-    Example: relay-cli store tail --type MoneyDeposited --no-follow
-    """
+    """Print the events of all tenants by position, one JSON object a line."""
     import asyncio
 
     async def work(store: EventStore) -> None:
@@ -217,7 +203,9 @@ def subscriptions(
         str | None, typer.Option(metavar="NAME", help="Let this one begin again at the beginning.")
     ] = None,
     move: Annotated[str | None, typer.Option(metavar="NAME", help="Let this one go on after --to.")] = None,
-    to: Annotated[int | None, typer.Option(min=0, metavar="POSITION", help="The position for --move.")] = None,
+    to: Annotated[
+        int | None, typer.Option(metavar="POSITION", parser=whole(0), help="The position for --move, 0 or more.")
+    ] = None,
     delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
     as_json: Json = False,
     schema: Schema = DEFAULT_SCHEMA,
@@ -227,6 +215,8 @@ def subscriptions(
 
     The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
     moved goes on at its new position; its current batch can no longer be acknowledged.
+
+    Example: relay-cli store subscriptions --move balances --to 1000
     """
     if (move is None) != (to is None):
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")

@@ -18,7 +18,7 @@ from relay.eventstore.prometheus import PrometheusMeter
 from tests.eventstore.conftest import TENANT
 from tests.eventstore.test_subscription import collecting, fill
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import eventually, wait_until_async
+from tests.support.waiting import eventually, pace_async, wait_until_async
 
 CUT = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -38,7 +38,7 @@ async def test_lost_connections_cost_neither_an_event_nor_the_subscription(
             async with contextlib.aclosing(reader.subscribe("cut", batch_size=3, poll_interval=0.1)) as batches:
                 async for batch in batches:
                     bodies.extend(event.data for event in batch)
-                    await asyncio.sleep(chance.uniform(0, 0.01))
+                    await pace_async(chance.uniform(0, 0.01))
 
         consumer = asyncio.create_task(consume())
         written = 0
