@@ -46,7 +46,7 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
   CMD ["relay", "--healthcheck"]
 # The exec form: the relay is process 1 and gets SIGTERM itself.
 ENTRYPOINT ["relay"]
-# Last, since they change with every commit: `make image` sets revision and source.
+# Last, since they change with every commit: `make image` sets the revision, `make release` all three.
 ARG VERSION=0.1.0
 ARG REVISION=
 ARG SOURCE=

@@ -12,6 +12,7 @@ async with await EventStore.connect(url, schema="bank") as store:
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.errors import (
     EventStoreError,
+    SubscriptionDeleted,
     SubscriptionLost,
     TenantBusy,
     UndecodableEvent,
@@ -38,6 +39,7 @@ __all__ = [
     "StoreMigration",
     "StoredEvent",
     "SubscriptionBatch",
+    "SubscriptionDeleted",
     "SubscriptionLost",
     "SubscriptionState",
     "TenantBusy",

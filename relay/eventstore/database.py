@@ -77,6 +77,12 @@ class Database:
         """Close every connection."""
         await self._pool.close()
 
+    async def recover(self) -> None:
+        """Replace the connections that were lost. Raises StorageUnavailable while the database does not answer."""
+        probe = await self.dedicated()  # the pool itself tries ever less often while the database is down
+        await probe.close()
+        await self._pool.check()
+
     @contextlib.asynccontextmanager
     async def connection(self, doing: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
         """One connection of the pool; the driver's errors are raised as the project's."""

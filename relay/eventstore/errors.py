@@ -6,6 +6,7 @@
         ├── UnknownTenant     the tenant has no partition; it must be provisioned first
         ├── TenantBusy        the tenant's state refuses the call (it has events, or its drop was interrupted)
         ├── UndecodableEvent  a stored row has a value that no Python value can represent
+        ├── SubscriptionDeleted  the subscription was deleted while an instance of it ran
         └── SubscriptionLost  another instance has become the active one, or the subscription was reset
 
 A database that does not answer raises ``StorageUnavailable``, a lost race ``StorageBusy``, a missing table
@@ -77,3 +78,7 @@ class UndecodableEvent(EventStoreError):
 
 class SubscriptionLost(EventStoreError):
     """This instance is no longer the active one: whatever depends on its checkpoint must be rolled back."""
+
+
+class SubscriptionDeleted(EventStoreError):
+    """The subscription was deleted while this instance of it ran. Subscribe again to create it."""

@@ -85,10 +85,10 @@ class Reader:
         self._horizon = max(horizon, self._horizon) if self._horizon <= newest else horizon
         return self._horizon, newest, read_at
 
-    async def end(self) -> int:
-        """The position after which the next events come."""
+    async def look(self) -> tuple[int, int, datetime]:
+        """As ``horizon``, on a connection of the store's."""
         async with self._database.connection("read the end of the store") as connection:
-            return (await self.horizon(connection))[0]
+            return await self.horizon(connection)
 
     async def page(self, after: int, limit: int, event_filter: EventFilter, *, set_aside: bool = False) -> EventPage:
         """The next events of all tenants, in the order of their positions; none only where the horizon is reached.

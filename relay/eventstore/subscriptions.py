@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database
@@ -16,8 +17,7 @@ from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch
 from relay.eventstore.wakeup import Wakeup
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionState:
+class SubscriptionState(NamedTuple):
     """A subscription, as an operator sees it."""
 
     name: str
@@ -25,6 +25,12 @@ class SubscriptionState:
     active: bool
     """Some instance holds the lease."""
     updated_at: datetime
+    holder: UUID | None
+    """The instance that holds the lease, or held it last."""
+    lag_events: int
+    """Events of all tenants and types after the position; counted up to 100,000."""
+    lag_seconds: float
+    """The age of the oldest of them; 0.0 without one."""
 
 
 class SubscriptionPart(ReadPart):
@@ -72,9 +78,17 @@ class SubscriptionPart(ReadPart):
         return Subscription(self._database, self._statements, self._reader, self._wakeup, name, options).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:
-        """All subscriptions by name, with their checkpoints."""
-        rows = await self._database.run("list subscriptions", self._statements.text("eventstore/subscriptions:list"))
-        return [SubscriptionState(*row) for row in rows]
+        """All subscriptions by name, with their checkpoints and what is after them."""
+        horizon, _, _ = await self._reader.look()
+        rows = await self._database.run(
+            "list subscriptions", self._statements.text("eventstore/subscriptions:list"), {"horizon": horizon}
+        )
+        return [SubscriptionState._make((*row, await self._age_after(row[1]))) for row in rows]
+
+    async def _age_after(self, position: int) -> float:
+        """Seconds since the first event after a position was written; 0.0 when there is none."""
+        page = await self._reader.page(position, 1, EventFilter(), set_aside=True)
+        return max((page.read_at - page.events[0].log_date).total_seconds(), 0.0) if page.events else 0.0
 
     async def reset_subscription(self, name: str, position: int = 0) -> None:
         """Let a subscription continue after ``position``, 0 being the beginning.
@@ -84,8 +98,7 @@ class SubscriptionPart(ReadPart):
         values = {"name": name, "position": position}
         await self._database.run("reset subscription", self._statements.text("eventstore/subscriptions:reset"), values)
 
-    async def delete_subscription(self, name: str) -> None:
-        """Delete a subscription; does nothing when the name is unknown."""
-        await self._database.run(
-            "delete subscription", self._statements.text("eventstore/subscriptions:delete"), {"name": name}
-        )
+    async def delete_subscription(self, name: str) -> bool:
+        """Delete a subscription; its instances end with ``SubscriptionDeleted``. Returns whether there was one."""
+        delete = self._statements.text("eventstore/subscriptions:delete")
+        return bool(await self._database.run("delete subscription", delete, {"name": name}))

@@ -1,4 +1,4 @@
-"""The delays between two attempts, and when there is none left (CONTRACT section 4)."""
+"""The delays between two attempts, and when there is none left (docs/conformance.md#errors)."""
 
 from __future__ import annotations
 

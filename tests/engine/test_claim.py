@@ -162,7 +162,7 @@ def test_a_claim_that_comes_back_after_the_gate_closed_is_released_unoffered(eng
             await virtual_sleep(5.0)
         return claimed
 
-    one.storage.claim = claim_late  # type: ignore[method-assign,assignment]
+    one.storage.claim = claim_late  # type: ignore[method-assign]
     one.run()
     one.insert(3)
     one.until(lambda: one.counts() == {"DELIVERING": 3})

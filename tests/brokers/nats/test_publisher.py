@@ -139,13 +139,12 @@ async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_
     publisher: NatsPublisher, stream: MakeStream, nats_url: str
 ) -> None:
     target, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
-    listener = await nats.connect(nats_url)
-    await listener.subscribe(heard)
-    await listener.flush()
-    late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
+    async with await nats.connect(nats_url) as listener:
+        await listener.subscribe(heard)
+        await listener.flush()
+        late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
     assert isinstance(late, TimedOut)
     assert isinstance(good, Acknowledged)
-    await listener.close()
 
 
 async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStream) -> None:

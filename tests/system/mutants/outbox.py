@@ -41,7 +41,10 @@ OUTBOX: Final = (
         "relay/postgres/connect.py",
         "                try:\n                    await _cancel(connection)\n                finally:  # a second",
         "                try:\n                    pass\n                finally:  # a second",
-        (_CONNECT,),
+        (
+            f"{_CONNECT}::test_a_statement_that_waits_for_a_lock_is_cancelled_at_its_deadline",
+            _CONNECT,
+        ),
     ),
     Mutant(
         "verdicts of several kinds are counted as one",
@@ -107,7 +110,10 @@ SQL: Final = (
         "sql/outbox/claim.sql",
         "WHERE behind.unbroken AND",
         "WHERE",
-        (_ORDER,),
+        (
+            f"{_ORDER}::test_a_scheduled_event_holds_its_key",
+            _ORDER,
+        ),
     ),
     Mutant(
         "a reaped event counts no attempt",
