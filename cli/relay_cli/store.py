@@ -55,6 +55,8 @@ def migrate(
     """Create the store's tables and functions, or upgrade a store of an earlier release.
 
     Running it again changes only what differs. With --dry-run it prints the pending migrations and their SQL.
+
+    Example: relay-cli store migrate --schema bank --positions settled
     """
 
     async def work(store: EventStore) -> None:
@@ -109,7 +111,10 @@ def grant(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Grant a role the rights to read, to append or to subscribe; it has none before."""
+    """Grant a role the rights to read, to append or to subscribe; it has none before.
+
+    Example: relay-cli store grant bank_app writer
+    """
 
     async def work(store: EventStore) -> None:
         await store.grant(role, access.value)
@@ -132,7 +137,10 @@ def append(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Append one event to a stream."""
+    """Append one event to a stream.
+
+    Example: relay-cli store append TENANT STREAM MoneyDeposited --data '{"amount": 5}' --expected-version 3
+    """
     from relay.eventstore import NewEvent
 
     metadata, version = _json("--meta", meta), _version(expected)
@@ -159,7 +167,10 @@ def stream(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of a stream, one JSON object a line."""
+    """Print the events of a stream, one JSON object a line.
+
+    Example: relay-cli store stream 0190b0a0-0000-7000-8000-000000000001 0190b0a0-0000-7000-8000-000000000002 --limit 10
+    """
 
     async def work(store: EventStore) -> None:
         for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
@@ -178,7 +189,10 @@ def tail(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of all tenants by position, one JSON object a line."""
+    """Print the events of all tenants by position, one JSON object a line.
+
+    Example: relay-cli store tail --type MoneyDeposited --no-follow
+    """
     import asyncio
 
     async def work(store: EventStore) -> None:
@@ -215,6 +229,8 @@ def subscriptions(
 
     The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
     moved goes on at its new position; its current batch can no longer be acknowledged.
+
+    Example: relay-cli store subscriptions --move balances --to 1000
     """
     if (move is None) != (to is None):
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
