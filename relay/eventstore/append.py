@@ -17,7 +17,7 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from relay.core.errors import StorageBusy
+from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
@@ -142,6 +142,14 @@ class AppendPart(StorePart):
                 return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)
         if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
             return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
+        if isinstance(error, errors.InsufficientPrivilege):
+            confined, tenant = (await execute(connection, self._statements.text("eventstore/append:session_tenant")))[0]
+            if confined and tenant != str(order.tenant_id):
+                return SchemaError(
+                    f"{order.doing}: row-level security confines this session to tenant {tenant or '(none is set)'}; "
+                    f"connect with tenant={str(order.tenant_id)!r}",
+                    error.sqlstate,
+                )
         return translated(error, order.doing)
 
 

@@ -141,8 +141,8 @@ def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[Stored
 class ReadPart(StorePart):
     """Reading one stream, and all of them."""
 
-    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
-        super().__init__(database, statements)
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
+        super().__init__(database, statements, tenant)
         self._reader = Reader(database, statements)
 
     async def read_stream(
