@@ -57,7 +57,9 @@ def drop(
     storage_url: StorageUrl = None,
 ) -> None:
     """Delete all events of a tenant. Only an export can restore them."""
-    if confirm != tenant:
+    from relay.eventstore.tenants import is_same_id
+
+    if not is_same_id(confirm, tenant):
         raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
 
     async def work(store: EventStore) -> None:

@@ -21,7 +21,15 @@ from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
-from relay.eventstore.model import Appended, Expected, NewEvent, checked_events, checked_id, checked_version
+from relay.eventstore.model import (
+    LARGEST_VERSION,
+    Appended,
+    Expected,
+    NewEvent,
+    checked_events,
+    checked_id,
+    checked_version,
+)
 from relay.eventstore.part import Id, StorePart
 from relay.postgres.codec import text_array
 
@@ -130,10 +138,13 @@ class AppendPart(StorePart):
 
     async def _meaning(self, connection: Connection, order: AppendOrder, error: psycopg.Error) -> Exception:
         """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
+        beyond = isinstance(error, errors.NumericValueOutOfRange) and (
+            order.expected + len(order.events) > LARGEST_VERSION  # otherwise the number is in a body
+        )
         duplicate = (
             isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
         )
-        if duplicate or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
+        if duplicate or beyond or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
             values = {"tenant": order.tenant_id, "stream": order.stream_id}
             actual = (await execute(connection, self._statements.text("eventstore/append:version"), values))[0][0]
             if not duplicate or order.expected not in (Expected.ANY, actual):

@@ -10,6 +10,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database
 from relay.eventstore.meter import Meter, NoMeter
+from relay.eventstore.model import checked_position
 from relay.eventstore.part import Id, check_limit
 from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.statements import EventStoreStatements
@@ -71,6 +72,8 @@ class SubscriptionPart(ReadPart):
             raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
         if undecodable not in ("stop", "set aside"):
             raise ConfigError(f"undecodable: {undecodable!r}; choose 'stop' or 'set aside'")
+        if start not in ("beginning", "end"):
+            checked_position("start", start)
         event_filter = EventFilter.of(tenants, types)
         options = SubscriptionOptions(
             batch_size, event_filter, start, lease, poll_interval, meter or NoMeter(), undecodable
@@ -105,7 +108,7 @@ class SubscriptionPart(ReadPart):
 
         Its active instance, if any, can no longer acknowledge its current batch and continues there too.
         """
-        values = {"name": self._stored_name(name), "position": position}
+        values = {"name": self._stored_name(name), "position": checked_position("position", position)}
         await self._database.run("reset subscription", self._statements.text("eventstore/subscriptions:reset"), values)
 
     async def delete_subscription(self, name: str) -> bool:
