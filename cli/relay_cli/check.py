@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from relay.core.role import Role
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json
+from relay_cli.screen import columns, painted, wrapped
 from relay_cli.values import age, choice, choices
 
 app = single_command()
@@ -104,6 +106,9 @@ def _examine_role(
 
 
 def _print(finding: Finding) -> None:
-    typer.echo(f"{finding.level:<8} {finding.subject}: {finding.message}")
+    width = columns(sys.stdout)
+    label = f"{finding.level:<8}"
+    text = wrapped(f"{label} {finding.subject}: {finding.message}", width, " " * 9)
+    typer.echo(painted(finding.level, label, sys.stdout) + text.removeprefix(label))
     if finding.advice:
-        typer.echo(f"{'':<8} -> {finding.advice}")
+        typer.echo(wrapped(f"{'':<8} -> {finding.advice}", width, " " * 12))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,28 +10,30 @@ import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import read_settings, storage_of
-from relay_cli.output import json_form
+from relay_cli.options import outbox_of
+from relay_cli.output import json_form, plural
 from relay_cli.values import tenant_id
 
 if TYPE_CHECKING:
-    from relay.eventstore import EventStore, StoredEvent
+    from relay.eventstore import EventStore, StoredEvent, SubscriptionState
 
 T = TypeVar("T")
 
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
-__all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "with_store"]
+__all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "print_subscription", "with_store"]
 
 
 def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
     """Connect to the store, do the work, and close the store. Ctrl-C ends the command without a message."""
+    import asyncio
+
     from relay.eventstore import EventStore
 
-    url, _ = storage_of(read_settings(context, storage_url))
+    url, _ = outbox_of(context, storage_url)
 
     async def run() -> T:
         async with await EventStore.connect(url, schema=schema, max_connections=2) as store:
@@ -47,3 +48,13 @@ def with_store(
 def print_event(event: StoredEvent) -> None:
     """Print one JSON object on one line."""
     typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))
+
+
+def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
+    """Print one subscription on one line."""
+    if as_json:
+        typer.echo(json.dumps(state._asdict(), ensure_ascii=False, default=json_form))
+        return
+    holder = f"held by {state.holder}" if state.active else "not active"
+    lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
+    typer.echo(f"{state.name}  position {state.position}  {lag}  {holder}")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.event import Status
+from relay_cli.columns import ScreenColumn, fit
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import one_line, plural, print_json
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import one_line, print_json
+from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import age, choice, choices, whole
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ _COLUMNS = (
     "payload_bytes",
     "last_error",
 )
-_UNBOUNDED = 100_000  # columns: wide enough to measure a table's natural width
 
 Statuses = Annotated[
     list[Status] | None,
@@ -76,10 +77,11 @@ def command(
     """List events, newest first by the time at which they entered their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. Off a
-    terminal: one line an event, separated by tabs: event id, status, event type, partition key, attempts, since, next
-    try, payload bytes, last error. An age is a duration such as 90s, 1h30m or 7d. Searching a huge table for a
-    rare type, key or error is slow; name the status to make it faster.
+    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. On a terminal,
+    an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated by tabs: event
+    id, status, event type, partition key, attempts, since, next try, payload bytes, last error. An age is a duration
+    such as 90s, 1h30m or 7d. Searching a huge table for a rare type, key or error is slow; name the status to make it
+    faster.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
 
@@ -87,14 +89,14 @@ def command(
     """
     from relay.outbox.admin.browse import RowFilter, list_events
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
     events = list_events(url, name, row_filter)
     if as_json:
         print_json({"events": [event._asdict() for event in events]})
-    elif sys.stdout.isatty():
-        _print_on_terminal(events)
+    elif (width := columns(sys.stdout)) is not None:
+        _print_on_terminal(events, width)
     else:
         for event in events:
             typer.echo("\t".join(_cells(event)))
@@ -106,32 +108,37 @@ def _cells(event: ListedEvent) -> list[str]:
     return [one_line(shown[name]) for name in _COLUMNS]
 
 
-def _print_on_terminal(events: list[ListedEvent]) -> None:
+def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
+    """Print one line an event; what does not fit is cut or left out, but never the id."""
     if not events:
         typer.echo("no events")
         return
-    from rich.console import Console  # only a terminal needs it
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    rows = [dict(zip(_COLUMNS, _cells(event), strict=True)) for event in events]
+    waits = [event.available_at if row["next_try"] else None for event, row in zip(events, rows, strict=True)]
 
-    console = Console()
-    table = RichTable(box=None, pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, no_wrap=True)
-    for event in events:
-        table.add_row(*(Text(cell) for cell in _cells(event)))
-    if console.measure(table, options=console.options.update(width=_UNBOUNDED)).maximum <= console.width:
-        console.print(table)
-        return
-    for event in events:
-        console.print(Text(_paragraph(event)), soft_wrap=True)
+    def paint(cell: str, shown: str) -> str:
+        return painted(cell, shown, sys.stdout)
 
+    def texts(name: str) -> list[str]:
+        return [row[name] for row in rows]
 
-def _paragraph(event: ListedEvent) -> str:
-    """An event for a terminal too narrow for the table, in lines that the terminal wraps and a copy keeps whole."""
-    event_id, status, event_type, key, attempts, since, next_try, size, error = _cells(event)
-    parts = [event_type, f"key {key}" if key else "no key", f"attempts {attempts}", plural(int(size), "byte")]
-    lines = [f"{event_id}  {status:<10}  {since}", "    " + "  ".join(parts)]
-    lines += [f"    next try {next_try}"] if next_try else []
-    lines += [f"    {error}"] if error else []
-    return "\n".join(lines)
+    table = fit(
+        [
+            ScreenColumn("event id", texts("event_id"), 0),
+            ScreenColumn("status", texts("status"), 1, paint=paint),
+            ScreenColumn("since", [ago(event.since) for event in events], 2),
+            ScreenColumn("since (UTC)", texts("since"), 9),
+            ScreenColumn("type", texts("event_type"), 3, 10),
+            ScreenColumn("key", texts("partition_key"), 6, 8),
+            ScreenColumn("failed", texts("attempts"), 5),
+            ScreenColumn("next try", [ago(moment) for moment in waits], 7),
+            ScreenColumn("next try (UTC)", texts("next_try"), 10),
+            ScreenColumn("bytes", texts("payload_bytes"), 8),
+            ScreenColumn("last error", texts("last_error"), 4, 10),
+        ],
+        width,
+    )
+    for line in table.lines:
+        typer.echo(line)
+    if table.shortened:
+        typer.echo(wrapped("a wider terminal shows more; relay-cli show EVENT_ID shows an event whole", width))

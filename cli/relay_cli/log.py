@@ -107,7 +107,10 @@ def event(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """Show one event."""
+    """Show one event.
+
+    Example: relay-cli log event 0190b0a0-0000-7000-8000-000000000001
+    """
     from relay_cli.log_print import print_event
 
     record = with_store(
@@ -127,7 +130,10 @@ def attempt(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """Show one attempt."""
+    """Show one attempt.
+
+    Example: relay-cli log attempt 0190b0a0-0000-7000-8000-000000000002
+    """
     from relay_cli.log_print import print_attempt
 
     record = with_store(url, schema, prefix, lambda store: store.retrieve_attempt(attempt_id, tenant_id=tenant))

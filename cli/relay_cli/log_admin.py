@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +36,10 @@ def add_commands(app: typer.Typer) -> None:
 def migrate(
     url: log_options.DeliveryLogUrl = None, schema: log_options.Schema = None, prefix: log_options.Prefix = None
 ) -> None:
-    """Create the missing tables of the log. Running it again changes nothing."""
+    """Create the missing tables of the log. Running it again changes nothing.
+
+    Example: relay-cli log migrate --log-store-url postgres://owner@host:5432/log
+    """
     with_store(url, schema, prefix, lambda store: store.migrate())
     typer.echo("the delivery log is up to date")
 
@@ -52,6 +54,8 @@ def retention(
 
     PostgreSQL: drops the months that ended before that, once, without making writers wait; run it daily. ClickHouse:
     sets the TTL of the tables, which the server then applies automatically; 0 removes it.
+
+    Example: relay-cli log retention --days 90d
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
     typer.echo(f"keeping {days} days" if days else "keeping everything")
@@ -69,6 +73,8 @@ def partitions(
 
     ensure creates this month's and the next three; check exits with 1 if one of them is missing; drop removes the
     months that ended more than --days ago. ClickHouse creates its partitions automatically.
+
+    Example: relay-cli log partitions drop --days 90d
     """
     match action:
         case "ensure":
@@ -108,6 +114,8 @@ def copy(
 
     Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
     """
+    import asyncio
+
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
 
     async def run() -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from relay.core.durations import parse_duration
 from relay.core.errors import ConfigError
 from relay_cli.values import whole
 
@@ -33,7 +34,7 @@ Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's
 Events = Annotated[list[str] | None, typer.Option("--event", help="Only this event; repeatable.")]
 Destinations = Annotated[list[str] | None, typer.Option("--destination", help="Only this destination; repeatable.")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
-Gte = Annotated[str | None, typer.Option("--since", help="At or after, for example 2026-03-10T12:00:00Z.")]
+Gte = Annotated[str | None, typer.Option("--since", help="At or after: 2026-03-10T12:00:00Z, or an age: 2h.")]
 Lte = Annotated[str | None, typer.Option("--until", help="At or before.")]
 Gt = Annotated[str | None, typer.Option("--after", help="Later than.")]
 Lt = Annotated[str | None, typer.Option("--before", help="Earlier than.")]
@@ -49,35 +50,43 @@ Prev = Annotated[str | None, typer.Option("--prev", metavar="CURSOR", help="The 
 def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> TimeWindow:
     """The time bounds of a listing."""
     from relay.deliverylog import TimeWindow
-    from relay.deliverylog.text import parse_time
 
     bounds = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
-    return TimeWindow(**{name: parse_time(text) for name, text in bounds.items() if text is not None})
+    return TimeWindow(**{name: _moment(text) for name, text in bounds.items() if text is not None})
+
+
+def _moment(text: str) -> datetime:
+    """A time, or an age before now. Raises InvalidTimeRange."""
+    from relay.deliverylog.text import parse_time
+
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError):
+        return parse_time(text)
 
 
 def log_url(url: str | None) -> str:
     """The log's URL: the option, else DELIVERY_LOG_URL. Raises ConfigError when there is none."""
-    from relay.settings.settings import Settings
+    from relay.settings.places import log_place
 
-    overrides = {"DELIVERY_LOG_URL": url} if url else {}
-    settings = Settings.from_process(overrides=overrides, only={"DELIVERY_LOG_URL"})
-    if settings.delivery_log_url is None:
+    address = log_place({"DELIVERY_LOG_URL": url} if url else {}).url
+    if address is None:
         raise ConfigError(
             "DELIVERY_LOG_URL is not set; set it, or pass --log-store-url postgres://user@host:5432/database"
         )
-    return settings.delivery_log_url.get_secret_value()
+    return address
 
 
 async def open_log(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:
     """The log at ``url``, with the options' schema and prefix, else DELIVERY_LOG_SCHEMA and DELIVERY_LOG_PREFIX."""
     from relay.deliverylog import open_delivery_log
-    from relay.settings.settings import Settings
+    from relay.settings.places import log_place
 
-    settings = Settings.from_process(only={"DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX"})
+    place = log_place({})
     return await open_delivery_log(
         url,
-        schema=settings.delivery_log_schema if schema is None else schema,
-        prefix=settings.delivery_log_prefix if prefix is None else prefix,
+        schema=place.schema if schema is None else schema,
+        prefix=place.prefix if prefix is None else prefix,
     )
 
 
@@ -85,6 +94,8 @@ def with_store(
     url: str | None, schema: str | None, prefix: str | None, work: Callable[[DeliveryLog], Awaitable[Result]]
 ) -> Result:
     """Open the log, do the work, close the log."""
+    import asyncio  # 20 ms, which --help saves
+
     address = log_url(url)
 
     async def run() -> Result:

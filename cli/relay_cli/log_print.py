@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import typer
 
 from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
+from relay_cli.columns import ScreenColumn, fit
+from relay_cli.screen import ago, columns, painted, wrapped
 
 
 def print_json(value: object) -> None:
@@ -22,12 +25,17 @@ def print_events(page: Page[LoggedEvent], *, as_json: bool) -> None:
     if as_json:
         _print_page(page, [event_json(event) for event in page.items])
         return
+    events = page.items
     print_table(
-        ("TIME", "EVENT", "TENANT", "TOPIC", "DESTINATIONS", "BYTES"),
         [
-            (time_text(e.time), e.id, e.tenant_id, e.topic, ",".join(e.matched_destination_ids), len(e.data))
-            for e in page.items
-        ],
+            ScreenColumn("AGE", [ago(event.time) for event in events], 1),
+            ScreenColumn("TIME", [time_text(event.time) for event in events], 6),
+            ScreenColumn("EVENT", [event.id for event in events], 0),
+            ScreenColumn("TENANT", [event.tenant_id for event in events], 4, 8),
+            ScreenColumn("TOPIC", [event.topic for event in events], 2, 10),
+            ScreenColumn("DESTINATIONS", [",".join(event.matched_destination_ids) for event in events], 3, 8),
+            ScreenColumn("BYTES", [str(len(event.data)) for event in events], 5),
+        ]
     )
     _print_cursors(page)
 
@@ -39,13 +47,19 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
         return
     attempts = [record.attempt for record in page.items]
     print_table(
-        ("TIME", "ATTEMPT", "EVENT", "TENANT", "TOPIC", "DESTINATION", "NUMBER", "STATUS", "CODE"),
         [
-            (time_text(a.time), a.id, a.event_id, a.tenant_id, a.topic, a.destination_id, a.attempt_number, a.status,
-             a.code or "-")
-            for a in attempts
-        ],
-    )  # fmt: skip
+            ScreenColumn("AGE", [ago(attempt.time) for attempt in attempts], 1),
+            ScreenColumn("TIME", [time_text(attempt.time) for attempt in attempts], 8),
+            ScreenColumn("ATTEMPT", [attempt.id for attempt in attempts], 9),
+            ScreenColumn("EVENT", [attempt.event_id for attempt in attempts], 0),
+            ScreenColumn("TENANT", [attempt.tenant_id for attempt in attempts], 7, 8),
+            ScreenColumn("TOPIC", [attempt.topic for attempt in attempts], 4, 8),
+            ScreenColumn("DESTINATION", [attempt.destination_id for attempt in attempts], 6, 8),
+            ScreenColumn("NUMBER", [str(attempt.attempt_number) for attempt in attempts], 5),
+            ScreenColumn("STATUS", [attempt.status for attempt in attempts], 2, paint=_paint),
+            ScreenColumn("CODE", [attempt.code or "-" for attempt in attempts], 3, 8),
+        ]
+    )
     _print_cursors(page)
 
 
@@ -75,17 +89,34 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
     rows = answer["rows"]
     names = tuple(rows[0]) if rows else ()
     print_table(
-        tuple(name.upper() for name in names),
-        [tuple(f"{v:g}" if isinstance(v, float) else v for v in row.values()) for row in rows],
+        [
+            ScreenColumn(
+                name.upper(), [f"{row[name]:g}" if isinstance(row[name], float) else row[name] for row in rows], rank
+            )
+            for rank, name in enumerate(names)
+        ]
     )
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print columns as wide as their longest cell, two spaces apart."""
-    lines = [[_cell(value) for value in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+def print_table(table: Sequence[ScreenColumn]) -> None:
+    """Print columns as wide as their longest cell, two spaces apart; on a terminal those that fit, with ages."""
+    shown = [column._replace(cells=[_cell(value) for value in column.cells]) for column in table]
+    width = columns(sys.stdout)
+    if width is not None:
+        fitted = fit(shown, width)
+        for line in fitted.lines:
+            typer.echo(line)
+        if fitted.shortened:
+            typer.echo(wrapped("a wider terminal shows more; relay-cli log event ID shows an event whole", width))
+        return
+    exact = [column for column in shown if column.name != "AGE"]
+    for row in zip(*((column.name, *column.cells) for column in exact), strict=True):
+        cells = [cell.ljust(column.widest) for cell, column in zip(row, exact, strict=True)]
+        typer.echo("  ".join(cells).rstrip())
+
+
+def _paint(cell: str, shown: str) -> str:
+    return painted(cell, shown, sys.stdout)
 
 
 def _cell(value: object) -> str:

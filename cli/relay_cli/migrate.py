@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, LiteralString
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 
 if TYPE_CHECKING:
     from relay.outbox.migrate import Plan
@@ -47,7 +47,7 @@ def command(
     from relay.outbox.extensions import add_extension, extension_sql
     from relay.outbox.migrate import migrate, plan
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     extra = {extension: extension_sql(extension, name) for extension in extensions or []}
     if dry_run:
         migration = plan(url, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +10,9 @@ import typer
 from relay.core.errors import OutboxError
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.output import Bar, moment, plural, print_json
+from relay_cli.screen import ago, columns, wrapped
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def command(
     """
     from relay.outbox.admin.prune import PruneOptions, preview
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     options = PruneOptions(delivered_age, dead_age, batch_size)
     if dry_run:
         _report(preview(url, name, options), as_json=as_json, dry_run=True)
@@ -123,6 +125,8 @@ def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = Tr
             typer.echo(f"{status}: left alone")
             continue
         least = "at least " if count >= COUNT_MOST and not result.exact else ""
-        typer.echo(f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}")
+        age = f" ({ago(before)})" if sys.stdout.isatty() and ago(before) else ""
+        line = f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}{age}"
+        typer.echo(wrapped(line, columns(sys.stdout), "  "))
     if not complete:
         typer.echo("not complete; run it again to continue")

@@ -15,13 +15,13 @@ import typer
 from relay.core.errors import OutboxError
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
 from relay_cli.output import Bar, plural, print_json
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 
 if TYPE_CHECKING:
     from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
-    from relay.postgres.sql import TableName
+    from relay.settings.places import OutboxPlace
     from relay.settings.settings import Settings
 
 _VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
@@ -106,10 +106,9 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
-    An age is a duration such as 90s, 1h30m or 7d. Consumers see the same event id again. Batches are short
-    transactions; after Ctrl-C (exit code 130) the reported replays remain. With the extension replay-audit, every
-    replayed event is recorded with the user and the reason. Needs SELECT and UPDATE on the table.
+    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them. Consumers
+    see the same event id again. Batches are short transactions; after Ctrl-C the reported replays remain. The
+    extension replay-audit records every replay with user and reason. Needs SELECT and UPDATE on the table.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
@@ -121,16 +120,17 @@ def command(
     from relay.outbox.admin.replay import ReplayOptions
 
     selection = _selection(ids, event_type, key, statuses, since, until)
-    settings = _settings(context, storage_url, table, selection)
-    window = 0.0 if force else _window(settings, selection, nats_duplicate_window)
+    settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
+    window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
-    _confirm_and_replay(*storage_of(settings), selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    place = outbox_of(context, storage_url, table)
+    _confirm_and_replay(place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _settings(context: typer.Context, url: str | None, table: str | None, selection: Selection) -> Settings:
+def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
     """Read the environment; say where delivered events are if the relays of this environment delete them."""
     settings = read_settings(context, url, table, only=_VARIABLES)
-    if settings.on_delivered == "delete" and "delivered" in selection.kinds:
+    if settings.on_delivered == "delete":
         typer.echo(_DELETED, err=True)
     return settings
 
@@ -152,18 +152,15 @@ def _selection(
     return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
 
 
-def _window(settings: Settings, selection: Selection, option: float | None) -> float:
+def _window(settings: Settings, option: float | None) -> float:
     """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
     from relay_cli.nats_window import duplicate_window
 
-    if "delivered" not in selection.kinds:
-        return 0.0
     return duplicate_window(settings) if option is None else option
 
 
 def _confirm_and_replay(
-    url: str,
-    table: TableName,
+    place: OutboxPlace,
     selection: Selection,
     options: ReplayOptions,
     *,
@@ -176,18 +173,17 @@ def _confirm_and_replay(
 
     confirm = sys.stdin.isatty() and not yes
     bar = Bar("replaying")
-    counts = preview(url, table, selection, options) if dry_run or confirm or bar.possible else None
+    counts = preview(*place, selection, options) if dry_run or confirm or bar.possible else None
     if counts is not None and dry_run:
         _report(counts, as_json=as_json, dry_run=True)
         return
     if counts is not None and confirm:
         typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
-    _replay(url, table, selection, options, bar, counts, as_json=as_json)
+    _replay(place, selection, options, bar, counts, as_json=as_json)
 
 
 def _replay(
-    url: str,
-    table: TableName,
+    place: OutboxPlace,
     selection: Selection,
     options: ReplayOptions,
     bar: Bar,
@@ -207,7 +203,7 @@ def _replay(
         bar.show(sums.total, total)
 
     try:
-        result = replay(url, table, selection, options, on_batch)
+        result = replay(*place, selection, options, on_batch)
     except KeyboardInterrupt:
         bar.close()
         _report(result, as_json=as_json, dry_run=False, complete=False)

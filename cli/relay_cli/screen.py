@@ -5,10 +5,20 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from datetime import UTC, datetime
 from typing import Final, TextIO
 
 import typer
 
+_COLORS: Final = {
+    "error": "red",
+    "dead": "red",
+    "failed": "red",
+    "warning": "yellow",
+    "ok": "green",
+    "success": "green",
+}
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _NARROWEST: Final = 40  # columns; below that, nothing is fitted
 
 
@@ -31,8 +41,10 @@ def wrapped(text: str, width: int | None, indent: str = "") -> str:
 def print_error(message: str, *advice: str) -> None:
     """Print what failed and why on standard error, then what to do."""
     width = columns(sys.stderr)
-    label = typer.style("error:", fg="red", bold=True) if colored(sys.stderr) else "error:"
-    typer.echo(f"{label}{wrapped(f'error: {message}', width, '  ')[len('error:') :]}", err=True)
+    typer.echo(
+        f"{painted('error', 'error:', sys.stderr)}{wrapped(f'error: {message}', width, '  ')[len('error:') :]}",
+        err=True,
+    )
     for line in advice:
         typer.echo(wrapped(f"-> {line}", width, "   "), err=True)
 
@@ -42,3 +54,24 @@ def colored(stream: TextIO) -> bool:
     from relay.settings.screen import no_color
 
     return stream.isatty() and not no_color()
+
+
+def painted(word: str, shown: str, stream: TextIO) -> str:
+    """``shown`` in the colour of a status or level, on a terminal; any other word stays as it is."""
+    color = _COLORS.get(word.lower())
+    return typer.style(shown, fg=color, bold=True if color == "red" else None) if color and colored(stream) else shown
+
+
+def span(seconds: float) -> str:
+    """A time that has passed, in its largest unit: ``45s``, ``2m``, ``3h``, ``12d``."""
+    return next((f"{int(seconds // size)}{unit}" for size, unit in _UNITS if seconds >= size), "0s")
+
+
+def ago(moment: object) -> str:
+    """How long ago a time was, or in how long it will be, by this machine's clock; empty for what is no time."""
+    if not isinstance(moment, datetime):
+        return ""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import block, one_line, print_json
+from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import event_id
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def command(
     """
     from relay.outbox.admin.browse import show_event
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     event = show_event(url, name, event_id)
     if event is None:
         typer.echo(f"error: there is no event {event_id} in table {name}", err=True)
@@ -73,7 +75,9 @@ def _print_json(event: ShownEvent) -> None:
 def _print(event: ShownEvent) -> None:
     for name, value in event._asdict().items():
         if name not in ("headers", "payload"):
-            typer.echo(f"{name + ':':<15}{one_line(value) or '-'}")
+            age = f" ({ago(value)})" if sys.stdout.isatty() and ago(value) else ""
+            shown = painted(str(value), one_line(value), sys.stdout) if name == "status" else one_line(value)
+            typer.echo(wrapped(f"{name + ':':<15}{shown or '-'}{age}", columns(sys.stdout), " " * 15))
     typer.echo("headers:")
     typer.echo(block(pretty(event.headers)))
     text = _text(event.payload)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from relay.core.errors import ConfigError
-from relay.core.extras import install_advice
 from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
-from relay_cli.options import StorageUrl, Table, read_settings, storage_of
+from relay_cli.options import StorageUrl, Table, outbox_of, read_settings
 from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
@@ -62,7 +59,7 @@ def setup(
     """
     from relay.spark.setup import setup as set_up
 
-    url, outbox = storage_of(read_settings(context, storage_url, table))
+    url, outbox = outbox_of(context, storage_url, table)
     grants = set_up(url, outbox, role, schema, purpose.value)
     typer.echo(f"schema {schema}: ready")
     for grant in grants:
@@ -112,16 +109,14 @@ def report(context: typer.Context) -> None:
 def _run(context: typer.Context, job: type[Arguments]) -> None:
     """Run a job with the user's arguments, and with the environment's values for options that are left out."""
     from relay.spark.jobs.arguments import CommandLine
+    from relay.spark.jobs.entry import load
 
     program = f"relay-cli spark {job.name}"
     # All that can be wrong with the arguments comes before PySpark, which may be missing and takes seconds to import.
     line = CommandLine(job, program, context.args)
     environment = _environment(context, line)
     line.read(environment)
-    try:
-        module = import_module(f"relay.spark.jobs.{job.name}.job")
-    except ImportError as error:
-        raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice(job.extra)}") from None
+    module = load(job)
     # Spark starts Python workers by the command in this variable, and by "python3", which may be another one, without.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     raise typer.Exit(module.run(program, context.args, **environment))
@@ -143,10 +138,10 @@ def _value(context: typer.Context, variable: str) -> str:
     if variable == "DELIVERY_LOG_URL":
         return log_url(None)
     if variable == "DELIVERY_LOG_SCHEMA":
-        from relay.settings.settings import Settings
+        from relay.settings.places import log_place
 
-        return Settings.from_process(only={variable}).delivery_log_schema
-    url, table = storage_of(read_settings(context, None))
+        return log_place({}).schema
+    url, table = outbox_of(context, None)
     return url if variable == "STORAGE_URL" else str(table)
 
 

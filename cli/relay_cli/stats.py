@@ -10,8 +10,9 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import clear_screen, print_json
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import clear_screen, plural, print_json
+from relay_cli.screen import columns, span, wrapped
 from relay_cli.values import pause
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def command(
 ) -> None:
     """Show how many events wait, for how long, and how many are in flight and dead.
 
-    Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
-    oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one object per line.
+    The first line says it in words. Names are those of the relay's GET /stats; in_flight_count counts the leases of
+    all relays. Alert on oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one
+    object per line.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
@@ -45,7 +47,7 @@ def command(
     from relay.outbox.admin.browse import read_figures
     from relay.outbox.admin.connection import operating
 
-    url, name = storage_of(read_settings(context, storage_url, table))
+    url, name = outbox_of(context, storage_url, table)
     try:
         with operating(url, name, "reading the backlog") as connection:
             _show(read_figures(connection, name), as_json=as_json, again=False)
@@ -59,15 +61,23 @@ def command(
 
 def stats_answer(figures: Figures) -> dict[str, object]:
     """The figures by the names of ``/stats``, without those that only a relay knows."""
+    return {**figures.backlog.answer(), "in_flight_count": figures.in_flight}
+
+
+def summary(figures: Figures) -> str:
+    """The figures as a sentence."""
     backlog = figures.backlog
-    return {
-        "pending_count": backlog.pending_new,
-        "retrying_count": backlog.pending_retrying,
-        "oldest_age_sec": round(backlog.oldest_age, 3),
-        "oldest_due_age_sec": round(backlog.oldest_due_age, 3),
-        "dead_count": backlog.dead,
-        "in_flight_count": figures.in_flight,
-    }
+    waiting = backlog.pending_new + backlog.pending_retrying
+    verb = "waits" if waiting == 1 else "wait"
+    parts = [f"{plural(waiting, 'event')} {verb}" if waiting else "no event waits"]
+    if waiting:
+        due = backlog.oldest_due_age
+        parts[0] += f", the oldest has been due for {span(due)}" if due > 0 else ", none is due yet"
+    if backlog.pending_retrying:
+        parts.append(f"{backlog.pending_retrying} after a failed attempt")
+    parts.append(f"{figures.in_flight} in flight")
+    parts.append(f"{backlog.dead} dead (relay-cli list --status dead)" if backlog.dead else "none dead")
+    return "; ".join(parts)
 
 
 def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
@@ -77,5 +87,6 @@ def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
         return
     if again:
         clear_screen()
+    typer.echo(wrapped(summary(figures), columns(sys.stdout)))
     for name, value in answer.items():
         typer.echo(f"{name:<19} {value}")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
+from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, print_subscription, with_store
 from relay_cli.groups import command_group
-from relay_cli.options import DryRun, StorageUrl
+from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def migrate(
     """Create the store's tables and functions, or upgrade a store of an earlier release.
 
     Running it again changes only what differs. With --dry-run it prints the pending migrations and their SQL.
+
+    Example: relay-cli store migrate --schema bank --positions settled
     """
 
     async def work(store: EventStore) -> None:
@@ -109,7 +111,10 @@ def grant(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Grant a role the rights to read, to append or to subscribe; it has none before."""
+    """Grant a role the rights to read, to append or to subscribe; it has none before.
+
+    Example: relay-cli store grant bank_app writer
+    """
 
     async def work(store: EventStore) -> None:
         await store.grant(role, access.value)
@@ -132,7 +137,10 @@ def append(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Append one event to a stream."""
+    """Append one event to a stream.
+
+    Example: relay-cli store append TENANT STREAM MoneyDeposited --data '{"amount": 5}' --expected-version 3
+    """
     from relay.eventstore import NewEvent
 
     metadata, version = _json("--meta", meta), _version(expected)
@@ -159,7 +167,10 @@ def stream(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of a stream, one JSON object a line."""
+    """Print the events of a stream, one JSON object a line.
+
+    Example: relay-cli store stream 0190b0a0-0000-7000-8000-000000000001 0190b0a0-0000-7000-8000-000000000002 --limit 10
+    """
 
     async def work(store: EventStore) -> None:
         for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
@@ -178,7 +189,11 @@ def tail(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Print the events of all tenants by position, one JSON object a line."""
+    """Print the events of all tenants by position, one JSON object a line.
+
+    Example: relay-cli store tail --type MoneyDeposited --no-follow
+    """
+    import asyncio
 
     async def work(store: EventStore) -> None:
         position = after
@@ -193,6 +208,53 @@ def tail(
                 await asyncio.sleep(_POLL)
 
     with_store(context, storage_url, schema, work)
+
+
+@app.command("subscriptions")
+def subscriptions(
+    context: typer.Context,
+    reset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Let this one begin again at the beginning.")
+    ] = None,
+    move: Annotated[str | None, typer.Option(metavar="NAME", help="Let this one go on after --to.")] = None,
+    to: Annotated[
+        int | None, typer.Option(parser=whole(0), metavar="POSITION", help="The position for --move.")
+    ] = None,
+    delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
+    as_json: Json = False,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """List the subscriptions with their lag; or reset, move or delete one.
+
+    The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
+    moved goes on at its new position; its current batch can no longer be acknowledged.
+
+    Example: relay-cli store subscriptions --move balances --to 1000
+    """
+    if (move is None) != (to is None):
+        raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
+
+    positions = {name: position for name, position in ((reset, 0), (move, to)) if name and position is not None}
+
+    async def work(store: EventStore) -> None:
+        await _operate(store, positions, delete)
+        for state in await store.list_subscriptions():
+            print_subscription(state, as_json=as_json)
+
+    with_store(context, storage_url, schema, work)
+
+
+async def _operate(store: EventStore, positions: Mapping[str, int], delete: str | None) -> None:
+    """Move and delete subscriptions, all of which must exist."""
+    known = {state.name for state in await store.list_subscriptions()}
+    for name in (*positions, *filter(None, [delete])):
+        if name not in known:
+            raise ConfigError(f"subscription {name!r} does not exist; relay-cli store subscriptions lists them")
+    for name, position in positions.items():
+        await store.reset_subscription(name, position)
+    if delete:
+        await store.delete_subscription(delete)
 
 
 def _json(name: str, text: str) -> object:

@@ -27,7 +27,10 @@ def provision(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Create the partitions of tenants. It may run again, and while applications write."""
+    """Create the partitions of tenants. It may run again, and while applications write.
+
+    Example: relay-cli tenant provision 0190b0a0-0000-7000-8000-000000000001
+    """
 
     async def work(store: EventStore) -> None:
         for tenant in tenants:
@@ -39,7 +42,10 @@ def provision(
 
 @app.command("list")
 def list_(context: typer.Context, schema: Schema = DEFAULT_SCHEMA, storage_url: StorageUrl = None) -> None:
-    """Print the id of every tenant, one a line."""
+    """Print the id of every tenant, one a line.
+
+    Example: relay-cli tenant list --schema bank
+    """
 
     async def work(store: EventStore) -> None:
         for tenant in await store.list_tenants():
@@ -56,8 +62,13 @@ def drop(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Delete all events of a tenant. Only an export can restore them."""
-    if confirm != tenant:
+    """Delete all events of a tenant. Only an export can restore them.
+
+    Example: relay-cli tenant drop 0190b0a0-0000-7000-8000-000000000001 --confirm 0190b0a0-0000-7000-8000-000000000001
+    """
+    from relay.eventstore.tenants import is_same_id
+
+    if not is_same_id(confirm, tenant):
         raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
 
     async def work(store: EventStore) -> None:
@@ -75,7 +86,10 @@ def export(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Write all events of a tenant to a file, from one snapshot."""
+    """Write all events of a tenant to a file, from one snapshot.
+
+    Example: relay-cli tenant export 0190b0a0-0000-7000-8000-000000000001 tenant.jsonl
+    """
 
     async def work(store: EventStore) -> None:
         typer.echo(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")
@@ -91,7 +105,10 @@ def import_(
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Provision the tenant of an exported file and add its events, with their versions and times."""
+    """Provision the tenant of an exported file and add its events, with their versions and times.
+
+    Example: relay-cli tenant import tenant.jsonl
+    """
 
     async def work(store: EventStore) -> None:
         imported, count = await store.import_tenant(file, tenant)

@@ -29,15 +29,22 @@ _LONGEST_AGE: Final = 36_525 * 86_400.0  # seconds, a hundred years
 
 
 def read_values(command: Any) -> None:  # noqa: ANN401 - a class that typer does not export
-    """Let each parameter of ``command`` read its values here."""
-    if command.callback is None or getattr(command, "reads_values", False):
+    """Let each parameter of ``command`` read its values here, also those that typer adds, such as ``--help``."""
+    if hasattr(command, "_typers_params"):
         return
-    hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
-    for parameter in command.params:
-        parser = _parser(parameter, hints.get(parameter.name))
-        if parser is not None:
-            parameter.process_value = _Reader(parameter, parser)
-    command.reads_values = True
+    command._typers_params = command.get_params  # noqa: SLF001 - ours, on their object
+    hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True) if command.callback else {}
+
+    def get_params(ctx: Any) -> list[Any]:  # noqa: ANN401 - as above
+        params: list[Any] = command._typers_params(ctx)  # noqa: SLF001 - as above
+        for parameter in params:
+            if not isinstance(parameter.process_value, _Reader):
+                parser = _parser(parameter, hints.get(parameter.name))
+                if parser is not None:
+                    parameter.process_value = _Reader(parameter, parser)
+        return params
+
+    command.get_params = get_params
 
 
 class _Reader:

@@ -109,7 +109,8 @@ class Claimer:
         """
         while True:
             batch = await self._claimed.get()
-            while batch.last_chance and self._inflight.others_unfinished(batch, self._clock()):
+            # Released or lost meanwhile, it endangers nothing, and what was claimed since is behind it.
+            while batch.last_chance and batch.offered and self._inflight.others_unfinished(batch, self._clock()):
                 self._inflight.release_suspects(but_of=batch)
                 self._inflight.changed.clear()
                 await wait_event(self._inflight.changed, 0.05)

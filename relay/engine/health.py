@@ -11,7 +11,8 @@ keeps that account: ``storage_failed`` opens it, the settler and the renewer pay
 A database may answer and still not do the work: its disk is full, or it rolls every claim back (a lock, a statement
 timeout). A statement that was rolled back is sent again and says nothing; three claims, settles or renewals in a row
 do. Such a failure stands until the same kind of statement works: a ping in between must not report that all is well.
-It holds up nothing else: reaping and renewing go on.
+So does the third in a row of any failure, timeouts and lost connections included, where other statements worked
+meanwhile. It holds up nothing else: reaping and renewing go on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from relay.engine.waiting import Patience
 logger = logging.getLogger(__name__)
 
 _REMIND_SECONDS = 10.0
-_REFUSAL_STANDS = 60.0  # seconds without a statement of its kind; after that another statement's success counts again
+_FAILURE_STANDS = 60.0  # seconds without a statement of its kind; after that another statement's success counts again
 _WORK = ("claim", "settle", "renew")
 """Statements whose failure stands until one of their kind works."""
 _MOST_IN_A_ROW = 2  # statements of one kind that may be rolled back before it counts
@@ -51,9 +52,13 @@ class RelayHealth:
         """Why the broker cannot be used; empty when it can."""
         self.settle_owed = False
         self.renewal_owed = False
-        self._refused: tuple[str, float] | None = None
-        """Which kind of statement the database refuses, and since when."""
+        self._stands: tuple[str, float] | None = None
+        """Which kind of statement must work before the failure is over, and when one failed last."""
+        self._answers = False
+        """Whether the last statement was answered."""
         self._in_a_row: Counter[str] = Counter()
+        self._worked_beside: set[str] = set()
+        """Kinds of statements of which some failed in a row, while others worked."""
         self._reported: tuple[RelayState, str] | None = None
         self._report()
 
@@ -72,7 +77,7 @@ class RelayHealth:
     @property
     def storage_answers(self) -> bool:
         """Whether the database answers, although it may refuse some of the work."""
-        return not self.storage_error or self._refused is not None
+        return not self.storage_error or self._answers
 
     def storage_failed(self, op: str, error: StorageError) -> None:
         """A statement could not be carried out, for a reason that lies with the database.
@@ -91,22 +96,25 @@ class RelayHealth:
         if not self.storage_error or now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             logger.error("the database cannot be used: %s", reason, extra={"action": "storage_unavailable", "op": op})
-        answers = isinstance(error, StorageRefuses) or not isinstance(error, StorageUnavailable)
-        self.storage_refuses = answers
+        self._answers = isinstance(error, StorageRefuses) or not isinstance(error, StorageUnavailable)
+        self.storage_refuses = self._answers
         if op in _WORK:
-            self._refused = (op, now) if answers else None
+            alone = op in self._worked_beside and self._in_a_row[op] > _MOST_IN_A_ROW
+            self._stands = (op, now) if self._answers or alone else None
         self.storage_error = reason
         self._report()
 
     def storage_worked(self, op: str) -> None:
         """A statement was carried out."""
         self._in_a_row[op] = 0
+        self._answers = True
+        self._worked_beside = {one for one in _WORK if self._in_a_row[one]}
         if self.storage_error:
-            if self._refused is not None:
-                refused, since = self._refused
-                if op != refused and self._clock() - since < _REFUSAL_STANDS:
+            if self._stands is not None:
+                failing, since = self._stands
+                if op != failing and self._clock() - since < _FAILURE_STANDS:
                     return
-                self._refused = None
+                self._stands = None
             logger.info("the database answers", extra={"action": "storage_available"})
             self.storage_error = ""
             self._report()

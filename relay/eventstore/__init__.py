@@ -12,8 +12,10 @@ async with await EventStore.connect(url, schema="bank") as store:
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.errors import (
     EventStoreError,
+    SubscriptionDeleted,
     SubscriptionLost,
     TenantBusy,
+    UndecodableEvent,
     UnknownTenant,
     VersionConflict,
 )
@@ -37,9 +39,11 @@ __all__ = [
     "StoreMigration",
     "StoredEvent",
     "SubscriptionBatch",
+    "SubscriptionDeleted",
     "SubscriptionLost",
     "SubscriptionState",
     "TenantBusy",
+    "UndecodableEvent",
     "UnknownTenant",
     "VersionConflict",
 ]

@@ -7,7 +7,7 @@ once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
@@ -50,9 +50,17 @@ async def execute(connection: Connection, statement: LiteralString, values: Valu
 class Database:
     """A small pool. Opened once; every method raises ``StorageUnavailable`` when the database does not answer."""
 
-    def __init__(self, url: str, *, max_connections: int, on_connect: tuple[LiteralString, Values] | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int,
+        on_connect: tuple[LiteralString, Values] | None,
+        decode: Callable[[str | bytes], object] = decode_json,
+    ) -> None:
         """Connects to nothing yet. Raises ConfigError for an invalid URL."""
         self._on_connect = on_connect
+        self._decode = decode
         self._parameters = connection_parameters(url, _NAME, source="url")
         self._pool = make_pool(
             self._parameters, name="eventstore", size=max_connections, timeout=30.0, configure=self._configure
@@ -68,6 +76,12 @@ class Database:
     async def close(self) -> None:
         """Close every connection."""
         await self._pool.close()
+
+    async def recover(self) -> None:
+        """Replace the connections that were lost. Raises StorageUnavailable while the database does not answer."""
+        probe = await self.dedicated()  # the pool itself tries ever less often while the database is down
+        await probe.close()
+        await self._pool.check()
 
     @contextlib.asynccontextmanager
     async def connection(self, doing: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
@@ -93,6 +107,6 @@ class Database:
             return await execute(connection, statement, values)
 
     async def _configure(self, connection: AsyncConnection[TupleRow]) -> None:
-        set_json_loads(decode_json, connection)
+        set_json_loads(self._decode, connection)
         if self._on_connect is not None:
             await execute(connection, *self._on_connect)

@@ -5,6 +5,8 @@
         ├── VersionConflict   the stream does not have the version that the append expected
         ├── UnknownTenant     the tenant has no partition; it must be provisioned first
         ├── TenantBusy        the tenant's state refuses the call (it has events, or its drop was interrupted)
+        ├── UndecodableEvent  a stored row has a value that no Python value can represent
+        ├── SubscriptionDeleted  the subscription was deleted while an instance of it ran
         └── SubscriptionLost  another instance has become the active one, or the subscription was reset
 
 A database that does not answer raises ``StorageUnavailable``, a lost race ``StorageBusy``, a missing table
@@ -55,5 +57,28 @@ class TenantBusy(EventStoreError):
     """The tenant is not in the state that the call needs; the message says what to do."""
 
 
+class UndecodableEvent(EventStoreError):
+    """A stored row cannot become an event. Correct the row, or let a subscription set it aside."""
+
+    def __init__(self, sequence_num: int, tenant_id: UUID, stream_id: UUID, version: int, reason: str) -> None:
+        super().__init__(
+            f"the event at position {sequence_num} (tenant {tenant_id}, stream {stream_id}, version {version}) cannot "
+            f"be decoded: {reason}; correct its row, or subscribe with undecodable='set aside'"
+        )
+        self.sequence_num = sequence_num
+        self.tenant_id = tenant_id
+        self.stream_id = stream_id
+        self.version = version
+        self.reason = reason
+        """Which column, and why."""
+
+    def __reduce__(self) -> tuple[type[UndecodableEvent], tuple[int, UUID, UUID, int, str]]:
+        return UndecodableEvent, (self.sequence_num, self.tenant_id, self.stream_id, self.version, self.reason)
+
+
 class SubscriptionLost(EventStoreError):
     """This instance is no longer the active one: whatever depends on its checkpoint must be rolled back."""
+
+
+class SubscriptionDeleted(EventStoreError):
+    """The subscription was deleted while this instance of it ran. Subscribe again to create it."""

@@ -18,7 +18,9 @@ from psycopg.rows import TupleRow
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, Row, execute
-from relay.eventstore.model import LARGEST_VERSION, StoredEvent, checked_id
+from relay.eventstore.decoding import decoded, fetch_events
+from relay.eventstore.errors import UndecodableEvent
+from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id
 from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
@@ -51,6 +53,8 @@ class EventPage:
     """Some events, and the position that the reader has reached."""
 
     events: list[StoredEvent]
+    set_aside: tuple[UndecodableEvent, ...]
+    """Of the rows between them that cannot be decoded."""
     position: int
     """Where the next page begins: every event up to it was delivered or filtered out."""
     newest: int
@@ -81,46 +85,64 @@ class Reader:
         self._horizon = max(horizon, self._horizon) if self._horizon <= newest else horizon
         return self._horizon, newest, read_at
 
-    async def end(self) -> int:
-        """The position after which the next events come."""
+    async def look(self) -> tuple[int, int, datetime]:
+        """As ``horizon``, on a connection of the store's."""
         async with self._database.connection("read the end of the store") as connection:
-            return (await self.horizon(connection))[0]
+            return await self.horizon(connection)
 
-    async def page(self, after: int, limit: int, event_filter: EventFilter) -> EventPage:
+    async def page(self, after: int, limit: int, event_filter: EventFilter, *, set_aside: bool = False) -> EventPage:
         """The next events of all tenants, in the order of their positions; none only where the horizon is reached.
 
         The feed may name events that are gone: of a tenant whose drop was interrupted, or that were deleted. A page
-        of nothing else is passed over.
+        of nothing else is passed over. A row that cannot be decoded ends the page, and raises ``UndecodableEvent``
+        where the page begins with it; with ``set_aside`` it is passed over and listed.
         """
         async with self._database.connection("read events") as connection:
             horizon, newest, read_at = await self.horizon(connection)
             position = after
             while True:
-                rows, events = await self._rows(connection, position, horizon, limit, event_filter)
+                rows, listed = await self._rows(connection, position, horizon, limit, event_filter)
                 full = len(rows) == limit
                 position = int(rows[-1][0]) if full else max(position, horizon)
-                if events or not full:
-                    return EventPage(events, position, newest, horizon < newest, read_at)
+                events = [one for one in listed if isinstance(one, StoredEvent)]
+                faults = tuple(one for one in listed if isinstance(one, UndecodableEvent))
+                if faults and not set_aside:
+                    events = events_before(listed)
+                    faults, position = (), events[-1].sequence_num
+                if events or faults or not full:
+                    return EventPage(events, faults, position, newest, horizon < newest, read_at)
 
     async def _rows(
         self, connection: Pool, after: int, horizon: int, limit: int, event_filter: EventFilter
-    ) -> tuple[list[Row], list[StoredEvent]]:
+    ) -> tuple[list[Row], list[StoredEvent | UndecodableEvent]]:
         """The rows that make up a page, which begin with the position, and the events that exist of them."""
         types = None if event_filter.types is None else list(event_filter.types)
         values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
         if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
             rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
-            return rows, [StoredEvent(*row) for row in rows]
+            return rows, decoded(rows)
         values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
         rows = await execute(connection, self._statements.text("eventstore/read:feed_page"), values)
-        return rows, await _fetch(connection, self._statements, rows, values)
+        return rows, decoded(await _fetch(connection, self._statements, rows, values))
+
+
+def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[StoredEvent]:
+    """The events before the first row that cannot be decoded; raises that one's error when there is none."""
+    events: list[StoredEvent] = []
+    for row in rows:
+        if isinstance(row, UndecodableEvent):
+            if not events:
+                raise row
+            break
+        events.append(row)
+    return events
 
 
 class ReadPart(StorePart):
     """Reading one stream, and all of them."""
 
-    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
-        super().__init__(database, statements)
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
+        super().__init__(database, statements, tenant)
         self._reader = Reader(database, statements)
 
     async def read_stream(
@@ -133,19 +155,26 @@ class ReadPart(StorePart):
         *,
         backward: bool = False,
     ) -> list[StoredEvent]:
-        """One stream's events by version, both ends included, newest first if ``backward``; none: an empty list."""
+        """One stream's events by version, both ends included, newest first if ``backward``; none: an empty list.
+
+        Raises ``UndecodableEvent`` when a row of them cannot be decoded.
+        """
         check_limit(limit)
         stream = checked_id("stream_id", stream_id)
         values = {
             "tenant": checked_id("tenant_id", tenant_id),
             "stream": stream,
-            "from_version": from_version,
-            "to_version": LARGEST_VERSION if to_version is None else to_version,
+            "from_version": _within_type(from_version),
+            "to_version": LARGEST_VERSION if to_version is None else _within_type(to_version),
             "limit": limit,
         }
         sql = self._statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
-        rows = await self._database.run(f"read stream {stream}", sql, values)
-        return [StoredEvent(*row) for row in rows]
+        async with self._database.connection(f"read stream {stream}") as connection:
+            rows = decoded(await fetch_events(connection, sql, values))
+        events = [row for row in rows if isinstance(row, StoredEvent)]
+        if len(events) < len(rows):
+            raise next(row for row in rows if isinstance(row, UndecodableEvent))
+        return events
 
     async def read_all(
         self,
@@ -157,10 +186,17 @@ class ReadPart(StorePart):
         """The next events of all tenants after a position, in the order of positions.
 
         Passing on the position of the last event reads every event once: an event that commits later has a position
-        above all those returned. ``None`` means all tenants or types.
+        above all those returned. ``None`` means all tenants or types. A row that cannot be decoded ends the result,
+        and raises ``UndecodableEvent`` when it is the first one.
         """
         check_limit(limit)
+        after = min(max(after, 0), LARGEST_POSITION)
         return (await self._reader.page(after, limit, EventFilter.of(tenants, types))).events
+
+
+def _within_type(version: int) -> int:
+    """The version, or the nearest one that the column can hold: no event has a version beyond it."""
+    return min(max(version, -1), LARGEST_VERSION)
 
 
 async def _from_partitions(
@@ -170,13 +206,13 @@ async def _from_partitions(
     statement = statements.text("eventstore/read:tenant_page")
     rows: list[Row] = []
     for tenant_id in tenants:
-        rows += await execute(connection, statement, values | {"tenant": tenant_id})
+        rows += await fetch_events(connection, statement, values | {"tenant": tenant_id})
     return sorted(rows, key=lambda row: int(row[0]))
 
 
 async def _fetch(
     connection: Pool, statements: EventStoreStatements, page: Sequence[Row], values: dict[str, object]
-) -> list[StoredEvent]:
+) -> list[Row]:
     """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile."""
     if not page:
         return []
@@ -185,5 +221,5 @@ async def _fetch(
     rows: list[Row] = []
     for start in range(0, len(tenants), PARTITIONS_AT_ONCE):
         portion = {"tenants": tenants[start : start + PARTITIONS_AT_ONCE], "last": page[-1][0]}
-        rows += await execute(connection, statement, values | portion)
-    return [StoredEvent(*row) for row in sorted(rows, key=lambda row: int(row[0]))]
+        rows += await fetch_events(connection, statement, values | portion)
+    return sorted(rows, key=lambda row: int(row[0]))

@@ -14,17 +14,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.core.errors import StorageError
+from relay.core.backoff import RetryPolicy
+from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.eventstore.database import Connection, Database, Row, execute, translated
-from relay.eventstore.errors import SubscriptionLost
+from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import StoredEvent
 from relay.eventstore.read import EventFilter, EventPage, Reader
@@ -34,10 +37,12 @@ from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 _log = logging.getLogger(__name__)
 
 Start = Literal["beginning", "end"] | int
+Undecodable = Literal["stop", "set aside"]
 
 _ASKS_PER_LEASE: Final = 3
 _SHORTEST_WAIT: Final = 0.002  # seconds; for events behind an open transaction, doubled up to the longest
 _LONGEST_WAIT: Final = 0.1
+_RECONNECT: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)  # seconds; never gives up
 _CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints while the filter passes no event
 
 
@@ -55,15 +60,18 @@ class SubscriptionOptions:
     poll_interval: float
     """Longest wait between two reads for new events."""
     meter: Meter
+    undecodable: Undecodable
 
 
 class SubscriptionBatch:
     """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
 
-    def __init__(self, subscription: Subscription, events: list[StoredEvent], position: int) -> None:
-        self.events = events
-        self.position = position
+    def __init__(self, subscription: Subscription, page: EventPage) -> None:
+        self.events = page.events
+        self.position = page.position
         """The checkpoint that acknowledging this batch stores."""
+        self.set_aside = page.set_aside
+        """Of the rows between them that cannot be decoded, which the subscription has passed over."""
         self._subscription = subscription
         self.acknowledged = False
         """Whether the consumer has acknowledged it in a transaction of its own, which may still roll back."""
@@ -107,24 +115,53 @@ class Subscription:
         self._options = options
         self._holder: UUID = uuid4()
         self._blocked_since: float | None = None
+        self._failures = 0
+        """Failed attempts to read since the last page."""
+        self._lease_lost = False
+        self._outstanding: tuple[int, datetime] | None = None
+        """The position before the batch that the consumer holds, and the time of its first event."""
 
     async def batches(self) -> AsyncGenerator[SubscriptionBatch, None]:
-        """Batches as long as the consumer requests them; releases the lease when closed."""
-        await self._make_known()
+        """Batches as long as the consumer requests them; releases the lease when closed.
+
+        A lost connection or a lost lease does not end it: it connects again, or waits to become active again. It ends
+        with an error only for a reason that does not pass: ``SubscriptionDeleted``, ``UndecodableEvent``, a missing
+        table or right (``SchemaError``), a statement that the database refuses (``StorageError``).
+        """
+        known = False
         with self._wakeup.subscribed() as woken:
             while True:
-                position = await self._become_active()
+                failure: StorageError | None = None
                 try:
-                    async with self._renewing():
+                    if not known:  # once: a deleted subscription is not created again
+                        await self._make_known()
+                        known = True
+                    position = await self._become_active()
+                    async with self._renewing(woken):
                         async for batch in self._active(position, woken):
                             yield batch
                 except SubscriptionLost:
                     _log.warning("subscription %s: another instance has taken over, or it was reset", self._name)
+                    self._holder = uuid4()
+                except (StorageUnavailable, StorageBusy) as error:
+                    failure = error  # the holder stays: its lease may still be valid
                 finally:
+                    self._outstanding = None
                     self._options.meter.active(self._name, is_active=False)
-                    with contextlib.suppress(StorageError):
-                        await self._run("release", {})
-                self._holder = uuid4()
+                    if failure is None:
+                        with contextlib.suppress(StorageError):
+                            await self._run("release", {})
+                if failure is not None:
+                    await self._reconnect(failure)
+
+    async def _reconnect(self, failure: StorageError) -> None:
+        """Wait, longer after each failure in a row, and replace lost connections."""
+        self._failures += 1
+        delay = _RECONNECT.delay(self._failures, random.random())
+        _log.warning("subscription %s: %s; it connects again in %.1f s", self._name, failure, delay)
+        await asyncio.sleep(delay)
+        with contextlib.suppress(StorageError):
+            await self._database.recover()
 
     async def store(self, connection: Connection, position: int) -> None:
         """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
@@ -138,19 +175,27 @@ class Subscription:
 
     async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held."""
-        wait, stored, stored_at = _SHORTEST_WAIT, position, time.monotonic()
+        wait, stored, stored_at, idle = _SHORTEST_WAIT, position, time.monotonic(), False
         while True:
             raise_if_cancelled()
             woken.clear()
-            page = await self._reader.page(position, self._options.batch_size, self._options.event_filter)
+            page = await self._page(position)
+            self._failures = 0
             self._measure(page, position)
             if page.events:
-                batch = SubscriptionBatch(self, page.events, page.position)
+                if idle:  # nothing has checked the lease since the last batch: it may have been reset meanwhile
+                    await self._confirm()
+                    idle = False
+                batch = SubscriptionBatch(self, page)
+                self._outstanding = position, page.events[0].log_date
                 yield batch
                 position = stored = await self._settle(batch)
+                self._outstanding = None
                 wait, stored_at = _SHORTEST_WAIT, time.monotonic()
                 continue
-            position = page.position
+            position, idle = page.position, True
+            if self._lease_lost:
+                raise SubscriptionLost(self._lost)
             if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
                 await self._acknowledge(position)
                 stored, stored_at = position, time.monotonic()
@@ -160,6 +205,15 @@ class Subscription:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
                     await woken.wait()
+
+    async def _page(self, position: int) -> EventPage:
+        """The next page; says what it sets aside."""
+        options = self._options
+        set_aside = options.undecodable == "set aside"
+        page = await self._reader.page(position, options.batch_size, options.event_filter, set_aside=set_aside)
+        for error in page.set_aside:
+            _log.error("subscription %s: set aside: %s", self._name, error)
+        return page
 
     async def _settle(self, batch: SubscriptionBatch) -> int:
         """The position to continue from after a batch that the consumer has processed."""
@@ -183,24 +237,32 @@ class Subscription:
     async def _make_known(self) -> None:
         start = self._options.start
         if start == "end":
-            start = await self._reader.end()
+            start = (await self._reader.look())[0]
         position = 0 if start == "beginning" else start
         await self._run("ensure", {"position": position})
 
     async def _become_active(self) -> int:
-        """Wait until this is the active instance; the checkpoint to begin at."""
+        """Wait until this is the active instance; the checkpoint to begin at. Raises SubscriptionDeleted."""
         while True:
             rows = await self._run("claim", {})
             raise_if_cancelled()
+            if not rows and not (await self._run("exists", {}))[0][0]:
+                raise SubscriptionDeleted(f"subscription {self._name} was deleted; subscribe again to create it")
             if rows:
+                self._lease_lost = False
                 self._options.meter.active(self._name, is_active=True)
                 position: int = rows[0][0]
                 return position
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
 
+    async def _confirm(self) -> None:
+        """Renew the lease; raises SubscriptionLost when this is not the active instance."""
+        if not await self._run("renew", {}):
+            raise SubscriptionLost(self._lost)
+
     @contextlib.asynccontextmanager
-    async def _renewing(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._renew(), name=f"eventstore-lease-{self._name}")
+    async def _renewing(self, woken: asyncio.Event) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._renew(woken), name=f"eventstore-lease-{self._name}")
         try:
             yield
         finally:
@@ -208,15 +270,28 @@ class Subscription:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _renew(self) -> None:
-        """Renew the lease while the consumer works. The next acknowledgement reports a lost lease."""
-        while True:
+    async def _renew(self, woken: asyncio.Event) -> None:
+        """Renew the lease while the consumer works or the subscription waits, and measure the lag meanwhile.
+
+        A lost lease wakes a waiting subscription; a working consumer learns of it from its acknowledgement.
+        """
+        while not self._lease_lost:
             raise_if_cancelled()
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
             try:
-                await self._run("renew", {})
+                await self._confirm()
+                if self._outstanding is not None:
+                    await self._measure_outstanding(*self._outstanding)
+            except SubscriptionLost:
+                self._lease_lost = True
+                woken.set()
             except StorageError as error:
                 _log.warning("subscription %s: cannot renew the lease: %s", self._name, error)
+
+    async def _measure_outstanding(self, position: int, oldest: datetime) -> None:
+        """The lag behind a batch that the consumer has not acknowledged."""
+        _, newest, now = await self._reader.look()
+        self._options.meter.lag(self._name, max(newest - position, 0), max((now - oldest).total_seconds(), 0.0))
 
     def _measure(self, page: EventPage, position: int) -> None:
         meter, now = self._options.meter, time.monotonic()

@@ -7,7 +7,9 @@ connection with the segment size of Ethernet, of 6.5 MiB once 200 KB had been re
 Therefore ``INLINE_BYTES`` is half a MiB. Larger claims commit without payloads, which plain SELECTs read afterwards:
 they lock nothing, and each piece has the deadline of a statement, so what counts is progress, not the size of a claim.
 
-``Appetite`` adapts to a slow link: a claim or read that takes too long makes the next claim ask for less.
+``Appetite`` adapts to a slow link: a claim or read that takes too long makes the next ones ask for less. On a link so
+slow that half a MiB takes a good part of LEASE_TIMEOUT no deadline says so, because bytes arrive all the time: the pace
+of the replies does. It begins low, so that the first claim of a relay is not the one that finds out.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _SLICE_BYTES: Final = 4 * 1024 * 1024  # of one row; not smaller, because each s
 _READ_WITHIN: Final = 2.0  # seconds for the payloads of one claim; a stop waits for them
 _SHARE_OF_LEASE: Final = 0.5  # within which a single row must be read
 _CLAIMS_APART: Final = 1000  # claims that read their payloads apart after one failed on a damaged payload
-_LARGEST_DIVISOR: Final = 32  # of what a claim asks for
+_LARGEST_DIVISOR: Final = 32  # of what a reply may carry
+_FIRST_DIVISOR: Final = 8  # until replies have shown that the link is fast
+_REPLY_SHARE_OF_LEASE: Final = 1 / 6  # a reply that takes longer carries too much
 
 Row = tuple[Any, ...]
 
@@ -43,11 +47,12 @@ Row = tuple[Any, ...]
 class Appetite:
     """How many bytes a claim asks for: fewer after one that took too long, more again after each that did not.
 
-    How many rows is the engine's decision.
+    How many rows is the engine's decision. ``lease_timeout`` is LEASE_TIMEOUT in seconds.
     """
 
-    def __init__(self) -> None:
-        self._divisor = 1
+    def __init__(self, lease_timeout: float) -> None:
+        self._slow = lease_timeout * _REPLY_SHARE_OF_LEASE
+        self._divisor = _FIRST_DIVISOR
         self._most: int | None = None
         self._apart = 0
         """How many claims in time must come before one carries payloads again."""
@@ -57,13 +62,32 @@ class Appetite:
         """Most payload bytes that the next claim carries itself."""
         return 0 if self._apart else INLINE_BYTES // self._divisor
 
+    @property
+    def piece_bytes(self) -> int:
+        """Most payload bytes of one statement that reads several rows."""
+        return _PIECE_BYTES // self._divisor
+
+    @property
+    def slice_bytes(self) -> int:
+        """Most bytes that one statement reads of one payload."""
+        return _SLICE_BYTES // self._divisor
+
     def payload(self, max_bytes: int) -> int:
         """Most payload bytes of the next claim: ``max_bytes``, or less."""
         return max_bytes if self._most is None else min(max_bytes, self._most)
 
     def claim_failed(self) -> None:
-        """A claim ran into its deadline, or its connection was lost: let the next one carry half."""
+        """A claim ran into its deadline: let the next one carry half."""
         self._divisor = min(self._divisor * 2, _LARGEST_DIVISOR)
+
+    def arrived(self, payload_bytes: int, seconds: float) -> None:
+        """A reply with that much payload took that long: let the next ones carry what comes in time, at most twice."""
+        if seconds > self._slow:
+            in_time = payload_bytes * self._slow / seconds
+            while self._divisor < _LARGEST_DIVISOR and INLINE_BYTES // self._divisor > in_time:
+                self._divisor *= 2
+        elif payload_bytes * 2 >= INLINE_BYTES // self._divisor:
+            self._divisor = max(self._divisor // 2, 1)
 
     def damage_met(self) -> None:
         """A claim failed on a payload that the database cannot read: let the next ones leave payloads behind."""
@@ -75,7 +99,6 @@ class Appetite:
 
     def in_time(self, max_bytes: int) -> None:
         """A claim and its payloads came in time: ask for twice as much."""
-        self._divisor = max(self._divisor // 2, 1)
         self._apart = max(self._apart - 1, 0)
         if self._most is not None:
             self._most = self._most * 2 if self._most * 2 < max_bytes else None
@@ -85,15 +108,20 @@ class PayloadReader:
     """Completes the claims of one relay, over the connection that made them."""
 
     def __init__(
-        self, connection: DeadlineConnection, options: PostgresOptions, clock: Callable[[], float] = steady_seconds
+        self,
+        connection: DeadlineConnection,
+        options: PostgresOptions,
+        appetite: Appetite,
+        clock: Callable[[], float] = steady_seconds,
     ) -> None:
         self._connection = connection
+        self._appetite = appetite
         self._clock = clock
         self._relay_id = options.relay_id
         self._longest = options.lease_timeout * _SHARE_OF_LEASE
-        self._sizes = statement("outbox/claim:payload_sizes", options.table)
+        self._sizes = statement("outbox/claim:payloads", options.table, tags=["sizes"])
         self._payloads = statement("outbox/claim:payloads", options.table)
-        self._slice = statement("outbox/claim:payload_slice", options.table)
+        self._slice = statement("outbox/claim:payloads", options.table, tags=["slice"])
         self.damaged = False
         """Whether the last claim has a row whose payload the database cannot read."""
 
@@ -104,7 +132,8 @@ class PayloadReader:
         payloads: dict[EventId, bytes] = {}
         try:
             sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, [event.event_id for event in events]))
-            pieces = deque(_pieces([event.event_id for event in events if event.event_id in sizes], sizes))
+            held = [event.event_id for event in events if event.event_id in sizes]
+            pieces = deque(_pieces(held, sizes, self._appetite.piece_bytes))
             while pieces and not (payloads and self._clock() - began > _READ_WITHIN):
                 piece = pieces.popleft()
                 try:
@@ -122,9 +151,12 @@ class PayloadReader:
 
     async def _piece(self, fence: Fence, piece: list[EventId], size: int, until: float) -> dict[EventId, bytes]:
         """The payloads of one piece, whose first row has ``size`` bytes."""
-        if size > _SLICE_BYTES:
+        if size > self._appetite.slice_bytes:
             return await self._sliced(fence, piece[0], size, until)
-        return dict(await self._rows(self._payloads, fence, piece))
+        began = self._clock()
+        payloads: dict[EventId, bytes] = dict(await self._rows(self._payloads, fence, piece))
+        self._appetite.arrived(sum(map(len, payloads.values())), self._clock() - began)
+        return payloads
 
     def _set_apart(self, piece: list[EventId], pieces: deque[list[EventId]], error: StorageError) -> None:
         """Read the rows of a damaged piece one by one; leave out the row that cannot be read."""
@@ -151,13 +183,16 @@ class PayloadReader:
 
     async def _sliced(self, fence: Fence, event_id: EventId, size: int, until: float) -> dict[EventId, bytes]:
         """The payload of one row, slice by slice; empty when the row is lost or time is up."""
-        slices: list[bytes] = []
-        for start in range(1, size + 1, _SLICE_BYTES):
-            rows = await self._rows(self._slice, fence, [event_id], start=start, length=_SLICE_BYTES)
+        payload = bytearray()
+        while len(payload) < size:
+            began = self._clock()
+            length = self._appetite.slice_bytes
+            rows = await self._rows(self._slice, fence, [event_id], start=len(payload) + 1, length=length)
             if not rows or self._clock() > until:
                 return {}
-            slices.append(rows[0][0])
-        return {event_id: b"".join(slices)}
+            payload += rows[0][1]
+            self._appetite.arrived(len(rows[0][1]), self._clock() - began)
+        return {event_id: bytes(payload)}
 
     async def _rows(self, sql: LiteralString, fence: Fence, event_ids: Sequence[EventId], **more: int) -> list[Row]:
         parameters = {"ids": id_array(event_ids), "relay_id": self._relay_id, "fence": fence, **more}
@@ -175,13 +210,13 @@ def is_damage(error: StorageError) -> bool:
     return (error.sqlstate or "").startswith("XX")
 
 
-def _pieces(event_ids: Sequence[EventId], sizes: dict[EventId, int]) -> Iterator[list[EventId]]:
-    """The ids in their order, in groups of ``_PIECE_BYTES`` of payload; a larger row is alone."""
+def _pieces(event_ids: Sequence[EventId], sizes: dict[EventId, int], most: int) -> Iterator[list[EventId]]:
+    """The ids in their order, in groups of at most that many bytes of payload; a larger row is alone."""
     piece: list[EventId] = []
     total = 0
     for event_id in event_ids:
         total += sizes[event_id]
-        if piece and total > _PIECE_BYTES:
+        if piece and total > most:
             yield piece
             piece, total = [], sizes[event_id]
         piece.append(event_id)

@@ -20,7 +20,8 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from relay.core.errors import SchemaError, StorageError, StorageUnavailable
+from relay.core.clock import steady_seconds
+from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import PostgresOptions, application_name
@@ -74,8 +75,8 @@ class PostgresOutbox:
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
         self._ping = self._sql("session:ping")
         self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
-        self._appetite = Appetite()
-        self._payload_reader = PayloadReader(self._claiming, options)
+        self._appetite = Appetite(options.lease_timeout)
+        self._payload_reader = PayloadReader(self._claiming, options, self._appetite)
         self._renewer = Renewer(self._settling, options)
 
     def _sql(self, path: str, *tags: str) -> LiteralString:
@@ -106,10 +107,11 @@ class PostgresOutbox:
         Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
         """
         most_bytes = self._appetite.payload(max_bytes)
+        began = steady_seconds()
         try:
             rows = await self._claim_undamaged(limit, most_bytes, excluded, without)
         except StorageError as error:
-            if isinstance(error, StorageUnavailable):
+            if isinstance(error, StorageTimeout):
                 self._appetite.claim_failed()
             if limit == 1 and error.blames_row:
                 chosen = await self._claim_rows(limit, most_bytes, excluded, without, peek=True)
@@ -122,6 +124,8 @@ class PostgresOutbox:
         claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
         if rows[0][_PAYLOAD] is None:
             claim = await self._payload_reader.complete(rows[0][fields], claim.events)
+        else:
+            self._appetite.arrived(sum(len(event.payload) for event in claim.events), steady_seconds() - began)
         if claim.unread and not self._payload_reader.damaged:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:

@@ -15,19 +15,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, SecretStr
 
 from relay.core.durations import format_duration, parse_duration, parse_size
-from relay.core.errors import ConfigError
-from relay.core.secrets import mask_url
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
 from relay.settings.address import Address, parse_address
+from relay.settings.readers import LONGEST_PREFIX, name_reader, read_postgres_url, read_table
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
-_PORTS = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
-_LARGEST_PORT = 65_535
 _SHORTEST = 0.001  # seconds; a shorter pause is a loop without one
 _LONGEST = 8760 * 3600.0  # seconds, a year: more overflows timers and timestamps, and is a slip
-_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_ENCODE = "percent-encode special characters of the user name and password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,46 +96,6 @@ def _flag(text: str) -> bool:
     return word in _TRUE
 
 
-def _table(text: str) -> TableName:
-    try:
-        return TableName.parse(text)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-
-
-def _name(most: int) -> Callable[[str], str]:
-    """A reader of names that need no quotes, with at most ``most`` letters; empty is allowed."""
-
-    def read(text: str) -> str:
-        if not re.fullmatch(rf"([A-Za-z_][A-Za-z0-9_]{{0,{most - 1}}})?", text):
-            raise ValueError(f"{text!r} is not a name; use letters, digits and _, a letter first, at most {most}")
-        return text
-
-    return read
-
-
-def _postgres_url(text: str) -> SecretStr:
-    """Read as the storage reads it; then what libpq would find out only when it connects."""
-    from relay.postgres.url import connection_parameters  # noqa: PLC0415 - psycopg: not for relay --help
-
-    shown = mask_url(text)
-    try:
-        parts = connection_parameters(text, "")
-    except ConfigError as error:
-        reason = str(error).removeprefix("STORAGE_URL: ")
-        raise ValueError(f"{shown!r}: {reason}") from None
-    ports = str(parts.get("port", ""))
-    if (
-        "@" in str(parts.get("host", ""))
-        or not _PORTS.fullmatch(ports)
-        or any(int(port or 1) > _LARGEST_PORT for port in ports.split(","))
-    ):
-        raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
-    if parts.get("sslmode", "prefer") not in _SSL_MODES:
-        raise ValueError(f"{shown!r}: sslmode may be {', '.join(_SSL_MODES)}")
-    return SecretStr(text)
-
-
 Duration = Annotated[float, *kind("duration", _positive_duration)]
 DurationOrZero = Annotated[float, *kind("duration", _duration)]
 Count = Annotated[int, *kind("number", whole())]
@@ -148,10 +103,10 @@ Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]
-Schema = Annotated[str, *kind("name", _name(LONGEST_IDENTIFIER))]
-Prefix = Annotated[str, *kind("name", _name(40))]
+Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
+Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 Listen = Annotated[Address, *kind("address", parse_address)]
-Table = Annotated[TableName, *kind("table", _table)]
-PostgresUrl = Annotated[SecretStr, *kind("URL", _postgres_url)]
+Table = Annotated[TableName, *kind("table", read_table)]
+PostgresUrl = Annotated[SecretStr, *kind("URL", lambda text: SecretStr(read_postgres_url(text)))]
 SecretUrl = Annotated[SecretStr, *kind("URL", SecretStr)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
+from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
@@ -39,7 +40,7 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
-        yield SettingIssue(("STORAGE_URL",), "STORAGE_URL is not set; write postgres://host:5432/database?user=name")
+        yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
         kind = settings.publisher_type

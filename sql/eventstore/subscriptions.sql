@@ -7,12 +7,19 @@ INSERT INTO public.event_subscription (Name, Position) VALUES (%(name)s, %(posit
 ON CONFLICT (Name) DO NOTHING;
 
 -- name: claim
--- Makes an instance the active one of a subscription, unless another one holds a valid lease.
+-- Makes an instance the active one of a subscription, unless another one holds a valid lease. An instance that has
+-- lost its connection claims its own lease again.
 -- Index: the primary key. Locks: the row, if updated.
 UPDATE public.event_subscription
 SET Holder = %(holder)s::UUID, HeldUntil = clock_timestamp() + make_interval(secs => %(lease)s), UpdatedAt = now()
-WHERE Name = %(name)s AND (Holder IS NULL OR HeldUntil < clock_timestamp())
+WHERE
+    Name = %(name)s
+    AND (Holder IS NULL OR Holder = %(holder)s::UUID OR HeldUntil < clock_timestamp())
 RETURNING Position;
+
+-- name: exists
+-- Whether a subscription exists. Index: the primary key. Locks: nothing.
+SELECT EXISTS (SELECT 1 FROM public.event_subscription WHERE Name = %(name)s);
 
 -- name: renew
 -- Renews the active instance's lease; no row when it is no longer the active one.
@@ -57,9 +64,23 @@ SET Position = EXCLUDED.Position, Holder = NULL, HeldUntil = NULL, UpdatedAt = n
 
 -- name: delete
 -- Deletes a subscription. Index: the primary key. Locks: the row.
-DELETE FROM public.event_subscription WHERE Name = %(name)s;
+DELETE FROM public.event_subscription WHERE Name = %(name)s RETURNING Name;
 
 -- name: list
--- All subscriptions by name. Locks: nothing.
-SELECT Name, Position, COALESCE(HeldUntil >= clock_timestamp(), FALSE), UpdatedAt
+-- All subscriptions by name, with the number of events up to the horizon after each position, counted up to 100,000.
+-- Index: the feed's primary key. Locks: nothing.
+SELECT
+    Name,
+    Position,
+    COALESCE(HeldUntil >= clock_timestamp(), FALSE),
+    UpdatedAt,
+    Holder,
+    (
+        SELECT COUNT(*)
+        FROM (
+            SELECT FROM public.event_feed
+            WHERE SequenceNum > Position AND SequenceNum <= %(horizon)s::BIGINT
+            LIMIT 100000
+        ) AS unread
+    )
 FROM public.event_subscription ORDER BY Name;

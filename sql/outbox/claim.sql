@@ -79,36 +79,18 @@ SELECT
 FROM claimed
 ORDER BY available_at, created_at;
 
--- name: payload_sizes
--- The bytes of payload of claimed rows, for a claim that left the payloads behind. Reads no payload.
--- Index: idx_openoutbox_stuck_leases by the exact locked_at, or the primary key. Locks: none.
--- Parameters: ids, relay_id, fence. Result: id, bytes; rows that are no longer held are left out.
-SELECT
-    event_id::text,
-    OCTET_LENGTH(payload)
-FROM openoutbox_events
-WHERE
-    event_id = ANY(%(ids)s::uuid[])
-    AND status = 'DELIVERING'
-    AND locked_by = %(relay_id)s::text
-    AND locked_at = %(fence)s::timestamptz;
-
 -- name: payloads
--- The payloads of claimed rows. Index, locks, parameters: as payload_sizes. Result: id, payload.
+-- The payloads of claimed rows, for a claim that left them behind; rows that are no longer held are left out.
+-- Tags: sizes, the bytes of each payload, which is not read for it; slice, a part of one row's payload, for a payload that
+-- is large for one piece.
+-- Index: idx_openoutbox_stuck_leases by the exact locked_at, or the primary key. Locks: none.
+-- Parameters: ids, relay_id, fence; for a slice one id, start (from 1) and length. Result: id, and the payload, its bytes
+-- or its part.
 SELECT
     event_id::text,
-    payload
-FROM openoutbox_events
-WHERE
-    event_id = ANY(%(ids)s::uuid[])
-    AND status = 'DELIVERING'
-    AND locked_by = %(relay_id)s::text
-    AND locked_at = %(fence)s::timestamptz;
-
--- name: payload_slice
--- A part of one claimed row's payload, for a payload that is large for one piece.
--- Index, locks: as payload_sizes. Parameters: ids (one), relay_id, fence, start (from 1), length. Result: the bytes.
-SELECT SUBSTRING(payload FROM %(start)s::int FOR %(length)s::int)
+    payload --? !sizes !slice
+    -- OCTET_LENGTH(payload) --? sizes
+    -- SUBSTRING(payload FROM %(start)s::int FOR %(length)s::int) --? slice
 FROM openoutbox_events
 WHERE
     event_id = ANY(%(ids)s::uuid[])

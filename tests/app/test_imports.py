@@ -132,7 +132,12 @@ def test_replay_names_the_extra_that_reads_the_window_of_nats() -> None:
 
 
 def test_the_command_lines_help_imports_no_room() -> None:
-    assert imported(CLI, "--help") & (DATABASE | BROKERS | EXTRAS | ROOMS) == set()
+    modules = imported(CLI, "--help")
+    assert modules & (DATABASE | BROKERS | EXTRAS | ROOMS | {"rich", "asyncio", "ssl", "relay.settings"}) == set()
+
+
+def test_the_command_lines_version_imports_nothing() -> None:
+    assert imported(CLI, "--version") & (LIBRARIES | EXTRAS | ROOMS | SLOW_STANDARD_LIBRARY) == set()
 
 
 @pytest.mark.parametrize(
@@ -151,4 +156,6 @@ def test_the_command_lines_help_imports_no_room() -> None:
 )
 def test_a_command_imports_its_own_room_alone(arguments: list[str], rooms: set[str]) -> None:
     """The database refuses the connection, so each command has come to use its room."""
-    assert imported(CLI, *arguments) & ROOMS == rooms
+    modules = imported(CLI, *arguments)
+    assert modules & ROOMS == rooms
+    assert modules & ({"pydantic", "rich", "relay.settings.settings"} | BROKERS) == set()

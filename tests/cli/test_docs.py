@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from relay_cli.app import COMMANDS, GROUPS, app
 from relay_cli.docs import markdown
+from relay_cli.values import _Reader
 from tests.support.paths import ROOT
 
 
@@ -33,6 +34,29 @@ def test_every_command_shows_an_example_of_itself_and_its_exit_codes(name: str) 
     text = command(name).help
     assert f"Example: relay-cli {name}" in text
     assert "Exit codes: 0 " in text
+
+
+@pytest.mark.parametrize("group", list(GROUPS))
+def test_every_command_of_a_group_shows_an_example_of_itself(group: str) -> None:
+    """Spark's jobs print their own help: ``tests/spark/jobs/test_arguments.py`` reads their examples."""
+    commands = {name: one for name, one in command(group).commands.items() if one.add_help_option}
+    assert [name for name, one in commands.items() if f"Example: relay-cli {group} {name}" not in one.help] == []
+
+
+@pytest.mark.parametrize("group", list(GROUPS))
+def test_every_value_of_a_groups_option_is_read_by_a_parser_of_ours(group: str) -> None:
+    """What typer would read itself costs the import of pydantic, and its message names no value."""
+    for name in command(group).commands:
+        one = command(group).get_command(None, name)
+        one.make_context(name, [], resilient_parsing=True)
+        assert [each.name for each in one.params if not isinstance(each.process_value, _Reader)] == [], name
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_value_of_an_option_is_read_by_a_parser_of_ours(name: str) -> None:
+    one = command(name)
+    one.make_context(name, [], resilient_parsing=True)
+    assert [each.name for each in one.params if not isinstance(each.process_value, _Reader)] == []
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

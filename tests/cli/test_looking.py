@@ -34,8 +34,11 @@ def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> 
     assert 0 <= counts.pop("oldest_due_age_sec") < 60
     assert counts == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1}
     lines = call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
-    assert lines[0].split() == ["pending_count", "2"]
-    assert len(lines) == 6
+    sentence = "3 events wait, the oldest has been due for "
+    assert lines[0].startswith(sentence)
+    assert lines[0].endswith("; 1 after a failed attempt; 1 in flight; 5 dead (relay-cli list --status dead)")
+    assert lines[1].split() == ["pending_count", "2"]
+    assert len(lines) == 7
 
 
 def test_stats_goes_on_until_it_is_interrupted(outbox: Outbox, tmp_path: Path) -> None:
@@ -92,8 +95,10 @@ def test_list_finds_what_is_asked_for(
     assert [event["event_type"] for event in listed] == expected
 
 
-def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
-    """The lines that the command writes to a terminal that is so wide."""
+def on_terminal(
+    folder: Path, columns: int, *arguments: str, status: int = 0, errors: bool = False, **variables: str
+) -> list[str]:
+    """The lines that the command writes to a terminal that is so wide; ``errors`` says that it is standard error's."""
     ours, theirs = pty.openpty()
     with (
         os.fdopen(ours, "rb", buffering=0) as reader,
@@ -101,7 +106,8 @@ def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -
             [*COMMAND, *arguments],
             cwd=folder,
             env=environment(COLUMNS=str(columns), TERM="xterm", **variables),
-            stdout=theirs,
+            stdout=None if errors else theirs,
+            stderr=theirs if errors else None,
         ) as process,
     ):
         os.close(theirs)
@@ -109,28 +115,56 @@ def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -
         with suppress(OSError):  # a terminal whose other side is closed reads as an I/O error
             while part := reader.read(65536):
                 text += part
-    assert process.returncode == 0
+    assert process.returncode == status
     return text.decode().splitlines()
 
 
-def test_list_fits_a_narrow_terminal_and_leaves_ids_whole(outbox: Outbox, tmp_path: Path) -> None:
-    [event_id] = outbox.insert([Row("user.signup", b"{}", "key-7")])
+def test_list_fits_an_event_into_one_line_of_any_width_and_leaves_ids_whole(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("billing.invoice.payment_failed", b"{}", "customer-7")])
     outbox.database.run(
-        "UPDATE openoutbox_events SET attempts = 3, last_error = 'no such topic', available_at = '2100-01-02 03:04:05Z'"
+        "UPDATE openoutbox_events SET attempts = 3, last_error = 'TIMEOUT: no acknowledgement within ten seconds', "
+        "available_at = NOW() + INTERVAL '150 seconds', created_at = NOW() - INTERVAL '150 seconds'"
     )
-    names, wide = on_terminal(tmp_path, 200, "list", STORAGE_URL=outbox.reader_url)
-    assert "partition_key" in names
-    assert wide.split()[:2] == [event_id, "PENDING"]
-    assert "2100-01-02T03:04:05.000000Z" in wide
-    first, *others = on_terminal(tmp_path, 80, "list", STORAGE_URL=outbox.reader_url)
-    assert first.split()[:2] == [event_id, "PENDING"]
-    assert len(first) <= 80
-    assert others == [
-        "    user.signup  key key-7  attempts 3  2 bytes",
-        "    next try 2100-01-02T03:04:05.000000Z",
-        "    no such topic",
-    ]
+    names, wide = on_terminal(tmp_path, 250, "list", STORAGE_URL=outbox.reader_url)
+    for text in ("2m ago", "in 2m", "customer-7", "no acknowledgement within ten seconds", "Z"):
+        assert text in wide
+    assert "next try (UTC)" in names
+    names, narrow, hint = on_terminal(tmp_path, 80, "list", STORAGE_URL=outbox.reader_url)
+    assert names.split() == ["event", "id", "status", "since", "type", "last", "error"]
+    assert narrow.split()[:4] == [event_id, "PENDING", "2m", "ago"]
+    assert narrow.endswith("…")
+    assert len(narrow) <= 80
+    assert "relay-cli show EVENT_ID" in hint
     assert on_terminal(tmp_path, 80, "list", "--status", "dead", STORAGE_URL=outbox.reader_url) == ["no events"]
+
+
+def test_a_dead_event_is_red_on_a_terminal_unless_colours_are_unwanted(outbox: Outbox, tmp_path: Path) -> None:
+    fill_aged(outbox, "DEAD", 1)
+    url = outbox.reader_url
+    red = "\x1b[31m\x1b[1mDEAD"
+    assert red in on_terminal(tmp_path, 80, "list", STORAGE_URL=url)[1]
+    assert "\x1b" not in "".join(on_terminal(tmp_path, 80, "list", NO_COLOR="1", STORAGE_URL=url))
+    assert "\x1b" not in call_cli(tmp_path, "list", STORAGE_URL=url).stdout
+
+
+def test_show_has_ages_beside_exact_times_on_a_terminal(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("a")])
+    outbox.database.run("UPDATE openoutbox_events SET created_at = NOW() - INTERVAL '150 seconds'")
+    [line] = [
+        line
+        for line in on_terminal(tmp_path, 80, "show", event_id, STORAGE_URL=outbox.reader_url)
+        if line.startswith("created_at:")
+    ]
+    assert line.endswith("Z (2m ago)")
+    assert "ago" not in call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout
+
+
+def test_an_error_breaks_between_words_on_a_terminal(tmp_path: Path) -> None:
+    url = "postgres://app@127.0.0.1:1/orders"
+    lines = on_terminal(tmp_path, 60, "stats", status=1, errors=True, STORAGE_URL=url, NO_COLOR="1")
+    assert max(map(len, lines)) <= 60
+    assert "Connection refused" in " ".join(line.strip() for line in lines)
+    assert " ".join(line.strip() for line in lines).split() == " ".join(lines).split()
 
 
 def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) -> None:

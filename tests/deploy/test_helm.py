@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ CASES = {
     path.name.removesuffix("-values.yaml"): yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     for path in sorted((CHART / "ci").glob("*-values.yaml"))
 }
+WRITE = bool(os.environ.get("TEST_WRITE"))
+"""Whether what is derived is written, instead of only compared."""
 CUSTOM = {"PodMonitor", "PrometheusRule", "ScaledObject"}
 """Kinds of other projects, whose schemas Kubernetes does not have."""
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -89,9 +92,8 @@ def test_values_that_mean_nothing_are_refused(rendered: Rendered, number: int) -
 
 
 def test_the_plain_files_are_what_helm_renders(rendered: Rendered) -> None:
-    """``TEST_WRITE=1`` writes them."""
     expected = {name: plain_text(name, text) for name, text in rendered["defaults"]["files"].items() if text.strip()}
-    if os.environ.get("TEST_WRITE"):
+    if WRITE:
         for path in PLAIN.glob("*.yaml"):
             path.unlink()
         for name, text in expected.items():
@@ -192,5 +194,7 @@ def test_prometheus_accepts_the_rules_with_the_releases_retention(
 
 def test_the_chart_has_the_rules_of_prometheus_and_the_version_of_the_relay() -> None:
     for name in ("alerts.yaml", "recording.yaml"):
+        if WRITE:
+            shutil.copyfile(DEPLOY / "prometheus" / name, CHART / "files" / name)
         assert (CHART / "files" / name).read_bytes() == (DEPLOY / "prometheus" / name).read_bytes()
     assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == __version__

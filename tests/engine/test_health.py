@@ -13,6 +13,7 @@ from relay.core.errors import (
     StorageBusy,
     StorageError,
     StorageRefuses,
+    StorageTimeout,
     StorageUnavailable,
 )
 from relay.core.ports import Backlog
@@ -134,6 +135,46 @@ def test_what_is_rolled_back_three_times_in_a_row_is_an_error_until_it_works(
     assert health.may_reap  # it answers, so nothing is owed
     health.storage_worked(op)
     assert not health.storage_error
+
+
+@pytest.mark.parametrize("error", [StorageTimeout("no answer within 15 s"), StorageUnavailable("connection lost")])
+def test_what_fails_three_times_in_a_row_beside_pings_that_work_is_an_error_until_it_works(
+    health: RelayHealth, error: StorageError
+) -> None:
+    states = []
+    for _ in range(3):
+        health.storage_failed("claim", error)
+        answers = [health.storage_answers]
+        health.storage_worked("ping")
+        states.append(health.state)
+    answers.append(health.storage_answers)
+    health.storage_worked("claim")
+    assert [*states, health.state] == [RelayState.ACTIVE, RelayState.ACTIVE, RelayState.ERROR, RelayState.ACTIVE]
+    assert answers == [False, True]
+
+
+def test_an_outage_is_over_with_the_first_answer(health: RelayHealth) -> None:
+    for _ in range(5):
+        health.storage_failed("claim", StorageUnavailable("connection refused"))
+        health.storage_failed("ping", StorageUnavailable("connection refused"))
+    health.storage_worked("ping")
+    assert not health.storage_error
+
+
+def test_claims_that_time_out_are_an_error_until_one_works(engine: MakeEngine) -> None:
+    one = engine()
+    one.run(1.0)
+    one.fail("claim", *[Fault.SILENT] * 100)
+    one.insert(3)
+    one.run(60.0)
+    states = set()
+    for _ in range(60):
+        one.run(0.5)
+        states.add(one.relay.health.state)
+    assert states == {RelayState.ERROR}
+    one.storage.faults.clear()
+    one.until(lambda: one.delivered() == 3)
+    one.until(lambda: one.relay.health.state is RelayState.ACTIVE, 1.0)
 
 
 def test_reaping_waits_until_outcomes_are_written_and_leases_renewed(health: RelayHealth) -> None:

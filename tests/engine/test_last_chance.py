@@ -7,6 +7,7 @@ import pytest
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED
 from tests.engine.test_locked_rows import answer, holding
+from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
@@ -75,3 +76,19 @@ def test_while_it_waits_for_slow_answers_nothing_is_claimed(engine: MakeEngine) 
     one.insert(3)
     one.run(0.5)
     assert one.counts() == {"DELIVERING": 3, "PENDING": 3}
+
+
+def test_it_stops_nothing_when_its_lease_is_lost_while_it_waits(engine: MakeEngine) -> None:
+    """It waits for outcomes that cannot be written; what is claimed after it is lost is behind it in the queue."""
+    one = engine(lease_timeout=6.0)
+    one.fail("settle", *[Fault.AWAY] * 15)
+    one.insert(2)
+    one.run(0.3)
+    insert_last_chance(one)
+    [scarred] = [row for row in one.table.rows.values() if row.attempts]
+    one.until(lambda: scarred.status is Status.DELIVERING)
+    # Another relay took the lease back.
+    scarred.status, scarred.locked_by, scarred.locked_at = Status.DEAD, None, None
+    scarred.attempts += 1
+    one.insert(3)
+    assert one.until(lambda: one.delivered() == 5, 60.0) < 30.0

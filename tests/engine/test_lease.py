@@ -179,6 +179,20 @@ def test_a_refused_renewal_costs_the_other_events_nothing(engine: MakeEngine, ca
     assert one.telemetry.counts["leases_lost"] == 1
 
 
+def test_an_event_whose_renewal_is_refused_is_let_go_when_its_lease_ends(engine: MakeEngine) -> None:
+    one = engine(lease_timeout=6.0)
+    one.broker.hold()
+    one.insert(3)
+    one.insert(1, "bad")
+    one.until(lambda: len(one.broker.held) == 4)
+    one.table.trigger = refuse_all  # so it is not taken back either, and no renewal finds that it is lost
+    one.run(5.5)
+    assert one.relay.inflight.events == 4
+    one.run(1.0)
+    assert one.relay.inflight.events == 3
+    assert one.telemetry.counts["leases_lost"] == 1
+
+
 def test_events_renewed_in_parts_are_settled_under_their_own_fences(engine: MakeEngine) -> None:
     one = engine(lease_timeout=6.0)
     one.broker.hold()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relay.core.errors import ConfigError, EventError, OutboxError
+from relay.core.errors import ConfigError, OutboxError
 from relay.eventstore import UnknownTenant, VersionConflict
 from relay_cli.app import app
 from tests.cli.running import COMMAND, call_cli, environment
@@ -59,7 +60,6 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
     assert cli("tenant", "import", "file.jsonl") == f"imported 2 events of {tenant}\n"
     copy = str(uuid.uuid4())
     assert cli("tenant", "import", "file.jsonl", "--tenant", copy) == f"imported 2 events of {copy}\n"
-    assert "not a UUID" in cli("tenant", "provision", "nobody", fails=EventError)
     assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", fails=ConfigError)
 
 
@@ -71,6 +71,26 @@ def test_a_dry_run_prints_the_pending_sql(database: Database, tmp_path: Path) ->
     assert applied.startswith("applied migration 1: tables\n")
     again = call_cli(tmp_path, "store", "migrate", "--dry-run", STORAGE_URL=database.url).stdout
     assert again == "-- the event store is up to date\n"
+
+
+def test_subscriptions_are_listed_moved_and_deleted(database: Database, tmp_path: Path) -> None:
+    def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return call_cli(tmp_path, *arguments, STORAGE_URL=database.url)
+
+    cli("store", "migrate")
+    cli("tenant", "provision", str(TENANT))
+    for name in ("First", "Second"):
+        cli("store", "append", str(TENANT), str(STREAM), name)
+    database.run("INSERT INTO event_subscription (Name, Position) VALUES ('balances', 1), ('mails', 2)")
+    balances, mails = cli("store", "subscriptions").stdout.splitlines()
+    assert re.fullmatch(r"balances  position 1  lag 1 event, \d+\.\d s  not active", balances)
+    assert mails == "mails  position 2  lag 0 events, 0.0 s  not active"
+    moved = cli("store", "subscriptions", "--move", "mails", "--to", "1", "--delete", "balances", "--json").stdout
+    state = json.loads(moved)
+    assert (state["name"], state["position"], state["lag_events"]) == ("mails", 1, 1)
+    assert json.loads(cli("store", "subscriptions", "--reset", "mails", "--json").stdout)["lag_events"] == 2
+    assert "does not exist" in cli("store", "subscriptions", "--delete", "unknown").stderr
+    assert "pass both" in cli("store", "subscriptions", "--move", "mails").stderr
 
 
 def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path) -> None:

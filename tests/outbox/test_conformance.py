@@ -252,6 +252,17 @@ async def test_a_renewal_moves_the_fence_of_what_is_held(table: StorageHarness) 
 
 
 @both_modes
+async def test_a_renewal_has_a_later_fence_even_when_the_clock_was_set_back(table: StorageHarness) -> None:
+    table.insert()
+    relay = table.relay()
+    claim = await relay.claim(1, ANY_BYTES)
+    table.advance(-30.0)
+    before = table.aged(fence_of(claim), -30.0)
+    renewal = await relay.renew(before, ids(claim))
+    assert renewal.held == set(ids(claim))
+    assert renewal.fence > before
+
+
 async def test_a_renewal_of_nothing_keeps_the_fence(table: StorageHarness) -> None:
     relay = table.relay()
     event_id, fence = await claim_one(table, relay)

@@ -38,6 +38,15 @@ async def test_what_is_behind_a_claimed_row_waits_and_others_flow_on(table: Stor
     assert await claim(other) == a[1:]
 
 
+async def test_what_is_in_flight_holds_what_is_behind_it_when_the_first_row_is_released(table: StorageHarness) -> None:
+    relay, other = table.relay(), table.relay("relay-b")
+    a = [table.insert(key="a") for _ in range(3)]
+    claimed = await relay.claim(2, ANY_BYTES)
+    assert ids(claimed) == a[:2]
+    await relay.settle([Settlement(fence_of(claimed), released=a[:1])])
+    assert await claim(other) == a[:1]
+
+
 async def test_room_is_shared_among_the_keys_before_any_key_takes_more(table: StorageHarness) -> None:
     hot = [table.insert(key="hot") for _ in range(20)]
     cold = [table.insert(key=f"cold-{number}") for number in range(3)]

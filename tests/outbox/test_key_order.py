@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import psycopg
@@ -18,6 +19,7 @@ from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 from tests.support.options import storage_options
+from tests.support.waiting import eventually
 
 TABLE = TableName()
 ORDER = "SELECT convert_from(payload, 'UTF8')::int FROM openoutbox_events ORDER BY insertion_order"
@@ -87,3 +89,19 @@ def test_a_writer_that_may_only_insert_needs_no_more(outbox: Outbox) -> None:
     finally:
         outbox.database.run(f"DROP OWNED BY {role}")
         outbox.database.run(f"DROP ROLE {role}")
+
+
+async def test_a_row_that_changes_while_a_claim_waits_for_it_is_not_claimed(outbox: Outbox) -> None:
+    """Only the first row of a key is locked with SKIP LOCKED; an operator may be about to change one behind it."""
+    add_extension(outbox.owner_url, TABLE, "key-order")
+    first, second = outbox.insert([Row("t", b"", "a"), Row("t", b"", "a")])
+    relay = PostgresOutbox(storage_options(outbox.relay_url, "relay", key_order=KeyOrder.SKIP))
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with outbox.database.connect(autocommit=False) as operator:
+        operator.execute("UPDATE openoutbox_events SET status = 'DEAD' WHERE event_id = %s", [second])
+        claiming = asyncio.create_task(relay.claim(10, 1 << 20))
+        await eventually(lambda: outbox.database.run(waiting) == [(1,)])
+        operator.commit()
+    assert [event.event_id for event in (await claiming).events] == [first]
+    assert outbox.row(second)["status"] == "DEAD"
+    await relay.close()

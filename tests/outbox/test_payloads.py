@@ -34,18 +34,31 @@ async def test_large_payloads_are_what_was_inserted(table: StorageHarness) -> No
     assert settled.delivered == len(payloads)
 
 
-def test_a_claim_that_fails_carries_half_the_next_time_and_grows_back() -> None:
-    appetite = Appetite()
+def test_replies_carry_more_while_they_come_fast_and_a_claim_that_fails_halves_them() -> None:
+    appetite = Appetite(6.0)
+    assert appetite.inline_bytes == INLINE_BYTES // 8
+    appetite.arrived(100, 0.01)  # too little to tell
+    assert appetite.inline_bytes == INLINE_BYTES // 8
+    for _ in range(5):
+        appetite.arrived(appetite.inline_bytes, 0.01)
+    assert appetite.inline_bytes == INLINE_BYTES
     appetite.claim_failed()
     appetite.claim_failed()
     assert (appetite.inline_bytes, appetite.payload(1000)) == (INLINE_BYTES // 4, 1000)
-    for _ in range(5):
-        appetite.in_time(1 << 26)
-    assert appetite.inline_bytes == INLINE_BYTES
+
+
+def test_replies_that_take_a_part_of_the_lease_carry_what_comes_in_time() -> None:
+    appetite = Appetite(6.0)
+    appetite.arrived(INLINE_BYTES // 8, 1.3)  # 50 KB/s
+    assert appetite.inline_bytes == INLINE_BYTES // 16
+    for _ in range(10):
+        appetite.arrived(appetite.inline_bytes, appetite.inline_bytes / 50_000)
+    assert appetite.inline_bytes <= INLINE_BYTES // 8
+    assert appetite.slice_bytes / 50_000 < 12.0
 
 
 def test_payloads_that_come_late_bound_the_next_claim() -> None:
-    appetite = Appetite()
+    appetite = Appetite(6.0)
     appetite.read_late(3 << 20)
     assert appetite.payload(1 << 26) == 3 << 20
     appetite.in_time(1 << 26)

@@ -134,7 +134,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
         *(f"outbox/settle:{kind}" for kind in KINDS),
         "outbox/settle:delivered+delete",
         "outbox/lease:renew",
-        "outbox/claim:payload_sizes",
+        "outbox/claim:payloads+sizes",
         "outbox/claim:payloads",
         "outbox/lease:held",
         "outbox/lease:read_back",

@@ -61,4 +61,4 @@ def test_the_environment_is_read_by_the_settings_alone() -> None:
         if re.search(r"os\.environ|os\.getenv", path.read_text(encoding="utf-8"))
     ]
 
-    assert readers == ["relay/settings/listening.py", "relay/settings/screen.py", "relay/settings/settings.py"]
+    assert readers == [f"relay/settings/{name}.py" for name in ("listening", "places", "screen", "settings")]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -47,6 +48,8 @@ from relay.core.outcome import (
 )
 
 _SLICE = 100  # messages offered before other work of the event loop gets its turn (about 2 ms)
+_MOST_UNSENT = 1 << 21  # bytes that wait for the socket
+_ROOM_POLL = 0.005  # seconds between two looks for room
 _SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at least
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
@@ -60,11 +63,19 @@ class _Client(Client):
     def cut(self) -> None:
         """Abort the connection and drop everything buffered for it.
 
-        The only use of a private attribute of the library, which cannot close without flushing.
+        The only use of private attributes of the library, which cannot close without flushing.
         """
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
+        if self._reading_task is not None:  # it fails where the library flushes to a lost connection: nothing new
+            self._reading_task.add_done_callback(_take_exception)
+
+
+def _take_exception(task: asyncio.Task[None]) -> None:
+    """So that asyncio does not report it."""
+    if not task.cancelled():
+        task.exception()
 
 
 class NatsSession:
@@ -114,9 +125,11 @@ class NatsSession:
         for at, event in enumerate(events):
             if at % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-            while len(self._pending) >= self._options.max_pending and self.ended_as is None:
+            while self._is_full() and self.ended_as is None:
                 self._room.clear()
-                await self._room.wait()
+                with suppress(TimeoutError):  # the socket takes bytes without a sign: look again
+                    await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
+                self._end_if_closed()
             if isinstance(self.ended_as, ConnectionCut):
                 return events[at:]
             if self.ended_as is not None:
@@ -154,6 +167,8 @@ class NatsSession:
             closed_cb=self._on_lost,
             disconnected_cb=self._on_lost,
             allow_reconnect=False,
+            # Above it the library waits for the socket: also when the connection is lost, and when it is cancelled.
+            pending_size=sys.maxsize,
             max_reconnect_attempts=1,
             reconnect_time_wait=0.05,  # type: ignore[arg-type]  # seconds between the tries of several servers
             ping_interval=10,
@@ -165,6 +180,10 @@ class NatsSession:
         # sent; when the second one arrives the server has reported whether the subscription is allowed.
         for _ in range(2):
             await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
+
+    def _is_full(self) -> bool:
+        """Whether to wait for answers, or for the socket to take what was published."""
+        return len(self._pending) >= self._options.max_pending or self._client.pending_data_size >= _MOST_UNSENT
 
     async def _send(self, event: OutboxEvent, headers: dict[str, str], sink: OutcomeSink) -> None:
         self._serial = serial = self._serial + 1

@@ -9,7 +9,8 @@ import pytest
 
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.session import Failure
-from relay.core.outcome import Resolution, Unreachable
+from relay.core.errors import BrokerUnreachable
+from relay.core.outcome import Resolution, TimedOut, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import kafka_options
 from tests.support.waiting import eventually
@@ -49,6 +50,34 @@ async def test_abandon_waits_for_a_session_that_was_replaced_before(publisher: K
     await publisher.abandon("the broker is down")
     assert session._producer is None
     assert await sink.outcomes([event]) == [Unreachable("INVALID_PRODUCER_EPOCH: fenced")]
+
+
+async def test_the_client_holds_nothing_after_abandon(publisher: KafkaPublisher) -> None:
+    events, sink = [make_event("t") for _ in range(10)], Collector()
+    await publisher.publish(events, sink)
+    session = publisher._main
+    assert session is not None
+    client = session._producer  # kept, so that it is not destroyed: that would drop what it holds
+    assert client is not None
+    assert len(client) >= 10  # errors of the connection count, too
+    await publisher.abandon("the broker is down")
+    assert len(client) < 10
+    assert set(await sink.outcomes(events)) == {Unreachable("the broker is down")}
+
+
+async def test_a_failed_delivery_is_not_acknowledged() -> None:
+    publisher = KafkaPublisher(kafka_options("127.0.0.1:1", write_timeout=0.2))
+    await publisher.open()
+    event, sink = make_event("t"), Collector()
+    await publisher.publish([event], sink)
+    [outcome] = await sink.outcomes([event])
+    assert isinstance(outcome, TimedOut)
+    await publisher.close()
+
+
+async def test_a_broker_that_is_away_does_not_answer_a_probe(publisher: KafkaPublisher) -> None:
+    with pytest.raises(BrokerUnreachable):
+        await publisher.probe(0.3)
 
 
 async def test_an_error_of_a_sink_does_not_end_the_polling(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -17,7 +19,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.options import nats_options
 from tests.support.servers.nats import NatsServer
-from tests.support.waiting import patience
+from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.nats
 
@@ -137,13 +139,12 @@ async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_
     publisher: NatsPublisher, stream: MakeStream, nats_url: str
 ) -> None:
     target, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
-    listener = await nats.connect(nats_url)
-    await listener.subscribe(heard)
-    await listener.flush()
-    late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
+    async with await nats.connect(nats_url) as listener:
+        await listener.subscribe(heard)
+        await listener.flush()
+        late, good = await outcomes(publisher, [make_event(heard), make_event(target.subject())])
     assert isinstance(late, TimedOut)
     assert isinstance(good, Acknowledged)
-    await listener.close()
 
 
 async def test_few_may_be_pending_and_all_arrive(nats_url: str, stream: MakeStream) -> None:
@@ -210,3 +211,33 @@ async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_nats: Nat
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
     await publisher.close()
     await listener.close()
+
+
+async def test_a_connection_that_is_lost_while_the_socket_is_full_ends_the_wait(own_nats: NatsServer) -> None:
+    publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
+    await publisher.open()
+    await publisher.probe(patience(5))
+    events = [make_event("lost", b"x" * 500_000) for _ in range(60)]  # more than the buffers of the sockets take
+    os.kill(own_nats.pid, signal.SIGSTOP)
+    publishing = asyncio.create_task(publisher.publish(events, sink))
+    writer: asyncio.StreamWriter = (await publisher._current.get())._client._transport._io_writer  # type: ignore[union-attr]
+    await eventually(lambda: writer.transport.get_write_buffer_size() > 500_000)
+    await asyncio.to_thread(own_nats.stop, signal.SIGKILL)
+    async with asyncio.timeout(patience(20)):
+        await publishing
+    assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut, Unreachable}
+    await publisher.close()
+
+
+async def test_a_server_that_hangs_answers_no_probe(own_nats: NatsServer) -> None:
+    """At the first one; the library itself needs half a minute to call the connection stale."""
+    publisher = NatsPublisher(nats_options(own_nats.url))
+    await publisher.open()
+    await publisher.probe(patience(5))
+    os.kill(own_nats.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerUnreachable, match=r"no answer within 0.5 s"):
+            await publisher.probe(0.5)
+    finally:
+        os.kill(own_nats.pid, signal.SIGCONT)
+        await publisher.close()

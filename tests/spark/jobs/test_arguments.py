@@ -164,6 +164,21 @@ def test_relay_cli_shows_a_jobs_help_without_pyspark() -> None:
     assert "examples:" in ended.stdout
 
 
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_jobs_module_shows_its_help_without_pyspark(job: type[Arguments]) -> None:
+    program = f"import runpy; runpy.run_module('relay.spark.jobs.{job.name}', run_name='__main__')"
+    ended = run(program, "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"usage: python -m relay.spark.jobs.{job.name} ")
+
+
+def test_a_jobs_module_names_the_extra_that_it_needs() -> None:
+    ended = run("import runpy; runpy.run_module('relay.spark.jobs.archive', run_name='__main__')", "folder")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert "[spark]'" in ended.stderr
+
+
 @pytest.mark.parametrize(("job", "extra"), [("archive", "spark"), ("report", "spark-report")])
 def test_relay_cli_names_the_extra_that_a_job_needs(job: str, extra: str) -> None:
     source = {"archive": ["folder", "--url", "postgresql://u@h/d"], "report": ["--output", "folder", "--archive", "a"]}

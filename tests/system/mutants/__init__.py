@@ -1,1 +1,1 @@
-"""Dangerous one-line changes of the relay, each of which some test must notice. Run on demand."""
+"""Dangerous one-line changes of the relay, each of which a test of ``make test`` must notice. Run on demand."""

@@ -1,71 +1,76 @@
-"""``python -m tests.system.mutants [words of a name]``: says for each mutant which test notices it."""
+"""``python -m tests.system.mutants [words of a name]``: says of each mutant which test notices it."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+import argparse
+import json
 import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
 
 from tests.support.paths import ROOT
-from tests.system.mutants.catalogue import ENGINE, SQL, Mutant
-
-_FOLDERS = ("relay", "sql", "cli", "tests")
-_FILES = ("pyproject.toml",)
-_HISTORIES = "1500"
-_ENGINE_TESTS = ("-m", "pytest", "-x", "-q", "-n", "0", "-m", "not server", "tests/engine", "tests/core")
-_SQL_TESTS = ("-m", "pytest", "-x", "-q", "-n", "0", "tests/outbox/test_conformance.py", "tests/outbox/test_model.py")
-_SIMULATION = ("-m", "tests.system.simulation", "--histories", _HISTORIES, "--processes", "1", "--stop")
+from tests.system.mutants.catalogue import MUTANTS
+from tests.system.mutants.mutant import Mutant, StaleMutant
+from tests.system.mutants.trial import Trial, Verdict, attempt, control
 
 
-def _output(folder: Path, *arguments: str) -> str:
-    """What a command prints that fails; empty when it does not."""
-    environment = dict(os.environ, PYTHONPATH=f"{folder}{os.pathsep}{folder / 'cli'}", PYTHONDONTWRITEBYTECODE="1")
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.system.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="try the mutants with these words in their name; default: all")
+    parser.add_argument("--list", action="store_true", help="list the mutants and their tests; try none")
+    parser.add_argument(
+        "--json", action="store_true", help="print the results as JSON; progress goes to standard error"
     )
-    return done.stdout if done.returncode else ""
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (default: 1)")
+    parser.add_argument(
+        "--histories", type=int, default=0, metavar="N", help="instead of the tests, play up to N random histories"
+    )
+    return parser.parse_args()
 
 
-def _killer(folder: Path, mutant: Mutant) -> str:
-    """The test that notices the mutant, which ``folder`` holds; empty when it survives."""
-    if mutant in ENGINE:
-        for line in _output(folder, *_SIMULATION).splitlines():
-            if line.startswith("seed"):
-                return f"simulation, {line[:120]}"
-    output = _output(folder, *(_ENGINE_TESTS if mutant in ENGINE else _SQL_TESTS))
-    return next((line for line in output.splitlines() if line.startswith(("FAILED", "ERROR "))), "")
+def _check(mutants: Sequence[Mutant]) -> None:
+    for mutant in mutants:
+        mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8"))
 
 
-def _try(folder: Path, mutant: Mutant) -> str:
-    path = folder / mutant.path
-    source = path.read_text(encoding="utf-8")
-    if source.count(mutant.old) != 1:
-        return f"STALE: {mutant.path} holds its line {source.count(mutant.old)} times"
-    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-    try:
-        return _killer(folder, mutant) or "SURVIVED"
-    finally:
-        path.write_text(source, encoding="utf-8")
+def _try_all(mutants: Sequence[Mutant], jobs: int, histories: int) -> list[Trial]:
+    trials: list[Trial] = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for number, trial in enumerate(pool.map(partial(attempt, histories=histories), mutants), 1):
+            trials.append(trial)
+            line = f"{number} of {len(mutants)} · {trial.verdict} · {trial.name} · {trial.killer or trial.detail}"
+            print(f"{line} · {trial.seconds:.0f} s", file=sys.stderr, flush=True)
+    return trials if histories else control(trials)
 
 
 def main() -> int:
-    words = " ".join(sys.argv[1:])
-    alive = 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for each in _FOLDERS:
-            shutil.copytree(ROOT / each, folder / each, ignore=shutil.ignore_patterns("__pycache__"))
-        for each in _FILES:
-            shutil.copy(ROOT / each, folder / each)
-        for mutant in (*ENGINE, *SQL):
-            if words in mutant.name:
-                verdict = _try(folder, mutant)
-                alive += verdict == "SURVIVED" or verdict.startswith("STALE")
-                print(f"{mutant.name}: {verdict}", flush=True)
-    return 1 if alive else 0
+    """Try mutants; 0 when each is killed, 1 when one survived or could not be tried, 2 for a mutant to correct."""
+    arguments = _arguments()
+    words = " ".join(arguments.words)
+    mutants = [mutant for mutant in MUTANTS if words in mutant.name]
+    try:
+        _check(mutants)
+    except StaleMutant as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not mutants:
+        print(f"no mutant's name contains {words!r}; --list shows them", file=sys.stderr)
+        return 2
+    if arguments.list:
+        for mutant in mutants:
+            print(f"{mutant.name}\n    {mutant.path}\n    {' '.join(mutant.tests)}")
+        return 0
+    trials = _try_all(mutants, arguments.jobs, arguments.histories)
+    if arguments.json:
+        print(json.dumps([asdict(trial) for trial in trials], indent=2))
+    for trial in trials:
+        if trial.verdict is Verdict.FAULTY:
+            print(f"{trial.verdict} · {trial.name} · {trial.killer} {trial.detail}", file=sys.stderr)
+    killed = sum(trial.verdict is Verdict.KILLED for trial in trials)
+    print(f"{killed} of {len(trials)} mutants killed", file=sys.stderr)
+    return 0 if killed == len(trials) else 1
 
 
 if __name__ == "__main__":

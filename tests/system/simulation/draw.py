@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from relay.outbox.payloads import INLINE_BYTES
 from tests.system.simulation import database_faults as database
 from tests.system.simulation import faults as f
 from tests.system.simulation.database_faults import SlowLink
@@ -65,8 +64,8 @@ def _with_large_payloads(plan: Plan, rng: random.Random) -> Plan:
     """The same plan with some large payloads, a slow link, and often a relay that freezes while it receives them."""
     largest = rng.choice(_SIZES)
     lease = min(options.lease_timeout for one in plan.relays for options in one.options)
-    # What one statement carries must arrive within a part of the lease: a payload, or as much as a claim carries.
-    rate = round(max(largest, INLINE_BYTES) / (lease * rng.uniform(0.1, 0.35)))
+    # A payload must arrive within a part of the lease.
+    rate = round(largest / (lease * rng.uniform(0.1, 0.35)))
     left = min(rate * _LONGEST_TRAVEL, _BATCH_BYTES // 3)
     transactions = []
     for one in plan.transactions:

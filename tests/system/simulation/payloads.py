@@ -8,7 +8,7 @@ from typing import Any, LiteralString, cast
 
 from relay.core.event import EventId, Fence
 from relay.outbox.options import PostgresOptions
-from relay.outbox.payloads import PayloadReader, Row
+from relay.outbox.payloads import Appetite, PayloadReader, Row
 from relay.postgres.connect import DeadlineConnection
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryRow
@@ -25,9 +25,10 @@ class SimulatedPayloads(PayloadReader):
         send: Send,
         held: Callable[[Fence, Sequence[EventId]], list[MemoryRow]],
         lease: float,
+        appetite: Appetite,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(cast("DeadlineConnection", None), _options(lease), clock)
+        super().__init__(cast("DeadlineConnection", None), _options(lease), appetite, clock)
         self._send = send
         self._held = held
 
@@ -39,7 +40,7 @@ class SimulatedPayloads(PayloadReader):
             if sql == self._payloads:
                 return [(row.event_id, row.payload) for row in rows]
             first = more["start"] - 1
-            return [(row.payload[first : first + more["length"]],) for row in rows]
+            return [(row.event_id, row.payload[first : first + more["length"]]) for row in rows]
 
         rows: list[Row] = await self._send("read", work, weigh=_payload_bytes)
         return rows

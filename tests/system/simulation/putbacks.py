@@ -70,7 +70,7 @@ def _settles_are_not_halved(patch: pytest.MonkeyPatch) -> None:
 
 
 def _claims_carry_all_payloads(patch: pytest.MonkeyPatch) -> None:
-    mutate(patch, "relay.outbox.payloads", "return INLINE_BYTES // self._divisor", "return 1 << 40")
+    mutate(patch, "relay.outbox.payloads", "0 if self._apart else INLINE_BYTES // self._divisor", "1 << 40")
 
 
 def _busy_answers_are_silent(patch: pytest.MonkeyPatch) -> None:

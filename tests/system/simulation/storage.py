@@ -136,7 +136,7 @@ class SimulatedStorage:
         self.relay_id = relay_id
         self._ping_deadline = ping_deadline
         self._lease = lease
-        self._appetite = Appetite()
+        self._appetite = Appetite(lease)
         self._memory = MemoryOutbox(
             database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
         )
@@ -162,13 +162,16 @@ class SimulatedStorage:
     ) -> Claim:
         """Lease due rows."""
         appetite = self._appetite
+        began = self.process.time()
         try:
             claim = await self._claim(limit, appetite.payload(max_bytes), excluded, without)
-        except StorageUnavailable:
+        except StorageTimeout:
             appetite.claim_failed()
             raise
         if claim.fence is not None and not _carries_payloads(claim):
             claim = await self._payload_reader().complete(claim.fence, claim.events)
+        elif claim.events:
+            appetite.arrived(_payload_bytes(claim), self.process.time() - began)
         if claim.unread:
             appetite.read_late(sum(len(event.payload) for event in claim.events))
         elif claim.events:
@@ -201,7 +204,7 @@ class SimulatedStorage:
         def held(fence: Fence, event_ids: Iterable[EventId]) -> list[MemoryRow]:
             return [row for row in self._held(event_ids) if row.locked_at == fence]
 
-        return SimulatedPayloads(self._claiming.run, held, self._lease, self.process.time)
+        return SimulatedPayloads(self._claiming.run, held, self._lease, self._appetite, self.process.time)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts."""

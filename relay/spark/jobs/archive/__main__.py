@@ -2,7 +2,8 @@
 
 import sys
 
-from relay.spark.jobs.archive.job import main
+from relay.spark.jobs.archive.arguments import ArchiveArguments
+from relay.spark.jobs.entry import start
 
 if __name__ == "__main__":
-    sys.exit(main("python -m relay.spark.jobs.archive"))
+    sys.exit(start(ArchiveArguments))

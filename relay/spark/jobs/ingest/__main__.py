@@ -2,7 +2,8 @@
 
 import sys
 
-from relay.spark.jobs.ingest.job import main
+from relay.spark.jobs.entry import start
+from relay.spark.jobs.ingest.arguments import IngestArguments
 
 if __name__ == "__main__":
-    sys.exit(main("python -m relay.spark.jobs.ingest"))
+    sys.exit(start(IngestArguments))

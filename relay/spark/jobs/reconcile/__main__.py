@@ -2,7 +2,8 @@
 
 import sys
 
-from relay.spark.jobs.reconcile.job import main
+from relay.spark.jobs.entry import start
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 
 if __name__ == "__main__":
-    sys.exit(main("python -m relay.spark.jobs.reconcile"))
+    sys.exit(start(ReconcileArguments))

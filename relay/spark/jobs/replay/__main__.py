@@ -2,7 +2,8 @@
 
 import sys
 
-from relay.spark.jobs.replay.job import main
+from relay.spark.jobs.entry import start
+from relay.spark.jobs.replay.arguments import ReplayArguments
 
 if __name__ == "__main__":
-    sys.exit(main("python -m relay.spark.jobs.replay"))
+    sys.exit(start(ReplayArguments))

@@ -2,7 +2,8 @@
 
 import sys
 
-from relay.spark.jobs.report.job import main
+from relay.spark.jobs.entry import start
+from relay.spark.jobs.report.arguments import ReportArguments
 
 if __name__ == "__main__":
-    sys.exit(main("python -m relay.spark.jobs.report"))
+    sys.exit(start(ReportArguments))

@@ -1,0 +1,146 @@
+"""Mutants of the outbox in PostgreSQL: its adapter, its connections and its statements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.system.mutants.mutant import Mutant
+
+_CONFORMANCE = "tests/outbox/test_conformance.py"
+_ORDER = "tests/outbox/test_conformance_order.py"
+_LOCKS = "tests/outbox/test_conformance_locks.py"
+_TROUBLE = "tests/outbox/test_trouble.py"
+_CONNECT = "tests/postgres/test_connect.py"
+_FENCED = f"{_CONFORMANCE}::test_only_the_holder_of_the_lease_settles"
+
+OUTBOX: Final = (
+    Mutant(
+        "settle without commit",
+        "relay/postgres/connect.py",
+        "        autocommit=True,\n        prepare_threshold=None,\n        context=adapters,\n    )\n\n\ndef connect(",
+        "        autocommit=False,\n"
+        "        prepare_threshold=None,\n        context=adapters,\n    )\n\n\ndef connect(",
+        (f"{_CONFORMANCE}::test_an_acknowledged_event_is_delivered_and_keeps_its_attempts",),
+    ),
+    Mutant(
+        "a renewal is rolled back",
+        "relay/outbox/renewal.py",
+        "async with connection.transaction():",
+        "async with connection.transaction(force_rollback=True):",
+        (f"{_CONFORMANCE}::test_a_renewal_moves_the_fence_of_what_is_held",),
+    ),
+    Mutant(
+        "a renewal whose answer was lost keeps the old fence",
+        "relay/outbox/renewal.py",
+        "return Renewal(renewed if held else fence, held, unchanged)",
+        "return Renewal(fence, held, unchanged)",
+        (f"{_TROUBLE}::test_a_renewal_whose_answer_is_lost_is_read_back",),
+    ),
+    Mutant(
+        "an overdue statement is cut off and not cancelled",
+        "relay/postgres/connect.py",
+        "                try:\n                    await _cancel(connection)\n                finally:  # a second",
+        "                try:\n                    pass\n                finally:  # a second",
+        (
+            f"{_CONNECT}::test_a_statement_that_waits_for_a_lock_is_cancelled_at_its_deadline",
+            _CONNECT,
+        ),
+    ),
+    Mutant(
+        "verdicts of several kinds are counted as one",
+        "relay/outbox/settling.py",
+        "            counts[place][kind] = cursor.rowcount",
+        "            counts[place]['delivered'] = cursor.rowcount",
+        (f"{_CONFORMANCE}::test_verdicts_of_every_kind_and_of_several_claims_go_in_one_call",),
+    ),
+    Mutant(
+        "a row that is locked counts as lost",
+        "relay/outbox/settling.py",
+        "        return settled._replace(locked=frozenset(event_id for (event_id,) in await cursor.fetchall()))",
+        "        return settled",
+        (f"{_LOCKS}::test_a_settle_skips_a_locked_row_and_reports_it",),
+    ),
+)
+
+SQL: Final = (
+    Mutant(
+        "a delivery ignores the fence",
+        "sql/outbox/settle.sql",
+        "        AND locked_at = %(fence)s::timestamptz\n    FOR NO KEY UPDATE SKIP LOCKED --? !delete",
+        "    FOR NO KEY UPDATE SKIP LOCKED --? !delete",
+        (_FENCED,),
+    ),
+    Mutant(
+        "a retry counts no attempt",
+        "sql/outbox/settle.sql",
+        "    status = 'PENDING',\n    attempts = LEAST(event.attempts, 2147483646) + 1,",
+        "    status = 'PENDING',\n    attempts = event.attempts,",
+        (f"{_CONFORMANCE}::test_a_retried_event_waits_for_its_delay_with_its_error",),
+    ),
+    Mutant(
+        "a dead event counts no attempt",
+        "sql/outbox/settle.sql",
+        "    status = 'DEAD',\n    attempts = LEAST(event.attempts, 2147483646) + 1,",
+        "    status = 'DEAD',\n    attempts = event.attempts,",
+        (f"{_CONFORMANCE}::test_a_buried_event_is_dead_and_an_attempt_more",),
+    ),
+    Mutant(
+        "a retried event is due at once",
+        "sql/outbox/settle.sql",
+        "    available_at = NOW() + MAKE_INTERVAL(secs => LEAST(failed.delay, 3155760000)),\n",
+        "",
+        (f"{_CONFORMANCE}::test_a_retried_event_waits_for_its_delay_with_its_error",),
+    ),
+    Mutant(
+        "a claim does not look at available_at",
+        "sql/outbox/claim.sql",
+        "        status = 'PENDING'\n        AND available_at <= NOW()\n        AND event_id <> ALL",
+        "        status = 'PENDING'\n        AND event_id <> ALL",
+        (f"{_CONFORMANCE}::test_scheduled_rows_wait_for_their_time",),
+    ),
+    Mutant(
+        "a claim in order passes a row that is in flight",
+        "sql/outbox/claim.sql",
+        "                status = 'PENDING'\n                AND available_at <= NOW()\n                AND event_id",
+        "                TRUE\n                AND available_at <= NOW()\n                AND event_id",
+        (f"{_ORDER}::test_what_is_in_flight_holds_what_is_behind_it_when_the_first_row_is_released",),
+    ),
+    Mutant(
+        "a claim in order goes on behind a row that it may not take",
+        "sql/outbox/claim.sql",
+        "WHERE behind.unbroken AND",
+        "WHERE",
+        (
+            f"{_ORDER}::test_a_scheduled_event_holds_its_key",
+            _ORDER,
+        ),
+    ),
+    Mutant(
+        "a reaped event counts no attempt",
+        "sql/outbox/lease.sql",
+        "        attempts = LEAST(attempts, 2147483646) + 1,",
+        "        attempts = attempts,",
+        (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
+    ),
+    Mutant(
+        "a renewal keeps the old fence after a clock step",
+        "sql/outbox/lease.sql",
+        "locked_at = GREATEST(NOW(), locked_at + INTERVAL '1 microsecond')",
+        "locked_at = NOW()",
+        (f"{_CONFORMANCE}::test_a_renewal_has_a_later_fence_even_when_the_clock_was_set_back",),
+    ),
+    Mutant(
+        "live leases are reaped",
+        "sql/outbox/lease.sql",
+        "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)\n        AND event_id <> ALL",
+        "        AND locked_at < NOW()\n        AND event_id <> ALL",
+        (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
+    ),
+    Mutant(
+        "prune chooses rows of every status",
+        "sql/outbox/prune.sql",
+        "    WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz AND updated_at",
+        "    WHERE updated_at < %(before)s::timestamptz AND updated_at",
+        ("tests/outbox/admin/test_prune.py::test_only_delivered_and_dead_rows_of_that_age_go",),
+    ),
+)
