@@ -10,10 +10,11 @@ import pytest
 from relay.brokers.greeting import what_listens
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.redis.publisher import RedisPublisher
-from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.errors import BrokerUnreachable, ConfigError, SchemaError
+from relay.outbox.storage import PostgresOutbox
 from tests.cli.mistakes import Mistake, answer
 from tests.support.fixtures.outbox import Outbox, as_user
-from tests.support.options import kafka_options, redis_options
+from tests.support.options import kafka_options, redis_options, storage_options
 
 
 def place(url: str) -> str:
@@ -83,6 +84,17 @@ def test_a_table_that_is_missing_or_no_outbox(outbox: Outbox, tmp_path: Path) ->
     answer(tmp_path, Mistake("spark setup --role no_such", env, 1, ('role "no_such" does not exist',)))
     event = "0190b0a0-0000-7000-8000-000000000001"
     answer(tmp_path, Mistake(f"show {event}", env, 1, (f"there is no event {event} in table openoutbox_events",)))
+
+
+async def test_a_relay_whose_table_is_dropped_says_what_examines_it(outbox: Outbox) -> None:
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
+    await storage.open()
+    try:
+        outbox.database.run("DROP TABLE openoutbox_events CASCADE")
+        with pytest.raises(SchemaError, match=r"does not exist .* relay-cli check says what is missing"):
+            await storage.claim(1, 1000)
+    finally:
+        await storage.close()
 
 
 def test_migrate_says_whether_an_extension_is_new(outbox: Outbox, tmp_path: Path) -> None:

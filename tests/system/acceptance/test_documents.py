@@ -215,7 +215,7 @@ def who_holds_the_horizon(reader: Reader, block: Block) -> None:
 
 def storage_parameters(reader: Reader, block: Block) -> None:
     said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
-    assert "extension tuning exists" in said
+    assert "added extension tuning" in said
     options = "SELECT reloptions FROM pg_class WHERE oid = 'openoutbox_events'::regclass"
     assert "autovacuum_vacuum_threshold=100000" in reader.outbox.database.run(options)[0][0]
 
@@ -290,7 +290,7 @@ def named_commands() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("document", "text"), sorted(set(named_commands())))
 def test_a_command_that_is_named_exists_with_its_options(document: str, text: str) -> None:
     command: Any = get_command(app)
-    options = {"--help", "--version", "--storage-url"}
+    options = {"--help", "--version", "--storage-url", "--install-completion", "--show-completion"}
     for word in re.sub(r"[][|…]", " ", text).split()[1:]:
         commands: list[str] = command.list_commands(None) if hasattr(command, "list_commands") else []
         if word.startswith("--"):
