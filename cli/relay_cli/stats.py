@@ -61,15 +61,7 @@ def command(
 
 def stats_answer(figures: Figures) -> dict[str, object]:
     """The figures by the names of ``/stats``, without those that only a relay knows."""
-    backlog = figures.backlog
-    return {
-        "pending_count": backlog.pending_new,
-        "retrying_count": backlog.pending_retrying,
-        "oldest_age_sec": round(backlog.oldest_age, 3),
-        "oldest_due_age_sec": round(backlog.oldest_due_age, 3),
-        "dead_count": backlog.dead,
-        "in_flight_count": figures.in_flight,
-    }
+    return {**figures.backlog.answer(), "in_flight_count": figures.in_flight}
 
 
 def summary(figures: Figures) -> str:

@@ -218,7 +218,7 @@ def subscriptions(
     ] = None,
     move: Annotated[str | None, typer.Option(metavar="NAME", help="Let this one go on after --to.")] = None,
     to: Annotated[
-        int | None, typer.Option(metavar="POSITION", parser=whole(0), help="The position for --move, 0 or more.")
+        int | None, typer.Option(parser=whole(0), metavar="POSITION", help="The position for --move.")
     ] = None,
     delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
     as_json: Json = False,

@@ -85,6 +85,16 @@ class Backlog(NamedTuple):
     """Now - min(available_at) of the PENDING rows that are due: the lag to alert on."""
     dead: int
 
+    def answer(self) -> dict[str, float]:
+        """The figures by their names in ``/stats`` and ``relay-cli stats``."""
+        return {
+            "pending_count": self.pending_new,
+            "retrying_count": self.pending_retrying,
+            "oldest_age_sec": round(self.oldest_age, 3),
+            "oldest_due_age_sec": round(self.oldest_due_age, 3),
+            "dead_count": self.dead,
+        }
+
 
 class OutboxStorage(Protocol):
     """The outbox table.

@@ -102,13 +102,8 @@ def stats_body(stats: Stats) -> dict[str, Any]:
     ``pending_count`` and ``retrying_count`` stand beside each other as the two series of
     ``openoutbox_backlog_pending_count`` do: no row is in both, and their sum is all that is PENDING.
     """
-    backlog = stats.backlog
     return {
-        "pending_count": backlog.pending_new,
-        "retrying_count": backlog.pending_retrying,
-        "oldest_age_sec": round(backlog.oldest_age, 3),
-        "oldest_due_age_sec": round(backlog.oldest_due_age, 3),
-        "dead_count": backlog.dead,
+        **stats.backlog.answer(),
         "in_flight_count": stats.in_flight,
         "relay_state": int(stats.state),
         "relay_id": stats.relay_id,

@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from relay.core.markers import replace_between
 from relay.settings.describe import markdown
 
 BEGIN = "<!-- begin: python -m relay.settings -->"
-END = "<!-- end -->"
 
 
 def renewed(text: str) -> str:
     """A document with the tables between the markers replaced. Raises ValueError without markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document needs the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+    return replace_between(text, BEGIN, markdown())
 
 
 def main(path: Path) -> None:

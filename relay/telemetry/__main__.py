@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from relay.core.markers import replace_between
 from relay.telemetry.catalogue import CATALOGUE
 
 BEGIN = "<!-- begin: python -m relay.telemetry -->"
-END = "<!-- end -->"
 
 
 def markdown() -> str:
@@ -22,11 +22,7 @@ def markdown() -> str:
 
 def renewed(text: str) -> str:
     """A document with the table between the markers replaced. Raises ValueError without markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document needs the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+    return replace_between(text, BEGIN, markdown())
 
 
 def main(path: Path) -> None:

@@ -60,7 +60,6 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
     assert cli("tenant", "import", "file.jsonl") == f"imported 2 events of {tenant}\n"
     copy = str(uuid.uuid4())
     assert cli("tenant", "import", "file.jsonl", "--tenant", copy) == f"imported 2 events of {copy}\n"
-    assert CliRunner().invoke(app, ["tenant", "provision", "nobody", "--storage-url", database.url]).exit_code == 2
     assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", fails=ConfigError)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Generic
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
 from relay.spark.jobs.arguments import CommandLine, Job
@@ -24,36 +26,42 @@ _PROGRESS_INTERVAL: Final = 10.0  # seconds
 _OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 
 
-def run_job(
-    job: type[Job],
-    work: Callable[[Job], int],
-    program: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-) -> int:
-    """Read the arguments of a job and do its work. Returns the exit code; an error is printed in one line.
+@dataclass(frozen=True, slots=True)
+class Program(Generic[Job]):
+    """A job as a program; what it needs to begin is its arguments and its work, which returns the exit code."""
 
-    ``environment`` has texts for options that are left out.
-    """
-    try:
-        return work(CommandLine(job, program, arguments).read(environment))
-    except OutboxError as error:
-        return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
-    except PySparkException as error:
-        return _print_error(*_cause(error))
-    except Py4JJavaError as error:  # errors without a class in PySpark, such as a broker that does not answer
-        return _print_error(str(error.java_exception.toString()).partition("\n")[0], 1)
-    except KeyboardInterrupt:
-        return _print_error("interrupted", 130)
+    arguments: type[Job]
+    work: Callable[[Job], int]
+
+    def main(self, program: str | None = None) -> int:
+        """Run the job with the process's arguments; returns the exit code. ``program`` is its name in messages."""
+        return self.run(program or f"{self.arguments.name}.py", sys.argv[1:])
+
+    def run(self, program: str, arguments: Sequence[str], **environment: str) -> int:
+        """Run the job; ``environment`` has texts for options that are left out.
+
+        Returns the exit code; an error is printed in one line.
+        """
+        try:
+            return self.work(CommandLine(self.arguments, program, arguments).read(environment))
+        except OutboxError as error:
+            return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
+        except PySparkException as error:
+            return _print_error(*_cause(error))
+        except Py4JJavaError as error:  # errors without a class in PySpark, such as a broker that does not answer
+            return _print_error(str(error.java_exception.toString()).partition("\n")[0], 1)
+        except KeyboardInterrupt:
+            return _print_error("interrupted", 130)
 
 
-def open_session(name: str, settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
-    """The process's session, or a new one with these settings; Spark pushes filters down to PostgreSQL."""
+def open_session(name: str, source: type[DataSource], settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
+    """The process's session, or a new one with these settings; it knows ``source`` and pushes filters down to it."""
     builder = SparkSession.Builder().appName(f"openoutbox-{name}")
     for setting, value in settings:
         builder = builder.config(setting, value)
     session = builder.getOrCreate()
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.dataSource.register(source)
     return session
 
 

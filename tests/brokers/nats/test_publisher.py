@@ -227,3 +227,17 @@ async def test_a_connection_that_is_lost_while_the_socket_is_full_ends_the_wait(
         await publishing
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut, Unreachable}
     await publisher.close()
+
+
+async def test_a_server_that_hangs_answers_no_probe(own_nats: NatsServer) -> None:
+    """At the first one; the library itself needs half a minute to call the connection stale."""
+    publisher = NatsPublisher(nats_options(own_nats.url))
+    await publisher.open()
+    await publisher.probe(patience(5))
+    os.kill(own_nats.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerUnreachable, match=r"no answer within 0.5 s"):
+            await publisher.probe(0.5)
+    finally:
+        os.kill(own_nats.pid, signal.SIGCONT)
+        await publisher.close()

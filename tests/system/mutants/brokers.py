@@ -133,7 +133,7 @@ BROKERS: Final = (
         "relay/brokers/nats/session.py",
         "                await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do",
         "                pass",
-        (f"{_CONFORMANCE}::test_a_broker_that_hangs_is_unreachable_and_abandon_ends_the_wait[nats-True]",),
+        (f"{_NATS}::test_a_server_that_hangs_answers_no_probe",),
     ),
     Mutant(
         "Redis: a reply is given to the newest event",

@@ -10,31 +10,19 @@ Progress goes to standard error, a line every ten seconds; the summary to standa
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_run
-from relay.spark.jobs.program import open_session, print_result, report_progress, run_job, task_progress
+from relay.spark.jobs.program import Program, open_session, print_result, report_progress, task_progress
 from relay.spark.source import OutboxDataSource
 
 
-def main(program: str = "archive.py") -> int:
-    """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:])
-
-
-def run(program: str, arguments: Sequence[str], **environment: str) -> int:
-    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
-    return run_job(ArchiveArguments, _work, program, arguments, environment)
-
-
 def _work(job: ArchiveArguments) -> int:
-    spark = open_session(job.name)
-    spark.dataSource.register(OutboxDataSource)
+    spark = open_session(job.name, OutboxDataSource)
     start = time.monotonic()
     with archive_run(spark, job) as archive, report_progress("archive", lambda: task_progress(spark)):
         if job.dry_run:
@@ -89,3 +77,8 @@ def _print_summary(progress: ArchiveProgress, job: ArchiveArguments, seconds: fl
     print_result(
         f"{progress.archived} rows archived in {progress.files} files, {progress.deleted} deleted{left}; {pace}"
     )
+
+
+_PROGRAM: Final = Program(ArchiveArguments, _work)
+main = _PROGRAM.main
+run = _PROGRAM.run

@@ -9,10 +9,9 @@ codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream's regular 
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
-from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,20 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from relay.spark.jobs.ingest.arguments import IngestArguments
 from relay.spark.jobs.ingest.preview import preview
 from relay.spark.jobs.ingest.shape import shape
-from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
+from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.options import write_options
 from relay.spark.write.runs import run_summary, stream_summary
-
-
-def main(program: str = "ingest.py") -> int:
-    """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:])
-
-
-def run(program: str, arguments: Sequence[str], **environment: str) -> int:
-    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
-    return run_job(IngestArguments, _work, program, arguments, environment)
 
 
 def _work(job: IngestArguments) -> int:
@@ -131,3 +120,8 @@ def _micro_batch(query: StreamingQuery) -> str:
 def _print_summary(written: int, inserted: int, seconds: float, name: str) -> None:
     pace = f"{written / seconds:.0f} rows/s" if seconds else ""
     print_result(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")
+
+
+_PROGRAM: Final = Program(IngestArguments, _work)
+main = _PROGRAM.main
+run = _PROGRAM.run

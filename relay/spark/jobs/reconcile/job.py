@@ -16,7 +16,6 @@ database and the brokers are read once.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from functools import reduce
@@ -30,10 +29,10 @@ from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
+    Program,
     open_session,
     print_result,
     report_progress,
-    run_job,
     session_settings,
     task_progress,
 )
@@ -63,19 +62,8 @@ _COLUMNS: Final = (
 _PRINTS: Final = ("topic", "status", "key", "payload_sum", "headers_sum", "created_at", "delivered_at", "place")
 
 
-def main(program: str = "reconcile.py") -> int:
-    """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:])
-
-
-def run(program: str, arguments: Sequence[str], **environment: str) -> int:
-    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
-    return run_job(ReconcileArguments, _work, program, arguments, environment)
-
-
 def _work(job: ReconcileArguments) -> int:
-    session = open_session(job.name, session_settings(job.packages, job.jars))
-    session.dataSource.register(OutboxDataSource)
+    session = open_session(job.name, OutboxDataSource, session_settings(job.packages, job.jars))
     return _Run(session, job).work()
 
 
@@ -202,3 +190,8 @@ class _Run:
         """Write the frame below the output."""
         self._step = step
         return materialize(frame, f"{self._job.output}/{name}")
+
+
+_PROGRAM: Final = Program(ReconcileArguments, _work)
+main = _PROGRAM.main
+run = _PROGRAM.run

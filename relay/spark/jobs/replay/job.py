@@ -13,28 +13,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
-from relay.spark.jobs.program import open_session, print_result, report_progress, run_job, task_progress
+from relay.spark.jobs.program import Program, open_session, print_result, report_progress, task_progress
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
 from relay.spark.source import OutboxDataSource
 
 
-def main(program: str = "replay.py") -> int:
-    """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:])
-
-
-def run(program: str, arguments: Sequence[str], **environment: str) -> int:
-    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
-    return run_job(ReplayArguments, _work, program, arguments, environment)
-
-
 def _work(job: ReplayArguments) -> int:
-    spark = open_session(job.name)
-    spark.dataSource.register(OutboxDataSource)
+    spark = open_session(job.name, OutboxDataSource)
     if job.dry_run:
         _print_preview(preview(spark, job), job)
         return 0
@@ -69,3 +58,8 @@ def _print_summary(result: ReplayResult, job: ReplayArguments, seconds: float) -
             f"{result.recent} events were delivered within the duplicate window, so NATS would drop their copies: run "
             f"it again later with the same arguments and --replay-id {replay_id}"
         )
+
+
+_PROGRAM: Final = Program(ReplayArguments, _work)
+main = _PROGRAM.main
+run = _PROGRAM.run

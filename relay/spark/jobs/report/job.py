@@ -11,9 +11,7 @@ Parquet, ``index.html`` for people. Progress goes to standard error, the summary
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,10 +22,10 @@ from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
+    Program,
     open_session,
     print_result,
     report_progress,
-    run_job,
     session_settings,
     task_progress,
 )
@@ -50,19 +48,8 @@ _WORK: Final = "_work"
 _CODES: Final = 20
 
 
-def main(program: str = "report.py") -> int:
-    """Run the job with the process's arguments; the exit code."""
-    return run(program, sys.argv[1:])
-
-
-def run(program: str, arguments: Sequence[str], **environment: str) -> int:
-    """Run the job; ``environment`` has texts for options that are left out. Returns the exit code."""
-    return run_job(ReportArguments, _work, program, arguments, environment)
-
-
 def _work(job: ReportArguments) -> int:
-    session = open_session(job.name, session_settings(job.packages, job.jars))
-    session.dataSource.register(DeliveryLogDataSource)
+    session = open_session(job.name, DeliveryLogDataSource, session_settings(job.packages, job.jars))
     start = time.monotonic()
     folder = Folder(session, job.output)
     folder.delete("index.html")
@@ -115,3 +102,8 @@ def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.until is not None:
         outcomes = outcomes.where(f.col("time") < f.lit(job.until))
     return outcomes.where(f.col("type").isin(list(job.event_types))) if job.event_types else outcomes
+
+
+_PROGRAM: Final = Program(ReportArguments, _work)
+main = _PROGRAM.main
+run = _PROGRAM.run

@@ -1,0 +1,16 @@
+"""Replace the part of a document between two lines that mark it: tables that are written from the code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+END: Final = "<!-- end -->"
+
+
+def replace_between(text: str, begin: str, part: str) -> str:
+    """``text`` with ``part`` between the line ``begin`` and the next ``END``. Raises ValueError without these lines."""
+    before, first, rest = text.partition(begin)
+    _, last, after = rest.partition(END)
+    if not first or not last:
+        raise ValueError(f"the document needs the lines {begin} and {END}")
+    return f"{before}{begin}\n\n{part}\n{END}{after}"
