@@ -106,9 +106,9 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them.
-    An age is a duration such as 90s, 1h30m or 7d. Consumers see the same event id again. After Ctrl-C (exit code 130)
-    the reported replays remain. The extension replay-audit records user and reason. Needs SELECT and UPDATE.
+    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them. Consumers
+    see the same event id again. Batches are short transactions; after Ctrl-C the reported replays remain. The
+    extension replay-audit records every replay with user and reason. Needs SELECT and UPDATE on the table.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.

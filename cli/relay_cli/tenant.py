@@ -66,7 +66,9 @@ def drop(
 
     Example: relay-cli tenant drop 0190b0a0-0000-7000-8000-000000000001 --confirm 0190b0a0-0000-7000-8000-000000000001
     """
-    if confirm != tenant:
+    from relay.eventstore.tenants import is_same_id
+
+    if not is_same_id(confirm, tenant):
         raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
 
     async def work(store: EventStore) -> None:

@@ -17,11 +17,19 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from relay.core.errors import StorageBusy
+from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
 from relay.eventstore.errors import UnknownTenant, VersionConflict
-from relay.eventstore.model import Appended, Expected, NewEvent, checked_events, checked_id, checked_version
+from relay.eventstore.model import (
+    LARGEST_VERSION,
+    Appended,
+    Expected,
+    NewEvent,
+    checked_events,
+    checked_id,
+    checked_version,
+)
 from relay.eventstore.part import Id, StorePart
 from relay.postgres.codec import text_array
 
@@ -130,10 +138,13 @@ class AppendPart(StorePart):
 
     async def _meaning(self, connection: Connection, order: AppendOrder, error: psycopg.Error) -> Exception:
         """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
+        beyond = isinstance(error, errors.NumericValueOutOfRange) and (
+            order.expected + len(order.events) > LARGEST_VERSION  # otherwise the number is in a body
+        )
         duplicate = (
             isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
         )
-        if duplicate or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
+        if duplicate or beyond or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
             values = {"tenant": order.tenant_id, "stream": order.stream_id}
             actual = (await execute(connection, self._statements.text("eventstore/append:version"), values))[0][0]
             if not duplicate or order.expected not in (Expected.ANY, actual):
@@ -142,6 +153,14 @@ class AppendPart(StorePart):
                 return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)
         if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
             return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
+        if isinstance(error, errors.InsufficientPrivilege):
+            confined, tenant = (await execute(connection, self._statements.text("eventstore/append:session_tenant")))[0]
+            if confined and tenant != str(order.tenant_id):
+                return SchemaError(
+                    f"{order.doing}: row-level security confines this session to tenant {tenant or '(none is set)'}; "
+                    f"connect with tenant={str(order.tenant_id)!r}",
+                    error.sqlstate,
+                )
         return translated(error, order.doing)
 
 

@@ -22,7 +22,7 @@ from relay.eventstore.database import Connection
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id
-from relay.eventstore.tenants import TenantPart
+from relay.eventstore.tenants import TenantPart, check_tenant
 
 _FORMAT: Final = "openoutbox-eventstore/1"
 _LINES_AT_ONCE: Final = 1000
@@ -34,7 +34,7 @@ class ArchivePart(TenantPart):
     async def export_tenant(self, tenant_id: Id, path: str | Path) -> int:
         """Write all of a tenant's events to a file of JSON lines, as of one moment; returns their number.
 
-        The file appears under its name when it is complete.
+        The file appears under its name when it is complete. Raises ``UnknownTenant`` for a tenant without a partition.
         """
         tenant, file_path = checked_id("tenant_id", tenant_id), Path(path)
         unfinished = file_path.with_name(file_path.name + ".part")
@@ -42,6 +42,7 @@ class ArchivePart(TenantPart):
             await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
             try:
                 async with connection.transaction():
+                    await check_tenant(connection, self._statements, tenant)
                     written = await self._write_events(connection, tenant, unfinished)
             finally:
                 await connection.set_isolation_level(None)

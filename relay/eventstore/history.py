@@ -24,6 +24,7 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(2, "functions for granted roles only, settled horizon in signed numbers", ()),
         Migration(3, "positions from the store only", files(*(["0003_gapless"] if gapless else []))),
         Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
+        Migration(5, "notifications without content where tenants are isolated", ()),
     )
     return SchemaHistory(
         statements.record_names,

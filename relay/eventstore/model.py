@@ -20,6 +20,7 @@ from relay.core.errors import EventError
 Json = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
 
 LARGEST_VERSION: Final = 2**31 - 1
+LARGEST_POSITION: Final = 2**63 - 1
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -114,6 +115,13 @@ def checked_version(expected: object) -> int:
     if isinstance(expected, bool) or not isinstance(expected, int) or not -1 <= expected <= LARGEST_VERSION:
         raise EventError(f"expected_version: {expected!r}; pass a version of 0 or more, ANY or NO_STREAM")
     return int(expected)
+
+
+def checked_position(name: str, value: object) -> int:
+    """A position, 0 being the one before the first event; raises EventError for an impossible one."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_POSITION:
+        raise EventError(f"{name}: {value!r}; pass a position of 0 or more")
+    return value
 
 
 def _json(name: str, value: object) -> str:

@@ -18,9 +18,11 @@ Id = UUID | str
 class StorePart:
     """The connections and the statements that all parts use."""
 
-    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
         self._database = database
         self._statements = statements
+        self._tenant = tenant
+        """The one tenant of this object, under row-level security."""
 
 
 def check_limit(limit: int | None) -> None:

@@ -20,7 +20,7 @@ from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
-from relay.eventstore.model import LARGEST_VERSION, StoredEvent, checked_id
+from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id
 from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
@@ -141,8 +141,8 @@ def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[Stored
 class ReadPart(StorePart):
     """Reading one stream, and all of them."""
 
-    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
-        super().__init__(database, statements)
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
+        super().__init__(database, statements, tenant)
         self._reader = Reader(database, statements)
 
     async def read_stream(
@@ -164,8 +164,8 @@ class ReadPart(StorePart):
         values = {
             "tenant": checked_id("tenant_id", tenant_id),
             "stream": stream,
-            "from_version": from_version,
-            "to_version": LARGEST_VERSION if to_version is None else to_version,
+            "from_version": _within_type(from_version),
+            "to_version": LARGEST_VERSION if to_version is None else _within_type(to_version),
             "limit": limit,
         }
         sql = self._statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
@@ -190,7 +190,13 @@ class ReadPart(StorePart):
         and raises ``UndecodableEvent`` when it is the first one.
         """
         check_limit(limit)
+        after = min(max(after, 0), LARGEST_POSITION)
         return (await self._reader.page(after, limit, EventFilter.of(tenants, types))).events
+
+
+def _within_type(version: int) -> int:
+    """The version, or the nearest one that the column can hold: no event has a version beyond it."""
+    return min(max(version, -1), LARGEST_VERSION)
 
 
 async def _from_partitions(

@@ -101,14 +101,15 @@ class SchemaPart(StorePart):
             await self._grant(connection, await self._positions(connection), role, _GRANTS[access])
 
     async def isolate_tenants(self, role: str) -> None:
-        """Let database role ``role`` append and read, but only within the tenant of its session.
+        """Let database role ``role`` append, read and subscribe, but only within the tenant of its session.
 
         That is the setting ``eventstore.tenant``, which ``connect(tenant=...)`` sets. The store's owner still sees
-        everything. It guards against mistakes, not against an application that sends SQL of its own choosing.
+        everything. Notifications have no content from now on. It guards against mistakes, not against an application
+        that sends SQL of its own choosing.
         """
         async with self._database.connection("isolate tenants") as connection, connection.transaction():
             positions = await self._positions(connection)
-            await self._grant(connection, positions, role, ("isolation", *_GRANTS["reader"], *_GRANTS["writer"]))
+            await self._grant(connection, positions, role, ("isolation", *_GRANTS["subscriber"], *_GRANTS["writer"]))
 
     async def _positions(self, connection: Connection) -> str:
         state = await _settings(connection, self._statements)

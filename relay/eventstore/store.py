@@ -44,12 +44,13 @@ class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, TenantPart
         ``ConfigError`` for an invalid URL or schema, ``StorageUnavailable`` when there is no answer in 10 s.
         """
         statements = EventStoreStatements(schema)
+        own_tenant = None if tenant is None else checked_id("tenant", tenant)
         on_connect = None
-        if tenant is not None:
-            on_connect = statements.text("eventstore/read:be_tenant"), {"tenant": str(checked_id("tenant", tenant))}
+        if own_tenant is not None:
+            on_connect = statements.text("eventstore/read:be_tenant"), {"tenant": str(own_tenant)}
         database = Database(url, max_connections=max_connections, on_connect=on_connect, decode=decode_body)
         await database.open()
-        return cls(database, statements)
+        return cls(database, statements, own_tenant)
 
     async def close(self) -> None:
         """Stop listening and close the connections."""

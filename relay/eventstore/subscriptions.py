@@ -10,6 +10,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database
 from relay.eventstore.meter import Meter, NoMeter
+from relay.eventstore.model import checked_position
 from relay.eventstore.part import Id, check_limit
 from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.statements import EventStoreStatements
@@ -36,8 +37,8 @@ class SubscriptionState(NamedTuple):
 class SubscriptionPart(ReadPart):
     """Subscribing, and operating subscriptions."""
 
-    def __init__(self, database: Database, statements: EventStoreStatements) -> None:
-        super().__init__(database, statements)
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
+        super().__init__(database, statements, tenant)
         self._wakeup = Wakeup(database, statements)
 
     def subscribe(  # noqa: PLR0913 -- each is a setting of one subscription
@@ -71,11 +72,15 @@ class SubscriptionPart(ReadPart):
             raise ConfigError(f"lease and poll_interval: {lease!r} and {poll_interval!r}; both must be above 0 seconds")
         if undecodable not in ("stop", "set aside"):
             raise ConfigError(f"undecodable: {undecodable!r}; choose 'stop' or 'set aside'")
+        if start not in ("beginning", "end"):
+            checked_position("start", start)
         event_filter = EventFilter.of(tenants, types)
         options = SubscriptionOptions(
             batch_size, event_filter, start, lease, poll_interval, meter or NoMeter(), undecodable
         )
-        return Subscription(self._database, self._statements, self._reader, self._wakeup, name, options).batches()
+        return Subscription(
+            self._database, self._statements, self._reader, self._wakeup, self._stored_name(name), options
+        ).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions by name, with their checkpoints and what is after them."""
@@ -83,7 +88,15 @@ class SubscriptionPart(ReadPart):
         rows = await self._database.run(
             "list subscriptions", self._statements.text("eventstore/subscriptions:list"), {"horizon": horizon}
         )
-        return [SubscriptionState._make((*row, await self._age_after(row[1]))) for row in rows]
+        prefix = self._stored_name("")
+        return [
+            SubscriptionState._make((name.removeprefix(prefix), *row, await self._age_after(row[0])))
+            for name, *row in rows
+        ]
+
+    def _stored_name(self, name: str) -> str:
+        """The name in the table: a store of one tenant has names of its own, which row-level security tells apart."""
+        return name if self._tenant is None else f"{self._tenant}/{name}"
 
     async def _age_after(self, position: int) -> float:
         """Seconds since the first event after a position was written; 0.0 when there is none."""
@@ -95,10 +108,10 @@ class SubscriptionPart(ReadPart):
 
         Its active instance, if any, can no longer acknowledge its current batch and continues there too.
         """
-        values = {"name": name, "position": position}
+        values = {"name": self._stored_name(name), "position": checked_position("position", position)}
         await self._database.run("reset subscription", self._statements.text("eventstore/subscriptions:reset"), values)
 
     async def delete_subscription(self, name: str) -> bool:
         """Delete a subscription; its instances end with ``SubscriptionDeleted``. Returns whether there was one."""
         delete = self._statements.text("eventstore/subscriptions:delete")
-        return bool(await self._database.run("delete subscription", delete, {"name": name}))
+        return bool(await self._database.run("delete subscription", delete, {"name": self._stored_name(name)}))

@@ -62,7 +62,7 @@ class TenantPart(StorePart):
         ``UnknownTenant`` for a tenant without a partition, ``ConfigError`` when ``confirm`` differs.
         """
         tenant = checked_id("tenant_id", tenant_id)
-        if str(confirm) != str(tenant):
+        if not is_same_id(confirm, tenant):
             raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant)!r}")
         statements = self._statements
         async with (
@@ -94,12 +94,27 @@ async def _forget(connection: Connection, statements: EventStoreStatements, tena
         after = (await execute(connection, statement, {"after": after}))[0][0]
 
 
+async def check_tenant(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
+    """Raise UnknownTenant for a tenant without an attached partition."""
+    partition = await _partition(connection, statements, tenant_id)
+    if partition is None or partition.bucket is None or partition.detaching:
+        raise UnknownTenant(tenant_id)
+
+
 async def _partition(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> _Partition | None:
     rows = await execute(connection, statements.for_tenant("eventstore/tenants:state", tenant_id))
     if not rows:
         return None
     bucket, detaching = rows[0]
     return _Partition(None if bucket is None else bucket.rpartition("_")[2], detaching)
+
+
+def is_same_id(confirm: Id, tenant_id: Id) -> bool:
+    """Whether it is that id, in any spelling of a UUID."""
+    try:
+        return UUID(str(confirm)) == UUID(str(tenant_id))
+    except ValueError:
+        return False
 
 
 @contextlib.asynccontextmanager

@@ -53,3 +53,8 @@ SELECT 1;
 -- name: version
 -- The version of one stream, 0 when it has no event. Index: the partition's (TenantId, StreamId, Version).
 SELECT COALESCE(MAX(Version), 0) FROM public.event WHERE TenantId = %(tenant)s::UUID AND StreamId = %(stream)s::UUID;
+
+-- name: session_tenant
+-- Whether row-level security confines this role to one tenant, and which one (empty when the setting is missing).
+-- Locks: nothing.
+SELECT ROW_SECURITY_ACTIVE('public.event'), COALESCE(CURRENT_SETTING('eventstore.tenant', TRUE), '');

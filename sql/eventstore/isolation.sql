@@ -27,3 +27,17 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_feed;
 -- The feed's rows of the tenant named by the setting. Locks: the feed, exclusively, for an instant.
 CREATE POLICY tenant_isolation ON public.event_feed
 USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
+
+-- name: secure_subscription
+-- The same for subscriptions. Locks: the subscriptions, exclusively, for an instant.
+ALTER TABLE public.event_subscription ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_subscription_policy
+-- Drops their policy, to be created again in the same transaction. Locks: the subscriptions, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription;
+
+-- name: subscription_policy
+-- The subscriptions whose names begin with the tenant named by the setting and a slash.
+-- Locks: the subscriptions, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_subscription
+USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));

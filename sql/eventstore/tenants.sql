@@ -24,7 +24,7 @@ ALTER TABLE public.event_tenants_00 ATTACH PARTITION public.event_00000000000000
 FOR VALUES IN ('00000000-0000-0000-0000-000000000000');
 
 -- name: list
--- All tenants with a partition, in the order of their ids. It reads the catalogue, not pg_partition_tree(), which
+-- All tenants with a partition, in the order of their ids; to a role that row-level security confines only its own. It reads the catalogue, not pg_partition_tree(), which
 -- locks every partition. Locks: nothing.
 SELECT SUBSTRING(partition.relname FROM 7)::UUID AS tenant
 FROM pg_catalog.pg_class AS partition
@@ -33,6 +33,10 @@ WHERE
     partition.relnamespace = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = 'public.event'::REGCLASS)
     AND partition.relkind = 'r' AND NOT link.inhdetachpending
     AND partition.relname ~ '^event_[0-9a-f]{32}$'
+    AND (
+        NOT ROW_SECURITY_ACTIVE('public.event')
+        OR SUBSTRING(partition.relname FROM 7)::UUID = NULLIF(CURRENT_SETTING('eventstore.tenant', TRUE), '')::UUID
+    )
 ORDER BY partition.relname;
 
 -- name: state

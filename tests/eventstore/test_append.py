@@ -172,6 +172,23 @@ async def test_of_racing_appends_exactly_the_winners_are_in_the_stream(store: Ev
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == winners
 
 
+async def test_numbers_beyond_their_type_are_no_fault_of_the_database(store: EventStore) -> None:
+    largest = 2**31 - 1
+    await store.append(TENANT, STREAM, events("A"), NO_STREAM)
+    with pytest.raises(VersionConflict) as caught:
+        await store.append(TENANT, STREAM, events("B"), largest)
+    assert (caught.value.expected, caught.value.actual) == (largest, 1)
+    assert await store.read_stream(TENANT, STREAM, 2**40) == []
+    assert len(await store.read_stream(TENANT, STREAM, -(2**40), 2**40)) == 1
+    assert await store.read_all(after=2**70) == []
+    assert len(await store.read_all(after=-1)) == 1
+    for position in (-1, 2**63):
+        with pytest.raises(EventError, match="position of 0 or more"):
+            await store.reset_subscription("any", position)
+        with pytest.raises(EventError, match="start"):
+            store.subscribe("any", start=position)
+
+
 async def test_racing_appends_to_any_version_all_win(store: EventStore) -> None:
     results = await asyncio.gather(*(store.append(TENANT, STREAM, events(f"{n}"), ANY) for n in range(20)))
     assert sorted(result.version for result in results) == list(range(1, 21))

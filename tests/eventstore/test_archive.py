@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, StoredEvent, TenantBusy
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, StoredEvent, TenantBusy, UnknownTenant
 from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database, drop_database
@@ -79,6 +79,12 @@ async def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match=str(file)):
         await gapless_store.import_tenant(file, newcomer)
     assert newcomer not in await gapless_store.list_tenants()
+
+
+async def test_a_tenant_that_is_unknown_is_not_exported(gapless_store: EventStore, tmp_path: Path) -> None:
+    with pytest.raises(UnknownTenant):
+        await gapless_store.export_tenant(uuid.uuid4(), tmp_path / "file.jsonl")
+    assert await asyncio.to_thread(lambda: list(tmp_path.iterdir())) == []
 
 
 async def test_a_dumped_and_restored_store_goes_on(store: EventStore, database: Database, positions: str) -> None:

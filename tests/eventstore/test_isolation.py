@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import psycopg
@@ -11,6 +12,7 @@ from relay.core.errors import SchemaError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database
+from tests.support.waiting import patience
 
 
 async def test_a_role_stays_inside_its_tenant(store: EventStore, database: Database, role: str) -> None:
@@ -60,3 +62,45 @@ async def test_plain_sql_of_the_role_stays_inside_too(store: EventStore, databas
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
     assert [event.type for event in await store.read_all()] == ["mine", "theirs", "more"]
+
+
+async def test_a_role_learns_nothing_of_other_tenants(store: EventStore, database: Database, role: str) -> None:
+    await store.isolate_tenants(role)
+    with database.connect() as listener:
+        listener.execute("LISTEN eventrecorded")
+        await store.append(OTHER_TENANT, STREAM, [NewEvent("theirs")], NO_STREAM)
+        (note,) = listener.notifies(timeout=patience(), stop_after=1)
+    assert note.payload == ""
+    async with await EventStore.connect(as_role(database.url, role), tenant=TENANT) as own:
+        assert await own.list_tenants() == [TENANT]
+        with pytest.raises(
+            SchemaError, match=f"confines this session to tenant {TENANT}; connect with tenant="
+        ) as caught:
+            await own.append(OTHER_TENANT, STREAM, [NewEvent("intruder")], ANY)
+        assert "migrate" not in str(caught.value)
+    assert len(await store.list_tenants()) == 2
+
+
+async def test_a_role_subscribes_within_its_tenant(store: EventStore, database: Database, role: str) -> None:
+    await store.isolate_tenants(role)
+    await store.append(OTHER_TENANT, STREAM, [NewEvent("theirs")], NO_STREAM)
+    await store.append(TENANT, STREAM, [NewEvent("mine")], NO_STREAM)
+    url = as_role(database.url, role)
+    async with (
+        await EventStore.connect(url, tenant=TENANT) as own,
+        await EventStore.connect(url, tenant=OTHER_TENANT) as other,
+    ):
+        for one, expected in ((own, "mine"), (other, "theirs")):
+            batches = one.subscribe("same name", poll_interval=3600.0)
+            assert [event.type for event in await anext(batches)] == [expected]
+            waiting = asyncio.create_task(anext(batches))
+            await one.append(TENANT if one is own else OTHER_TENANT, STREAM, [NewEvent("more")], 1)
+            assert [event.type for event in await waiting] == ["more"]
+            await batches.aclose()
+            assert [state.name for state in await one.list_subscriptions()] == ["same name"]
+        await own.reset_subscription("same name")
+        assert [state.position for state in await own.list_subscriptions()] == [0]
+        assert (await other.list_subscriptions())[0].position > 0
+        assert await own.delete_subscription("same name")
+        assert await own.list_subscriptions() == []
+    assert [state.name for state in await store.list_subscriptions()] == [f"{OTHER_TENANT}/same name"]

@@ -32,6 +32,8 @@ async def test_dropping_wants_the_id_again(gapless_store: EventStore) -> None:
     stranger = uuid.uuid4()
     with pytest.raises(UnknownTenant):
         await gapless_store.drop_tenant(stranger, confirm=stranger)
+    await gapless_store.drop_tenant(str(TENANT).upper(), confirm=TENANT.hex)
+    assert await gapless_store.list_tenants() == [OTHER_TENANT]
 
 
 async def test_a_dropped_tenant_is_gone_and_can_be_provisioned_again(store: EventStore, database: Database) -> None:

@@ -66,10 +66,12 @@ class Engine:
         """Run one podman command."""
         return self._run("podman", *arguments, check=check)
 
+    def import_base(self) -> None:
+        """Make the base image, in the first run of a checkout, and store it under its name."""
+        self.podman("import", str(_base()), _BASE)
+
     def build(self, image: str = IMAGE) -> None:
-        """Build the image of the checkout's Dockerfile; every call runs every step anew."""
-        if self.podman("image", "exists", _BASE, check=False).returncode:
-            self.podman("import", str(_base()), _BASE)
+        """Build the image of the checkout's Dockerfile; every call runs every step anew. Needs ``import_base``."""
         mounts: list[str] = []
         if certificates := os.environ.get("SSL_CERT_FILE"):
             pip = self._folder / "pip.conf"

@@ -7,6 +7,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1800)
 
+_SECOND = f"{IMAGE}-again"
 _LOCKED_DOWN = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "host"]
 
 
@@ -26,7 +28,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     tools()
     folder = tmp_path_factory.mktemp("container")
     engine = Engine(folder)
-    engine.build()
+    engine.import_base()
+    with ThreadPoolExecutor(2) as builds:  # side by side: most of a build is one process
+        list(builds.map(engine.build, (IMAGE, _SECOND)))
     yield engine
     engine.podman("rm", "--all", "--force")
     # The layers are mounted: podman has to take them down before their folder can go.
@@ -102,9 +106,14 @@ def test_the_image_holds_both_programs_and_neither_pip_nor_the_sources(engine: E
 
 
 def test_the_image_is_below_200_megabytes_and_has_a_version(engine: Engine) -> None:
+    """The base of the tests is not the Dockerfile's, whose size differs: the relay's own part is bounded, too."""
     megabytes = engine.image_megabytes()
-    print(f"\nimage: {megabytes:.0f} MB, base included")
+    with engine.files() as root:
+        files = [path for path in (root / "opt" / "relay").rglob("*") if path.is_file() and not path.is_symlink()]
+        part = sum(path.stat().st_size for path in files) / 1e6
+    print(f"\nimage: {megabytes:.0f} MB, of which the base has {megabytes - part:.0f} and the relay {part:.1f}")
     assert megabytes < 200
+    assert part < 76
     labels = engine.labels()
     assert labels["org.opencontainers.image.version"] == __version__
     assert "org.opencontainers.image.source" in labels
@@ -117,10 +126,7 @@ def test_the_image_can_use_every_extra_that_it_promises(engine: Engine) -> None:
 
 
 def test_two_builds_give_the_same_files(engine: Engine) -> None:
-    again = f"{IMAGE}-again"
-    engine.build(again)
-
-    first, second = contents(engine, IMAGE), contents(engine, again)
+    first, second = contents(engine, IMAGE), contents(engine, _SECOND)
 
     assert len(first) > 2000
     assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()
