@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from relay.brokers.entries import Entry, resolve
+from relay.brokers.nats.client import NatsClient
 from relay.brokers.nats.errors import (
     NO_STREAM,
     PERMISSIONS_CODE,
@@ -57,27 +57,6 @@ _LONGEST_CHARACTER = 4  # bytes of UTF-8
 _LONGEST_NUMBERS = 64  # bytes for the three numbers of a control line, and the blanks between them
 
 
-class _Client(Client):
-    """nats-py's client with a way to abort its connection."""
-
-    def cut(self) -> None:
-        """Abort the connection and drop everything buffered for it.
-
-        The only use of private attributes of the library, which cannot close without flushing.
-        """
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:
-            writer.transport.abort()
-        if self._reading_task is not None:  # it fails where the library flushes to a lost connection: nothing new
-            self._reading_task.add_done_callback(_take_exception)
-
-
-def _take_exception(task: asyncio.Task[None]) -> None:
-    """So that asyncio does not report it."""
-    if not task.cancelled():
-        task.exception()
-
-
 class NatsSession:
     """A connection in use; ``connect`` makes one."""
 
@@ -86,7 +65,7 @@ class NatsSession:
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._options = options
         self._control_line = control_line(options)
-        self._client = _Client()
+        self._client = NatsClient()
         self._pending: dict[int, tuple[Entry, float]] = {}
         self._serial = 0
         self._prefix = ""

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error
 
+from relay.brokers.nats.client import NatsClient
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.core.errors import BrokerUnreachable, reason_of
 
@@ -61,19 +61,21 @@ async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T
     async def on_error(error: Exception) -> None:
         reasons.append(reason_of(error))
 
+    client = NatsClient()
     try:
         async with asyncio.timeout(options.connection_timeout):
-            client = await nats.connect(
+            await client.connect(
                 **connect_arguments(options),
                 error_cb=on_error,
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # of the first connection too
             )
-            try:
-                return await ask(client)
-            finally:
-                await client.close()
+            answer = await ask(client)
+            await client.close()
+            return answer
     except (Error, OSError, TimeoutError) as error:
         silence = f"no answer within {options.connection_timeout:g} s"
         reason = (reasons[-1] if reasons else silence) if isinstance(error, TimeoutError) else reason_of(error)
         raise BrokerUnreachable(f"{server_names(options)}: {reason}") from None
+    finally:
+        client.cut()

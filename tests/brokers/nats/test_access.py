@@ -14,6 +14,7 @@ import pytest
 
 from relay.brokers.nats.options import connect_arguments
 from relay.brokers.nats.publisher import NatsPublisher
+from relay.brokers.nats.streams import read_streams
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
@@ -139,6 +140,34 @@ async def test_a_good_secret_connects_and_a_bad_one_is_reported_without_it(
     for secret in login.secrets:
         assert secret not in f"{caught.value} {outcome} {caplog.text}"
     await refused.close()
+
+
+@pytest.mark.parametrize("how", ["scheme", "file"])
+async def test_no_login_goes_to_a_server_without_tls_where_tls_is_demanded(tmp_path: Path, how: str) -> None:
+    received = bytearray()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id": "x", "version": "2.11.0", "max_payload": 1048576, "auth_required": true}\r\n')
+        while data := await reader.read(4096):
+            received.extend(data)
+            if b"PING" in data:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        ca_file = Identities(tmp_path).ca_file
+        url = {"scheme": f"tls://relay:hunter2@127.0.0.1:{port}"}.get(
+            how, f"nats://relay:hunter2@127.0.0.1:{port}?tls_ca={ca_file}"
+        )
+        publisher = NatsPublisher(nats_options(url))
+        await publisher.open()
+        with pytest.raises(BrokerUnreachable, match="the server does not"):
+            await publisher.probe(5.0)
+        with pytest.raises(BrokerUnreachable, match="the server does not"):
+            await read_streams(nats_options(url))
+        await publisher.close()
+    assert b"hunter2" not in received
 
 
 @pytest.fixture
