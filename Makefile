@@ -94,7 +94,7 @@ release: $(STAMP) ## wheel, source archive, image, bills of materials, checksums
 
 # Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
 LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
-lock: $(STAMP) ## pin the image's dependencies anew, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
+lock: $(STAMP) ## pin the image's dependencies again, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
 	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) -o deploy/image/requirements.lock
 	$(LOCK) --group build -o deploy/image/build.lock
 

@@ -139,24 +139,24 @@ def test_nodes_can_be_drained_while_the_broker_is_away(rendered: Rendered) -> No
 
 
 def test_the_selectors_select_the_relays_pods_and_no_other(rendered: Rendered) -> None:
-    found = kinds(rendered["monitored"])
-    relay = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    prune = found["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    objects = kinds(rendered["monitored"])
+    relay = objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    prune = objects["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
     selectors = [
-        found["Deployment"]["spec"]["selector"]["matchLabels"],
-        found["Service"]["spec"]["selector"],
-        found["PodMonitor"]["spec"]["selector"]["matchLabels"],
+        objects["Deployment"]["spec"]["selector"]["matchLabels"],
+        objects["Service"]["spec"]["selector"],
+        objects["PodMonitor"]["spec"]["selector"]["matchLabels"],
     ]
     assert all(selector.items() <= relay.items() and not selector.items() <= prune.items() for selector in selectors)
-    everything = found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
+    everything = objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
     assert everything.items() <= relay.items()
     assert everything.items() <= prune.items()
 
 
 def test_the_number_of_relays_is_left_to_keda(rendered: Rendered) -> None:
-    found = kinds(rendered["scaled"])
-    assert "replicas" not in found["Deployment"]["spec"]
-    assert found["ScaledObject"]["spec"]["scaleTargetRef"]["name"] == found["Deployment"]["metadata"]["name"]
+    objects = kinds(rendered["scaled"])
+    assert "replicas" not in objects["Deployment"]["spec"]
+    assert objects["ScaledObject"]["spec"]["scaleTargetRef"]["name"] == objects["Deployment"]["metadata"]["name"]
 
 
 @pytest.mark.postgres

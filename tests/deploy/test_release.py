@@ -127,7 +127,7 @@ def layer(files: Mapping[str, str]) -> bytes:
 
 
 def test_an_image_is_a_list_of_packages_too(tmp_path: Path) -> None:
-    """Two layers: the second one installs a package of Debian anew, and removes another one."""
+    """Two layers: the second one installs a package of Debian again, and removes another one."""
     first = {"var/lib/dpkg/status": "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\n"}
     second = {
         "var/lib/dpkg/status": "Package: libc6\nStatus: install ok installed\nVersion: 2.36-10\n\n"

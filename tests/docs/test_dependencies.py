@@ -24,7 +24,7 @@ def test_every_requirement_is_listed_with_its_bounds() -> None:
 
 
 def test_nothing_is_installed_from_an_index() -> None:
-    """The package is on none; whoever registers its name there would be installed instead."""
+    """The package is on none; a package registered there under its name would be installed instead."""
     named = re.compile(r"install\b[^\n]*[\s'\"]openoutbox-relay\b(?!\W*build)")
     texts = [
         *ROOT.glob("*.md"),

@@ -39,16 +39,16 @@ def load_published(database: Database, state: str, positions: str, role: str) ->
 
 def described(database: Database) -> list[object]:
     """Columns, constraints, functions and triggers of the store, but not those of a tenant's partition."""
-    ours = "nspname = 'public' AND relname ~ '^event(_[a-z]+)?$'"
+    own = "nspname = 'public' AND relname ~ '^event(_[a-z]+)?$'"
     return [
         *database.run(
             "SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute ON attrelid = c.oid "
-            f"LEFT JOIN pg_attrdef ON adrelid = c.oid AND adnum = attnum WHERE {ours} AND attnum > 0 ORDER BY 1, attnum"
+            f"LEFT JOIN pg_attrdef ON adrelid = c.oid AND adnum = attnum WHERE {own} AND attnum > 0 ORDER BY 1, attnum"
         ),
         *database.run(
             "SELECT relname, conname, pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON "
-            f"c.oid = conrelid JOIN pg_namespace n ON n.oid = relnamespace WHERE {ours} ORDER BY 1, 2"
+            f"c.oid = conrelid JOIN pg_namespace n ON n.oid = relnamespace WHERE {own} ORDER BY 1, 2"
         ),
         *database.run(
             "SELECT proname, pg_get_functiondef(oid), (SELECT bool_or(grantee = 0) FROM aclexplode(proacl)) "

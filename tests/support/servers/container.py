@@ -71,7 +71,7 @@ class Engine:
         self.podman("import", str(_base()), _BASE)
 
     def build(self, image: str = IMAGE) -> None:
-        """Build the image of the checkout's Dockerfile; every call runs every step anew. Needs ``import_base``."""
+        """Build the image of the checkout's Dockerfile; every call runs every step again. Needs ``import_base``."""
         mounts: list[str] = []
         if certificates := os.environ.get("SSL_CERT_FILE"):
             pip = self._folder / "pip.conf"

@@ -120,8 +120,8 @@ class Ledger:
             if row is None:
                 continue
             _demand(row.status is self.states.get(one, Status.PENDING), f"{one}: {row.status} without a transition")
-            kept = row.status is not Status.DELIVERED or not deletes(self.delivered_by[one])
-            _demand(kept, f"{one}: DELIVERED and kept, with ON_DELIVERED=delete")
+            allowed = row.status is not Status.DELIVERED or not deletes(self.delivered_by[one])
+            _demand(allowed, f"{one}: DELIVERED and in the table, with ON_DELIVERED=delete")
 
     def arrive(self, event_id: EventId, relay: str) -> None:
         """The broker has stored the event once more."""
