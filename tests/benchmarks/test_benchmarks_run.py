@@ -65,7 +65,7 @@ def test_drain(tmp_path: Path) -> None:
 @pytest.mark.nats
 @pytest.mark.redis
 def test_latency(tmp_path: Path) -> None:
-    publishers = ["nats", "redis"]
+    publishers = ["nats"]
     figures = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
     expected = [(publisher, wake_up) for publisher in publishers for wake_up in (False, True)]
     assert [(one["publisher"], one["wake_up"]) for one in figures["runs"]] == expected
