@@ -38,7 +38,7 @@ def decode_body(text: str | bytes) -> object:
     try:
         return _plain(document)[0]
     except (ValueError, RecursionError):
-        pass
+        pass  # an integer too long for Python's reader, or a fault: the slower decoder tells which
     try:
         return _exact(document)[0]
     except (ValueError, RecursionError) as error:
