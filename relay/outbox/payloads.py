@@ -118,6 +118,7 @@ class PayloadReader:
         self._appetite = appetite
         self._clock = clock
         self._relay_id = options.relay_id
+        self._in_order = options.key_order is not None
         self._longest = options.lease_timeout * _SHARE_OF_LEASE
         self._sizes = statement("outbox/claim:payloads", options.table, tags=["sizes"])
         self._payloads = statement("outbox/claim:payloads", options.table)
@@ -146,8 +147,22 @@ class PayloadReader:
             # Not raised: the claim has committed, and without this reply its rows would wait for their lease to end.
             # The engine releases what is unread, as soon as the database is back.
             self._report(len(events) - len(payloads), error)
-        read = [event._replace(payload=payloads[event.event_id]) for event in events if event.event_id in payloads]
-        return Claim(fence, read, [event.event_id for event in events if event.event_id not in payloads])
+        return self._answer(fence, events, payloads)
+
+    def _answer(self, fence: Fence, events: Sequence[OutboxEvent], payloads: dict[EventId, bytes]) -> Claim:
+        """The claim with what was read. In order per key, events behind an unread one of their key count as unread."""
+        read: list[OutboxEvent] = []
+        unread: list[EventId] = []
+        stopped: set[str] = set()
+        for event in events:
+            key = event.partition_key if self._in_order else None
+            if event.event_id in payloads and key not in stopped:
+                read.append(event._replace(payload=payloads[event.event_id]))
+                continue
+            unread.append(event.event_id)
+            if key is not None:
+                stopped.add(key)
+        return Claim(fence, read, unread)
 
     async def _piece(self, fence: Fence, piece: list[EventId], size: int, until: float) -> dict[EventId, bytes]:
         """The payloads of one piece, whose first row has ``size`` bytes."""

@@ -11,8 +11,11 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Settlement
+from relay.outbox.extensions import add_extension
+from relay.outbox.options import KeyOrder
 from relay.outbox.payloads import INLINE_BYTES, Appetite
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
 from tests.outbox.harness import StorageHarness
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.measured import Measured
@@ -169,3 +172,16 @@ async def test_payloads_that_a_lost_connection_keeps_are_reported(
         await storage.close()
     [record] = [record for record in caplog.records if getattr(record, "action", "") == "payloads_unread"]
     assert "the payloads of 3 claimed events were not read" in record.getMessage()
+
+
+async def test_in_order_per_key_nothing_passes_a_payload_that_is_not_read(outbox: Outbox) -> None:
+    add_extension(outbox.url, TableName(), "key-order")
+    [bad] = outbox.insert([Row("t", os.urandom(20_000), partition_key="a")])
+    damage(outbox)
+    behind, other = outbox.insert([Row("t", b"x", partition_key="a"), Row("t", b"x", partition_key="b")])
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay", key_order=KeyOrder.SKIP))
+    await storage.open()
+    claim = await storage.claim(100, ANY_BYTES)
+    await storage.close()
+    assert [event.event_id for event in claim.events] == [other]
+    assert set(claim.unread) == {bad, behind}

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, LiteralString, cast
 
 from relay.core.event import EventId, Fence
-from relay.outbox.options import PostgresOptions
+from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.payloads import Appetite, PayloadReader, Row
 from relay.postgres.connect import DeadlineConnection
 from relay.postgres.sql import TableName
@@ -25,10 +25,11 @@ class SimulatedPayloads(PayloadReader):
         send: Send,
         held: Callable[[Fence, Sequence[EventId]], list[MemoryRow]],
         lease: float,
+        key_order: KeyOrder | None,
         appetite: Appetite,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(cast("DeadlineConnection", None), _options(lease), appetite, clock)
+        super().__init__(cast("DeadlineConnection", None), _options(lease, key_order), appetite, clock)
         self._send = send
         self._held = held
 
@@ -51,14 +52,14 @@ def _payload_bytes(rows: list[Row]) -> int:
 
 
 @cache
-def _options(lease: float) -> PostgresOptions:
+def _options(lease: float, key_order: KeyOrder | None) -> PostgresOptions:
     return PostgresOptions(
         url="",
         relay_id="",
         table=TableName(),
         lease_timeout=lease,
         retry=retry_policy(),
-        key_order=None,
+        key_order=key_order,
         delete_delivered=False,
     )
 

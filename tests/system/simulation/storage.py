@@ -136,6 +136,7 @@ class SimulatedStorage:
         self.relay_id = relay_id
         self._ping_deadline = ping_deadline
         self._lease = lease
+        self._key_order = key_order
         self._appetite = Appetite(lease)
         self._memory = MemoryOutbox(
             database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
@@ -204,7 +205,9 @@ class SimulatedStorage:
         def held(fence: Fence, event_ids: Iterable[EventId]) -> list[MemoryRow]:
             return [row for row in self._held(event_ids) if row.locked_at == fence]
 
-        return SimulatedPayloads(self._claiming.run, held, self._lease, self._appetite, self.process.time)
+        return SimulatedPayloads(
+            self._claiming.run, held, self._lease, self._key_order, self._appetite, self.process.time
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts."""
