@@ -41,3 +41,16 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription;
 -- Locks: the subscriptions, exclusively, for an instant.
 CREATE POLICY tenant_isolation ON public.event_subscription
 USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));
+
+-- name: secure_ids
+-- The same for the ids of events. Locks: the ids, exclusively, for an instant.
+ALTER TABLE public.event_id ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_ids_policy
+-- Drops their policy, to be created again in the same transaction. Locks: the ids, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_id;
+
+-- name: ids_policy
+-- The ids of the tenant named by the setting. Locks: the ids, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_id
+USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
