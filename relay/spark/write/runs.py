@@ -30,8 +30,9 @@ from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUna
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import connect
-from relay.spark.setup import create_ledger
+from relay.spark.setup import create_ledger, has_ledger
 from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.epochs import Committed, Run, is_replay
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
 
@@ -39,36 +40,6 @@ _log = logging.getLogger(__name__)
 
 _COMMIT_TRIES: Final = 5
 _PLAIN_TABLE: Final = "r"  # relkind
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The run's row in the ledger; created on the driver, and sent to every task."""
-
-    run_id: UUID
-    outbox: str
-    job: str
-    mode: str
-    driver: str
-    query_id: str | None = None
-    epoch: int | None = None
-
-    @property
-    def stage(self) -> str:
-        """The name of its staging table."""
-        return stage_name(self.run_id)
-
-    def parameters(self) -> dict[str, Any]:
-        """The values of its row in the ledger."""
-        return {
-            "run_id": self.run_id,
-            "outbox": self.outbox,
-            "job": self.job,
-            "mode": self.mode,
-            "driver": self.driver,
-            "query_id": self.query_id,
-            "epoch": self.epoch,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +133,6 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     return rows, inserted
 
 
-def epoch_is_committed(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
-    """Whether the run's micro-batch is in the outbox already."""
-    return bool(_one(connection, statements, "runs:epoch_committed", run.parameters())[0])
-
-
 def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with translating("committing"), connect(url) as connection:
         with connection.transaction():
@@ -186,7 +152,7 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
             "nothing was written, run it again with a longer stagingMaxAge"
         )
-    if run.epoch is not None and epoch_is_committed(connection, statements, run):
+    if run.epoch is not None and _is_repeated(connection, statements, run, staged):
         _finish(connection, statements, run.run_id, "aborted", 0, 0)
         return 0, 0
     inserted = staged.inserted
@@ -194,6 +160,12 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
         inserted = _insert(connection, statements, run, staged)
     _finish(connection, statements, run.run_id, "committed", staged.rows, inserted)
     return staged.rows, inserted
+
+
+def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> bool:
+    """Whether the run's micro-batch is in the outbox already. Raises ConfigError for another stream's micro-batch."""
+    last = connection.execute(statements.query("runs:last_epoch"), run.parameters()).fetchone()
+    return last is not None and is_replay(run, staged.rows, Committed(*last))
 
 
 def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
@@ -259,14 +231,14 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
 
 
 def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
+    if has_ledger(connection, statements):
         return
     try:
         create_ledger(connection, statements)
     except psycopg.errors.InsufficientPrivilege:
         raise ConfigError(
-            f"schema {statements.schema} for Spark's ledger is missing and this role may not create it; the outbox's "
-            "owner must run: relay-cli spark setup --role ROLE"
+            f"Spark's ledger in schema {statements.schema} is missing, or of an earlier release, and this role may not "
+            "create it; the outbox's owner must run: relay-cli spark setup --role ROLE"
         ) from None
 
 

@@ -12,8 +12,9 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import APPLICATION, connect
 from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.runs import Run, Staged, clean, commit_run, open_run
+from relay.spark.write.runs import Staged, clean, commit_run, open_run
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
 
