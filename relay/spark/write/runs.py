@@ -26,7 +26,7 @@ from uuid import UUID
 
 import psycopg
 
-from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUnavailable
+from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import connect
@@ -76,12 +76,13 @@ def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, 
 def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     """Make a run visible; returns the numbers of rows that it wrote and of new ones.
 
-    Tries again when the connection is lost: the ledger says whether an earlier try was committed.
+    Tries again when the connection is lost, since the ledger says whether an earlier try was committed, and when the
+    database rolled the commit back, for example after a deadlock with another run that inserts the same events.
     """
     for tries in range(1, _COMMIT_TRIES):
         try:
             return _commit_once(url, statements, run, staged)
-        except StorageUnavailable as error:
+        except (StorageUnavailable, StorageBusy) as error:
             _log.warning("run %s could not be committed, trying again: %s", run.run_id, error)
             time.sleep(tries)
     return _commit_once(url, statements, run, staged)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -17,6 +19,7 @@ from relay.spark.write.liveness import this_driver
 from relay.spark.write.runs import Staged, clean, commit_run, open_run
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
 
 
 class Staging:
@@ -39,6 +42,14 @@ class Staging:
             f"INSERT INTO openoutbox_spark.{self.run.stage} "
             "SELECT %(attempt)s, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %(count)s)",
             {"attempt": attempt, "count": count},
+        )
+
+    def stage_ids(self, ids: Sequence[uuid.UUID]) -> None:
+        """Rows with these ids, in this order, as attempt 1."""
+        self.outbox.database.run(
+            f"INSERT INTO openoutbox_spark.{self.run.stage} "
+            "SELECT 1, id, 't', NULL, 'x', '{}', NULL FROM unnest(%s::uuid[]) WITH ORDINALITY AS t (id, n) ORDER BY n",
+            [list(ids)],
         )
 
     def commit(self, attempts: list[int], rows: int) -> tuple[int, int]:
@@ -72,6 +83,38 @@ def test_the_ledger_knows_a_commit_whose_reply_was_lost(outbox: Outbox) -> None:
     staging.stage(1, 10)
     assert staging.commit([1], 10) == staging.commit([1], 10) == (10, 10)
     assert len(outbox.rows("event_id")) == 10
+
+
+def test_rows_are_inserted_in_the_order_of_their_ids(outbox: Outbox) -> None:
+    """So two runs with the same ids wait for one another: in opposite orders they would deadlock."""
+    staging = Staging(outbox)
+    ids = sorted(uuid.uuid4() for _ in range(50))
+    staging.stage_ids(ids[::-1])
+    staging.commit([1], 50)
+    assert [
+        event_id for (event_id,) in outbox.database.run("SELECT event_id FROM openoutbox_events ORDER BY ctid")
+    ] == ids
+
+
+def test_a_commit_that_loses_a_deadlock_is_tried_again(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    low, high = sorted(uuid.uuid4() for _ in range(2))
+    staging.stage_ids([low, high])
+    insert = "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 't', 'x')"
+    with outbox.database.connect(autocommit=False) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("SET LOCAL deadlock_timeout = '60s'")  # so that the server ends the commit, and not this
+        other.execute(insert, [high])
+        commit = pool.submit(staging.commit, [1], 2)
+        wait_until(lambda: waits_for_a_transaction(outbox), what="the commit to wait for the other transaction")
+        other.execute(insert, [low])
+        other.commit()
+        assert commit.result(60) == (2, 0)
+    assert len(outbox.rows("event_id")) == 2
+
+
+def waits_for_a_transaction(outbox: Outbox) -> bool:
+    statement = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'"
+    return bool(outbox.database.run(statement))
 
 
 def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Outbox) -> None:
