@@ -58,10 +58,19 @@ DELETE FROM openoutbox_spark.runs
 WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch < %(epoch)s - 1000 AND state = 'committed';
 
 -- name: other_tries
--- Earlier tries at a stream's micro-batches that were not committed: a query runs once at a time, so they are dead.
+-- Earlier tries at a stream's micro-batches that were not committed: a query runs once at a time, so they are dead. Of
+-- aborted ones those that still have a staging table. Parameters: also schema (its name, not quoted).
 -- Reads the ledger. Locks nothing.
 SELECT run_id FROM openoutbox_spark.runs
-WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND state = 'writing' AND run_id <> %(run_id)s;
+WHERE
+    outbox = %(outbox)s
+    AND query_id = %(query_id)s
+    AND run_id <> %(run_id)s
+    AND (
+        state = 'writing'
+        OR state = 'aborted'
+        AND TO_REGCLASS(FORMAT('%%I.%%I', %(schema)s::text, 'stage_' || REPLACE(run_id::text, '-', ''))) IS NOT NULL
+    );
 
 -- name: retire_runs
 -- Deletes runs that gave no sign of life for 90 days; the commits of streams stay. Reads the ledger.

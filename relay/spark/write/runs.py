@@ -89,19 +89,21 @@ def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) 
 
 
 def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
-    """Abort a run and drop its staging table; returns False when a task still writes to it: try again later."""
-    try:
-        with connection.transaction():
-            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
-            _finish(connection, statements, run_id, "aborted", None, None)
-            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
-        return False
-    return True
+    """Abort a run, then drop its staging table; returns False when a task still writes to it.
+
+    Aborting comes first, in a transaction of its own: a task may hold the table for hours, and the next write of any
+    driver drops the table of a run that has ended.
+    """
+    _finish(connection, statements, run_id, "aborted", None, None)
+    return _drop(connection, statements, run_id, wait)
 
 
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
-    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock."""
+    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock.
+
+    A run whose driver only seems dead is aborted together with the table's removal, or not at all: a task that writes
+    holds a lock on the table, and shows that the run is active.
+    """
     tables = connection.execute(
         statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
     ).fetchall()
@@ -110,8 +112,8 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
         if state == "writing" and not silent and not is_dead(driver):
             continue
         owner = run_id or UUID(name.removeprefix("stage_"))
-        if abort_run(connection, statements, owner, wait="100ms"):
-            _log.info("removed the staging table of run %s, whose driver is dead", owner)
+        if _drop(connection, statements, owner, "100ms", abort=state == "writing"):
+            _log.info("removed the staging table of run %s, which has ended", owner)
             removed.append(owner)
     connection.execute(statements.query("runs:retire_runs"))
     return removed
@@ -195,14 +197,30 @@ def _check_count(run: Run, staged: Staged, count: int) -> None:
 def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
     """Clean up after the commit. An error is logged only: ``clean`` of the next run removes the rest."""
     try:
-        abort_run(connection, statements, run.run_id)
+        _drop(connection, statements, run.run_id, "5s")
         if run.query_id is not None:
             connection.execute(statements.query("runs:forget_epochs"), run.parameters())
-            tries = connection.execute(statements.query("runs:other_tries"), run.parameters()).fetchall()
+            values = {**run.parameters(), "schema": statements.schema}
+            tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
             for (other,) in tries:
                 abort_run(connection, statements, other, wait="100ms")
     except psycopg.Error as error:
         _log.warning("run %s is committed, but its staging could not be removed yet: %s", run.run_id, error)
+
+
+def _drop(
+    connection: SyncConnection, statements: SparkStatements, run_id: UUID, wait: str, *, abort: bool = False
+) -> bool:
+    """Drop a run's staging table, and abort the run with it; False when a task, or another role, has the table."""
+    try:
+        with connection.transaction():
+            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
+            if abort:
+                _finish(connection, statements, run_id, "aborted", None, None)
+            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+        return False
+    return True
 
 
 def _finish(

@@ -16,7 +16,7 @@ from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.runs import Staged, clean, commit_run, open_run
+from relay.spark.write.runs import Staged, abort_run, clean, commit_run, open_run
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
@@ -25,10 +25,12 @@ from tests.support.waiting import wait_until
 class Staging:
     """A run by hand, as a driver and its tasks would make it."""
 
-    def __init__(self, outbox: Outbox, driver: str | None = None) -> None:
+    def __init__(
+        self, outbox: Outbox, driver: str | None = None, query: tuple[str, int] | tuple[None, None] = (None, None)
+    ) -> None:
         self.outbox = outbox
         self.statements = SparkStatements(TableName(), "openoutbox_spark")
-        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
+        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver(), *query)
         with self.connect() as connection:
             create_ledger(connection, self.statements)
             open_run(connection, self.statements, self.run, staging=True)
@@ -159,3 +161,26 @@ def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
         assert staging.clean() == []
         assert staging.state == "writing"
     assert staging.clean() == [staging.run.run_id]
+
+
+def test_a_run_that_is_given_up_while_a_task_writes_is_aborted_at_once_and_removed_later(outbox: Outbox) -> None:
+    """Its driver lives on, so that nothing but the ledger says that the run has ended."""
+    given_up = Staging(outbox)
+    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        assert not abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
+        assert given_up.state == "aborted"
+        assert given_up.clean() == []
+    assert given_up.clean() == [given_up.run.run_id]
+    assert staging_tables(outbox) == []
+
+
+def test_a_stream_removes_the_table_of_a_try_that_was_given_up(outbox: Outbox) -> None:
+    """Its writer cleans up after other runs only once."""
+    given_up, later = Staging(outbox, query=("q", 0)), Staging(outbox, query=("q", 0))
+    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
+    later.stage(1, 10)
+    assert later.commit([1], 10) == (10, 10)
+    assert staging_tables(outbox) == []
