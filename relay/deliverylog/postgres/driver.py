@@ -15,7 +15,7 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
-from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
+from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
@@ -25,8 +25,9 @@ from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
+from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
-from relay.deliverylog.times import time_near, to_ms
+from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, connect_async, make_pool
 from relay.postgres.errors import classify
 from relay.postgres.url import ConnectionParameters, connection_parameters
@@ -112,7 +113,7 @@ class PostgresDeliveryLog(DeliveryLog):
         with _translated():
             async with await connect_async(self._parameters) as connection:
                 dropped = await self.partitions.drop_before(connection, oldest)
-                await connection.execute(self._sql.text("insert:forget_quarantine"), {"oldest": oldest})
+                await connection.execute(self._sql.text("quarantine:purge"), {"before": oldest})
         self._months.clear()
         return dropped
 
@@ -184,7 +185,24 @@ class PostgresDeliveryLog(DeliveryLog):
             "entry": [as_text(one.entry) for one in rejected],
         }
         async with self._connection() as connection:
-            await connection.execute(self._sql.text("insert:quarantine"), parameters)
+            await connection.execute(self._sql.text("quarantine:add"), parameters)
+
+    async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
+        parameters: dict[str, Any] = {"most": most}
+        if after is not None:
+            parameters.update(after_time=after.time, after_id=after.id)
+        sql = self._sql.text("quarantine:list", *(() if after is None else ("after",)))
+        return await self._fetch(sql, parameters, rows.quarantined)
+
+    async def _forget(self, ids: list[str]) -> None:
+        async with self._connection() as connection:
+            await connection.execute(self._sql.text("quarantine:forget"), {"ids": ids})
+
+    async def purge_quarantine(self, before: datetime | None) -> int:
+        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
+        async with self._connection() as connection:
+            cursor = await connection.execute(self._sql.text("quarantine:purge"), {"before": before or LATEST})
+            return cursor.rowcount
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)
