@@ -15,6 +15,7 @@ from relay.deliverylog.paging import Scan
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text, id_of
 from relay.deliverylog.store import EVENTS, DeliveryLog
 from relay.deliverylog.times import to_ms
+from relay.postgres.migrations import MigrationPlan
 
 _Key = tuple[str, int, str]
 
@@ -28,8 +29,9 @@ class MemoryDeliveryLog(DeliveryLog):
         self._events: dict[_Key, LoggedEvent] = {}
         self._attempts: dict[_Key, AttemptRecord] = {}
 
-    async def migrate(self) -> None:
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:  # noqa: ARG002 - as the other drivers
         """Nothing to create."""
+        return MigrationPlan(0, recorded=True, pending=(), definitions=())
 
     async def ping(self) -> None:
         """Memory always answers."""

@@ -24,6 +24,7 @@ from relay.deliverylog.paging import Scan, attempt_position, event_position, pag
 from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, MetricsResult, Page
 from relay.deliverylog.times import whole_millisecond
+from relay.postgres.migrations import MigrationPlan
 
 _log = logging.getLogger("relay.deliverylog")
 
@@ -138,8 +139,11 @@ class DeliveryLog(ABC):
         """Prepare for the coming months (PostgreSQL: their partitions). Repeatable."""
 
     @abstractmethod
-    async def migrate(self) -> None:
-        """Create the missing tables. Repeatable, and safe from several processes at once."""
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
+        """Create the tables, or upgrade those of an earlier release. Repeatable, and safe from several processes.
+
+        Returns what was applied, or with ``dry_run`` what would be; then nothing changes.
+        """
 
     @abstractmethod
     async def ping(self) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from heapq import merge
 from typing import Any
 
-from relay.deliverylog.clickhouse import rows
+from relay.deliverylog.clickhouse import history, rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
@@ -26,6 +26,7 @@ from relay.deliverylog.paging import Scan
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import LATEST, to_ms
+from relay.postgres.migrations import MigrationPlan
 
 _QUARANTINE = "event_log_quarantine"
 _TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
@@ -56,12 +57,18 @@ class ClickHouseDeliveryLog(DeliveryLog):
         """Raise DeliveryLogError unless ClickHouse answers and the table exists."""
         await self._client.rows(self._sql.text("fetch:ping"))
 
-    async def migrate(self) -> None:
-        """Create the missing tables, and apply the retention of the options."""
-        for statement in self._sql.migrations():
-            await self._client.command(statement)
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
+        """Create the tables or upgrade those of an earlier release, and apply the retention of the options.
+
+        Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
+        be; then nothing changes.
+        """
+        if dry_run:
+            return await history.plan(self._client, self._sql)
+        applied = await history.apply(self._client, self._sql)
         if self._options.retention_days:
             await self.apply_retention(self._options.retention_days)
+        return applied
 
     async def retention(self) -> int | None:
         """The days that the server keeps deliveries, read from its tables; None: without a limit."""
