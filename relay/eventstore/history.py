@@ -25,6 +25,7 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(3, "positions from the store only", files(*(["0003_gapless"] if gapless else []))),
         Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
         Migration(5, "notifications without content where tenants are isolated", ()),
+        Migration(6, "subscriptions consumed in parts", files("0006_consumer_groups")),
     )
     return SchemaHistory(
         statements.record_names,
