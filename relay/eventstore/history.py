@@ -26,6 +26,7 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
         Migration(5, "notifications without content where tenants are isolated", ()),
         Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
+        Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
     )
     return SchemaHistory(
         statements.record_names,
