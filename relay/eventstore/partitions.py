@@ -12,7 +12,7 @@ then every page is planned.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, LiteralString, TypeVar
 from uuid import UUID
@@ -42,7 +42,9 @@ class Group:
     """Tenants whose partitions one prepared statement reads."""
 
     tenants: tuple[UUID, ...]
-    statement: LiteralString
+    of_all_streams: LiteralString
+    of_slots: LiteralString
+    """As ``of_all_streams``, for the streams of a part of a subscription."""
 
 
 class Groups:
@@ -86,7 +88,8 @@ class Groups:
         return True
 
     def _add(self, tenants: Sequence[UUID]) -> Group:
-        group = Group(tuple(tenants), self._statements.fetch_from(tenants))
+        fetch_from = self._statements.fetch_from
+        group = Group(tuple(tenants), fetch_from(tenants), fetch_from(tenants, "part"))
         self._groups[group] = None
         self._group_of |= dict.fromkeys(tenants, group)
         return group
@@ -105,26 +108,25 @@ class Partitions:
         connection: AsyncConnection[TupleRow],
         page: Sequence[Row],
         after: int,
-        types: list[str] | None,
-        *,
-        all_tenants: bool,
+        values: Mapping[str, object],
     ) -> list[Row]:
         """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile.
 
-        The page has every event of these types after ``after`` up to its last position, of all tenants or of some.
+        ``values`` are those of ``feed_page``; the page has every event that they select, up to its last position.
         """
         if not page:
             return []
         tenants: list[UUID] = list(dict.fromkeys(row[1] for row in page))
         # Int8: a prepared statement is one for the sizes of its numbers too.
-        bounds: dict[str, object] = {"after": Int8(after), "last": Int8(page[-1][0]), "types": types}
+        bounds: dict[str, object] = {**values, "after": Int8(after), "last": Int8(page[-1][0])}
+        part = "slots" in values
         kept: list[Read] = []
         # Of some tenants only, the page does not have the events of all tenants of a group.
-        if len(tenants) > PARTITIONS_AT_ONCE and all_tenants:
+        if len(tenants) > PARTITIONS_AT_ONCE and values["tenants"] is None:
             known = await self._known_groups(connection)
             groups, tenants = ([], tenants) if known is None else known.split(tenants)
-            kept = [Read(group.statement, bounds, prepare=True) for group in groups]
-        fetch = self._statements.text("eventstore/read:fetch")
+            kept = [Read(group.of_slots if part else group.of_all_streams, bounds, prepare=True) for group in groups]
+        fetch = self._statements.text("eventstore/read:fetch", *(["part"] if part else []))
         planned = [Read(fetch, bounds | {"tenants": part}) for part in _parts(tenants, PARTITIONS_AT_ONCE)]
         keep_plans = self._statements.text("eventstore/read:keep_plans")
         rows: list[Row] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, LiteralString
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -37,6 +37,8 @@ class EventFilter:
 
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
+    slots: str | None = None
+    """Of a part of a subscription: the position of each slot (``relay.eventstore.groups``)."""
 
     @classmethod
     def of(cls, tenants: Iterable[Id] | None, types: Iterable[str] | None) -> EventFilter:
@@ -120,13 +122,14 @@ class Reader:
         """The rows that make up a page, which begin with the position, and the events that exist of them."""
         types = None if event_filter.types is None else list(event_filter.types)
         values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
+        if event_filter.slots is not None:
+            values["slots"] = event_filter.slots
         if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
             rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
             return rows, decoded(rows)
         values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-        rows = await execute(connection, self._statements.text("eventstore/read:feed_page"), values)
-        all_tenants = event_filter.tenants is None
-        return rows, decoded(await self._partitions.fetch(connection, rows, after, types, all_tenants=all_tenants))
+        rows = await execute(connection, _text(self._statements, "feed_page", values), values)
+        return rows, decoded(await self._partitions.fetch(connection, rows, after, values))
 
 
 def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[StoredEvent]:
@@ -202,11 +205,16 @@ def _within_type(version: int) -> int:
     return min(max(version, -1), LARGEST_VERSION)
 
 
+def _text(statements: EventStoreStatements, name: str, values: dict[str, object]) -> LiteralString:
+    """The statement, for all streams or for those of some slots."""
+    return statements.text(f"eventstore/read:{name}", *(["part"] if "slots" in values else []))
+
+
 async def _from_partitions(
     connection: Pool, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
 ) -> list[Row]:
     """Pages of a few tenants, merged. All see everything up to the horizon, which was taken before."""
-    statement = statements.text("eventstore/read:tenant_page")
+    statement = _text(statements, "tenant_page", values)
     rows: list[Row] = []
     for tenant_id in tenants:
         rows += await fetch_events(connection, statement, values | {"tenant": tenant_id})

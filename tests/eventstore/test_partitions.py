@@ -11,6 +11,7 @@ import pytest
 
 from relay.eventstore import ANY, EventStore, NewEvent, StoredEvent, UndecodableEvent
 from relay.eventstore.partitions import Group, Groups
+from relay.eventstore.read import EventFilter
 from relay.eventstore.statements import EventStoreStatements
 from tests.support.fixtures.postgres import Database
 
@@ -34,7 +35,7 @@ def test_tenants_that_come_again_are_read_by_groups_of_20() -> None:
     assert [len(group.tenants) for group in first] == [20, 20]
     assert rest == TENANTS[40:]
     assert split(groups, TENANTS[::-1])[0] == first[::-1]
-    assert str(TENANTS[0]) in first[0].statement
+    assert str(TENANTS[0]) in first[0].of_all_streams
 
 
 def test_a_group_is_used_for_five_of_its_tenants() -> None:
@@ -120,6 +121,19 @@ async def test_kept_plans_read_what_is_there(one_session: EventStore, database: 
         await fill(store, [changed])
     assert numbers(await store.read_all()) == await stored(database)
     assert (await plans(store))[0] == 2
+
+
+async def test_a_part_of_a_subscription_reads_by_kept_plans(one_session: EventStore, database: Database) -> None:
+    await fill(one_session, TENANTS)
+    odd = EventFilter(slots="{" + "0,9223372036854775807," * 127 + "0,9223372036854775807}")
+    condition = "(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 1) = 0"
+    expected = await stored(database, condition)
+    assert 40 < len(expected) < 100
+    for _ in range(5):
+        assert numbers((await one_session._reader.page(0, 1000, odd)).events) == expected
+    count, generic, custom = await plans(one_session)
+    assert count > 0
+    assert (generic, custom) == (4 * count, 0)
 
 
 async def test_a_row_that_cannot_be_decoded_is_named_from_a_kept_plan(
