@@ -27,6 +27,7 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(5, "notifications without content where tenants are isolated", ()),
         Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
         Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
+        Migration(8, "time in proportion to the events of a transaction, where positions have no gaps", ()),
     )
     return SchemaHistory(
         statements.record_names,

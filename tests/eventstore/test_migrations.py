@@ -21,8 +21,8 @@ from tests.support.fixtures.postgres import Database, create_database, drop_data
 HISTORY = Path(__file__).parent / "history"
 NEWEST = schema_history(EventStoreStatements(), "gapless").newest
 DIGESTS = {
-    "gapless": "57e49cd939be2485",
-    "settled": "9da9b9c62a8c34a2",
+    "gapless": "30b1fc1720175be1",
+    "settled": "6de4223ed27c5167",
 }
 """Of the definitions that the newest migration brings to existing stores."""
 
@@ -86,7 +86,7 @@ async def test_a_role_that_subscribes_may_do_so_in_parts_after_the_upgrade(
     await gapless_store.isolate_tenants(role)
     database.run("DROP TABLE event_subscription_slot, event_subscription_member")
     database.run("ALTER TABLE event_subscription DROP COLUMN Grouped, DROP COLUMN LeaseSeconds")
-    database.run("DELETE FROM event_migration WHERE Name = 'subscriptions consumed in parts'")
+    database.run("DELETE FROM event_migration WHERE Number >= 7")
     await gapless_store.migrate()
     await gapless_store.append(TENANT, STREAM, [NewEvent("Old")], 0)
     url = as_role(database.url, role)
