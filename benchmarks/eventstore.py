@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import psycopg
 from psycopg import AsyncConnection
@@ -232,22 +233,51 @@ async def one_by_one(store: EventStore, events: int) -> list[float]:
     return spent
 
 
+APPEND = "SELECT {}.event_append(%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[])"
+
+
+def new_stream(size: int) -> dict[str, object]:
+    """The values of one statement that appends so many events to a new stream."""
+    event = NewEvent("MoneyDeposited", DATA, META)
+    columns = {"types": event.type, "metas": event.meta_json, "datas": event.data_json}
+    values: dict[str, object] = {name: text_array([value] * size) for name, value in columns.items()}
+    return values | {"tenant": random.choice(TENANTS), "stream": uuid.uuid4()}
+
+
+def processor_time(url: str, rounds: int) -> None:
+    """What the server computes for a statement, in turns of 25: the same beside other work, unlike the time to wait.
+
+    Linux, and a server on this machine: the kernel counts the nanoseconds of each process.
+    """
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        counter = Path(f"/proc/{connection.info.backend_pid}/schedstat")
+        if not counter.exists():
+            return
+        connection.execute("SET synchronous_commit = off")
+        for size in (1, 10):
+            spent: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
+            for _ in range(rounds):
+                for contestant in random.sample(CONTESTANTS, len(CONTESTANTS)):
+                    text = contestant.insert or APPEND.format(contestant.schema)
+                    before = int(counter.read_text().split()[0])
+                    for _ in range(25):
+                        connection.execute(text.encode(), new_stream(size))
+                    spent[contestant].append((int(counter.read_text().split()[0]) - before) / 25e3)
+            low = {contestant: statistics.quantiles(times)[0] for contestant, times in spent.items()}
+            cells = ", ".join(f"{c.label} {low[c]:.0f} us ({low[BARE] / low[c]:.2f})" for c in CONTESTANTS)
+            print(f"server's processor time for one statement of {size}, first quartile: {cells}", flush=True)
+
+
 def statements(url: str, repetitions: int) -> None:
     """One statement after the other, all contestants in turn on one connection: steady on a noisy machine too."""
-    append = (
-        "SELECT {}.event_append(%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[])"
-    )
-    texts = {c: c.insert or append.format(c.schema) for c in CONTESTANTS}
-    event = NewEvent("MoneyDeposited", DATA, META)
+    texts = {c: c.insert or APPEND.format(c.schema) for c in CONTESTANTS}
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         for durable, size in ((True, 1), (True, 10), (False, 1), (False, 10)):
             connection.execute(f"SET synchronous_commit = {'on' if durable else 'off'}".encode())
             spent: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
-            columns = {"types": event.type, "metas": event.meta_json, "datas": event.data_json}
             for _ in range(repetitions):
                 for contestant, text in texts.items():
-                    values: dict[str, object] = {name: text_array([value] * size) for name, value in columns.items()}
-                    values |= {"tenant": random.choice(TENANTS), "stream": uuid.uuid4()}
+                    values = new_stream(size)
                     start = time.perf_counter()
                     connection.execute(text.encode(), values)
                     spent[contestant].append(time.perf_counter() - start)
@@ -279,7 +309,7 @@ def database(url: str | None) -> Iterator[str]:
         return
     from relay.localservers.postgres import PostgresServer  # noqa: PLC0415 -- the wheel is there in development only
 
-    with PostgresServer() as server:
+    with PostgresServer(durable=True) as server:
         yield server.url
 
 
@@ -294,6 +324,7 @@ def main() -> None:
     with database(arguments.url) as url:
         asyncio.run(prepare(url))
         commit_time(url)
+        processor_time(url, max(arguments.times // 10, 2))
         statements(url, arguments.times)
         appends(url, [int(n) for n in arguments.writers.split(",")], arguments.seconds, arguments.rounds)
         asyncio.run(reads(url, arguments.seconds))
