@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -22,7 +22,15 @@ T = TypeVar("T")
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
-__all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "print_subscription", "with_store"]
+__all__ = [
+    "DEFAULT_SCHEMA",
+    "Schema",
+    "TenantId",
+    "print_event",
+    "print_metrics",
+    "print_subscription",
+    "with_store",
+]
 
 
 def with_store(
@@ -57,4 +65,16 @@ def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
         return
     holder = f"held by {state.holder}" if state.active else "not active"
     lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
-    typer.echo(f"{state.name}  position {state.position}  {lag}  {holder}")
+    part = "" if state.slots is None else f"  {_part(state.part)} ({state.slots} of 256 slots)"
+    typer.echo(f"{state.name}{part}  position {state.position}  {lag}  {holder}")
+
+
+def _part(part: tuple[int, int] | None) -> str:
+    return "no part" if part is None else f"part {part[0]}/{part[1]}"
+
+
+def print_metrics(states: Iterable[SubscriptionState], schema: str) -> None:
+    """Print the subscriptions as Prometheus reads them."""
+    from relay.eventstore.prometheus import exposition
+
+    typer.echo(exposition(states, schema), nl=False)

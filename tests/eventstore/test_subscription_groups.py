@@ -12,10 +12,12 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, EventStore, NewEvent, SubscriptionDeleted, SubscriptionLost
+from relay.eventstore import ANY, EventStore, NewEvent, SubscriptionDeleted, SubscriptionLost, SubscriptionState
 from relay.eventstore.groups import SLOTS, Part
 from relay.eventstore.lease import LeaseWatch, StoredLease
+from relay.eventstore.prometheus import EXPOSED, exposition
 from relay.postgres.sql import load_sql
+from relay_cli.eventstores import print_subscription
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
@@ -195,6 +197,35 @@ async def test_slots_that_become_free_are_taken_by_a_part_that_runs(gapless_stor
     states = await store.list_subscriptions()
     assert [(one.part, one.slots) for one in states] == [((0, 3), 86), (None, 170)]
     await new.aclose()
+
+
+def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    held = SubscriptionState("sums", 7, True, datetime.now(UTC), STREAM, 3, 1.5, (0, 2), 100)
+    rest = held._replace(active=False, position=5, holder=None, part=None, slots=156, lag_seconds=9.0)
+    mails = held._replace(name="mails", part=None, slots=None)
+    for state in (held, rest, mails):
+        print_subscription(state, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        f"sums  part 0/2 (100 of 256 slots)  position 7  lag 3 events, 1.5 s  held by {STREAM}",
+        "sums  no part (156 of 256 slots)  position 5  lag 3 events, 9.0 s  not active",
+        f"mails  position 7  lag 3 events, 1.5 s  held by {STREAM}",
+    ]
+    second = held._replace(position=6, lag_seconds=2.5)  # a second instance that holds slots of the same part
+    text = exposition([held, rest, second, mails], "bank", now=lambda: 8.0)
+    lines = [line.removeprefix("openoutbox_eventstore_") for line in text.splitlines() if line[0] != "#"]
+    sums = 'schema="bank",subscription="sums"'
+    assert {
+        f'checkpoint_active{{part="0/2",{sums}}} 1.0',
+        f'checkpoint_active{{part="none",{sums}}} 0.0',
+        f'checkpoint_position{{part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_events{{part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_seconds{{part="0/2",{sums}}} 2.5',
+        f'checkpoint_lag_seconds{{part="none",{sums}}} 9.0',
+        'checkpoint_lag_seconds{part="",schema="bank",subscription="mails"} 1.5',
+        'listed_timestamp_seconds{schema="bank"} 8.0',
+    } <= set(lines)
+    assert len(lines) == 4 * 3 + 1
+    assert {line.split("{")[0] for line in lines} == {name.removeprefix("openoutbox_eventstore_") for name in EXPOSED}
 
 
 def lease_row(held_until: int, length: float | None = 3.0, number: int = 1) -> StoredLease:
