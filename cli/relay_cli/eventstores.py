@@ -28,7 +28,7 @@ __all__ = [
     "TenantId",
     "print_event",
     "print_metrics",
-    "print_subscription",
+    "print_subscriptions",
     "with_store",
 ]
 
@@ -58,8 +58,13 @@ def print_event(event: StoredEvent) -> None:
     typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))
 
 
-def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
-    """Print one subscription on one line."""
+def print_subscriptions(states: Iterable[SubscriptionState], *, as_json: bool) -> None:
+    """Print each subscription, or part of one, on a line."""
+    for state in states:
+        _print_subscription(state, as_json=as_json)
+
+
+def _print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(state._asdict(), ensure_ascii=False, default=json_form))
         return

@@ -16,10 +16,11 @@ from relay_cli.eventstores import (
     TenantId,
     print_event,
     print_metrics,
-    print_subscription,
+    print_subscriptions,
     with_store,
 )
 from relay_cli.groups import command_group
+from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.values import choice, choices, stream_id, whole
 
@@ -80,17 +81,11 @@ def migrate(
 
 
 def _print_pending(migration: StoreMigration) -> None:
-    """Print what migrate would do, as SQL with comments; for reading, because migrate also records it."""
-    if migration.up_to_date:
-        typer.echo("-- the event store is up to date")
-    for pending in migration.plan.pending:
-        typer.echo(f"-- migration {pending.number}: {pending.name}")
-        for sql in pending.statements:
-            typer.echo(f"{sql.rstrip()};")
-    if migration.plan.definitions:
-        typer.echo("-- functions and triggers")
-    for sql in migration.plan.definitions:
-        typer.echo(f"{sql.rstrip()};")
+    """Print what migrate would do."""
+    if migration.plan.up_to_date and migration.notify_changed:
+        typer.echo("-- notifications would be switched")
+        return
+    print_pending(migration.plan, "the event store")
     if migration.notify_changed:
         typer.echo("-- notifications would be switched")
 
@@ -254,11 +249,7 @@ def subscriptions(
     async def work(store: EventStore) -> None:
         await _operate(store, positions, delete)
         states = await store.list_subscriptions()
-        if as_metrics:
-            print_metrics(states, schema)
-            return
-        for state in states:
-            print_subscription(state, as_json=as_json)
+        print_metrics(states, schema) if as_metrics else print_subscriptions(states, as_json=as_json)
 
     with_store(context, storage_url, schema, work)
 

@@ -10,7 +10,9 @@ async with await EventStore.connect(url, schema="bank") as store:
 """
 
 from relay.eventstore.announcement import Announcement
+from relay.eventstore.append import append_sync
 from relay.eventstore.errors import (
+    EventIdConflict,
     EventStoreError,
     SubscriptionDeleted,
     SubscriptionLost,
@@ -31,6 +33,7 @@ __all__ = [
     "NO_STREAM",
     "Announcement",
     "Appended",
+    "EventIdConflict",
     "EventStore",
     "EventStoreError",
     "Expected",
@@ -46,4 +49,5 @@ __all__ = [
     "UndecodableEvent",
     "UnknownTenant",
     "VersionConflict",
+    "append_sync",
 ]

@@ -21,8 +21,8 @@ from tests.support.fixtures.postgres import Database, create_database, drop_data
 HISTORY = Path(__file__).parent / "history"
 NEWEST = schema_history(EventStoreStatements(), "gapless").newest
 DIGESTS = {
-    "gapless": "7eab503a20676749",
-    "settled": "1c9b1b7f54106a76",
+    "gapless": "57e49cd939be2485",
+    "settled": "9da9b9c62a8c34a2",
 }
 """Of the definitions that the newest migration brings to existing stores."""
 
@@ -72,8 +72,11 @@ async def test_a_published_store_becomes_what_a_new_one_is(
         ]
         assert (await store.migrate(positions=positions)).up_to_date  # type: ignore[arg-type]
     async with await EventStore.connect(as_role(database.url, role), tenant=TENANT) as own:
-        await own.append(TENANT, STREAM, [NewEvent("New")], 1)
+        new = [NewEvent("New", event_id=STREAM)]
+        assert await own.append(TENANT, STREAM, new, 1) == await own.append(TENANT, STREAM, new, 1)
         assert [event.type for event in await own.read_all()] == ["Old", "New"]
+    confined = "SELECT array_agg(relname ORDER BY relname) FROM pg_class WHERE relrowsecurity"
+    assert database.run(confined) == [(["event", "event_feed", "event_id"],)]
 
 
 async def test_a_role_that_subscribes_may_do_so_in_parts_after_the_upgrade(

@@ -133,7 +133,8 @@ async def test_a_deleted_subscription_ends_its_instances(gapless_store: EventSto
     await fill(gapless_store, 1, 1)
     assert len(await anext(active)) == 1
     waiting = asyncio.create_task(anext(standby))
-    claims = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%Whether a subscription is consumed%' AND pid <> pg_backend_pid()"
+    looks = "query LIKE '%Whether a subscription is consumed in parts%' AND pid <> pg_backend_pid()"
+    claims = f"SELECT 1 FROM pg_stat_activity WHERE {looks} AND datname = current_database()"
     await eventually(lambda: database.run(claims))  # the one in standby has created nothing, and waits
     assert await gapless_store.delete_subscription("deleted")
     assert not await gapless_store.delete_subscription("deleted")

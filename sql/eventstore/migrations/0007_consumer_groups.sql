@@ -1,4 +1,4 @@
--- Migration 6: subscriptions that several instances consume in parts. relay/eventstore/groups.py describes them.
+-- Migration 7: subscriptions that several instances consume in parts. relay/eventstore/groups.py describes them.
 
 -- name: subscription
 -- LeaseSeconds: the length of the lease, by which a waiting instance measures it on a clock of its own. Grouped: the
