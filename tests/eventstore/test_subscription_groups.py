@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -12,10 +13,19 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, EventStore, NewEvent, SubscriptionDeleted, SubscriptionLost, SubscriptionState
-from relay.eventstore.groups import SLOTS, Part
+from relay.eventstore import (
+    ANY,
+    EventStore,
+    NewEvent,
+    StoredEvent,
+    SubscriptionDeleted,
+    SubscriptionLost,
+    SubscriptionState,
+)
+from relay.eventstore.groups import SLOTS, Part, slot_positions
 from relay.eventstore.lease import LeaseWatch, StoredLease
 from relay.eventstore.prometheus import EXPOSED, exposition
+from relay.eventstore.read import EventFilter, Reader
 from relay.postgres.sql import load_sql
 from relay_cli.eventstores import print_subscriptions
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
@@ -197,6 +207,22 @@ async def test_slots_that_become_free_are_taken_by_a_part_that_runs(gapless_stor
     states = await store.list_subscriptions()
     assert [(one.part, one.slots) for one in states] == [((0, 3), 86), (None, 170)]
     await new.aclose()
+
+
+async def test_parts_of_some_tenants_and_types_are_all_of_their_events(gapless_store: EventStore) -> None:
+    """A few tenants are read from their partitions, not through the feed."""
+    await grow(gapless_store, 74)
+    await gapless_store.append(TENANT, STREAM, [NewEvent("Rare")], ANY)
+    reader = Reader(gapless_store._database, gapless_store._statements)
+    for tenants, types in ((None, None), ([TENANT], None), (None, ["Rare"]), ([TENANT], ["E"])):
+        expected = await gapless_store.read_all(tenants=tenants, types=types)
+        events: list[StoredEvent] = []
+        for part in range(3):
+            slots = slot_positions(dict.fromkeys(range(part, SLOTS, 3), 0))
+            page = await reader.page(0, 1000, replace(EventFilter.of(tenants, types), slots=slots))
+            assert len(page.events) < len(expected) or len(expected) == 1
+            events += page.events
+        assert sorted(event.sequence_num for event in events) == [event.sequence_num for event in expected]
 
 
 def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixture[str]) -> None:
