@@ -101,14 +101,14 @@ async def test_each_event_comes_once_and_in_order_while_the_number_of_parts_chan
             async with contextlib.AsyncExitStack() as consumers:
                 for part in parts:
                     await consumers.enter_async_context(projecting(projection, part))
-                await grow(store, 20)
+                await grow(store, 12)
                 await before.aclose()  # the last deployment ends while this one waits for its slots
                 reached = projection.run("SELECT coalesce(max(number), 0) FROM projection")[0][0]
-                await grow(store, 40)
+                await grow(store, 24)
                 await wait_until_async(lambda: all_projected(store, projection))
 
                 async def shared(parts: list[tuple[int, int] | None] = parts, reached: int = reached) -> bool:
-                    await grow(store, 20)
+                    await grow(store, 12)
                     return parts_since(projection, reached) >= {str(part) for part in parts}
 
                 await wait_until_async(shared)
