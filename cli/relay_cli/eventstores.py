@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -78,8 +79,11 @@ def _part(part: tuple[int, int] | None) -> str:
     return "no part" if part is None else f"part {part[0]}/{part[1]}"
 
 
-def print_metrics(states: Iterable[SubscriptionState], schema: str) -> None:
-    """Print the subscriptions as Prometheus reads them."""
+def print_metrics(
+    states: Iterable[SubscriptionState], context: typer.Context, storage_url: str | None, schema: str
+) -> None:
+    """Print the subscriptions as Prometheus reads them, labelled with the database and the schema."""
     from relay.eventstore.prometheus import exposition
 
-    typer.echo(exposition(states, schema), nl=False)
+    url, _ = outbox_of(context, storage_url)
+    typer.echo(exposition(states, unquote(urlsplit(url).path.lstrip("/")), schema), nl=False)

@@ -243,13 +243,15 @@ def subscriptions(
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
     if as_json and as_metrics:
         raise ConfigError("--json and --prometheus: pass one of them")
-
     positions = {name: position for name, position in ((reset, 0), (move, to)) if name and position is not None}
 
     async def work(store: EventStore) -> None:
         await _operate(store, positions, delete)
         states = await store.list_subscriptions()
-        print_metrics(states, schema) if as_metrics else print_subscriptions(states, as_json=as_json)
+        if as_metrics:
+            print_metrics(states, context, storage_url, schema)
+        else:
+            print_subscriptions(states, as_json=as_json)
 
     with_store(context, storage_url, schema, work)
 

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, gener
 
 from relay.eventstore.states import SubscriptionState
 
-_LABELS: Final = ("schema", "subscription", "part")
+_LABELS: Final = ("database", "schema", "subscription", "part")
 LISTED_AT: Final = "openoutbox_eventstore_listed_timestamp_seconds"
 _CHECKPOINTS: Final[dict[str, tuple[str, Callable[[list[SubscriptionState]], float]]]] = {
     "openoutbox_eventstore_checkpoint_active": (
@@ -38,22 +38,25 @@ EXPOSED: Final = (*_CHECKPOINTS, LISTED_AT)
 """The names of the metrics of ``exposition``."""
 
 
-def exposition(states: Iterable[SubscriptionState], schema: str, now: Callable[[], float] = time.time) -> str:
-    """The states as text for a scrape, labelled ``schema``, ``subscription`` and ``part``.
+def exposition(
+    states: Iterable[SubscriptionState], database: str, schema: str, now: Callable[[], float] = time.time
+) -> str:
+    """The states as text for a scrape, labelled ``database``, ``schema``, ``subscription`` and ``part``.
 
     ``part`` is empty for a subscription that is not consumed in parts, for example ``0/2`` for a part of one that is,
     and ``none`` for its slots that no instance holds.
     """
-    series: dict[tuple[str, str, str], list[SubscriptionState]] = {}
+    series: dict[tuple[str, str, str, str], list[SubscriptionState]] = {}
     for state in states:
         part = "" if state.slots is None else "none" if state.part is None else f"{state.part[0]}/{state.part[1]}"
-        series.setdefault((schema, state.name, part), []).append(state)
+        series.setdefault((database, schema, state.name, part), []).append(state)
     registry = CollectorRegistry()
     for name, (text, measure) in _CHECKPOINTS.items():
         gauge = Gauge(name, text, _LABELS, registry=registry)
         for labels, listed in series.items():
             gauge.labels(*labels).set(measure(listed))
-    Gauge(LISTED_AT, "When this was written", ["schema"], registry=registry).labels(schema).set(now())
+    listed_at = Gauge(LISTED_AT, "When this was written", _LABELS[:2], registry=registry)
+    listed_at.labels(database, schema).set(now())
     return generate_latest(registry).decode()
 
 

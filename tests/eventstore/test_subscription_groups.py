@@ -236,18 +236,18 @@ def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixt
         f"mails  position 7  lag 3 events, 1.5 s  held by {STREAM}",
     ]
     second = held._replace(position=6, lag_seconds=2.5)  # a second instance that holds slots of the same part
-    text = exposition([held, rest, second, mails], "bank", now=lambda: 8.0)
+    text = exposition([held, rest, second, mails], "app", "bank", now=lambda: 8.0)
     lines = [line.removeprefix("openoutbox_eventstore_") for line in text.splitlines() if line[0] != "#"]
     sums = 'schema="bank",subscription="sums"'
     assert {
-        f'checkpoint_active{{part="0/2",{sums}}} 1.0',
-        f'checkpoint_active{{part="none",{sums}}} 0.0',
-        f'checkpoint_position{{part="0/2",{sums}}} 6.0',
-        f'checkpoint_lag_events{{part="0/2",{sums}}} 6.0',
-        f'checkpoint_lag_seconds{{part="0/2",{sums}}} 2.5',
-        f'checkpoint_lag_seconds{{part="none",{sums}}} 9.0',
-        'checkpoint_lag_seconds{part="",schema="bank",subscription="mails"} 1.5',
-        'listed_timestamp_seconds{schema="bank"} 8.0',
+        f'checkpoint_active{{database="app",part="0/2",{sums}}} 1.0',
+        f'checkpoint_active{{database="app",part="none",{sums}}} 0.0',
+        f'checkpoint_position{{database="app",part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_events{{database="app",part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_seconds{{database="app",part="0/2",{sums}}} 2.5',
+        f'checkpoint_lag_seconds{{database="app",part="none",{sums}}} 9.0',
+        'checkpoint_lag_seconds{database="app",part="",schema="bank",subscription="mails"} 1.5',
+        'listed_timestamp_seconds{database="app",schema="bank"} 8.0',
     } <= set(lines)
     assert len(lines) == 4 * 3 + 1
     assert {line.split("{")[0] for line in lines} == {name.removeprefix("openoutbox_eventstore_") for name in EXPOSED}
