@@ -1,7 +1,8 @@
 """What the parts of ``EventStore`` have in common.
 
 The public class is composed of parts, one module each: ``SchemaPart``, ``TenantPart``, ``AppendPart``, ``ReadPart``,
-``SubscriptionPart`` and ``ArchivePart``. A part holds the public methods of its topic and what they do.
+``SubscriptionPart``, ``ArchivePart`` and ``DeletionPart``. A part holds the public methods of its topic and what they
+do.
 """
 
 from __future__ import annotations

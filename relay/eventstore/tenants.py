@@ -87,7 +87,7 @@ async def _detach(
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
-    """Remove the tenant's events from the feed, and their ids, in short transactions."""
+    """Remove the tenant's events from the feed, their ids and the records of deleted streams, in short transactions."""
     statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:
@@ -95,6 +95,7 @@ async def _forget(connection: Connection, statements: EventStoreStatements, tena
     ids = statements.text("eventstore/tenants:forget_ids")
     while (await execute(connection, ids, {"tenant": tenant_id}))[0][0]:
         pass
+    await execute(connection, statements.text("eventstore/tenants:forget_tombstones"), {"tenant": tenant_id})
 
 
 async def check_tenant(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:

@@ -94,6 +94,10 @@ deleted AS (
 
 SELECT COUNT(*) FROM deleted;
 
+-- name: forget_tombstones
+-- Deletes the records of a tenant's deleted streams. Index: the primary key. Locks: the rows deleted.
+DELETE FROM public.event_tombstone WHERE TenantId = %(tenant)s::UUID;
+
 -- name: drop
 -- Drops a detached partition irreversibly. Locks: that table, which no session uses any more.
 DROP TABLE public.event_00000000000000000000000000000000;
