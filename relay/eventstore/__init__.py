@@ -24,9 +24,9 @@ from relay.eventstore.errors import (
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
 from relay.eventstore.schema import StoreMigration
+from relay.eventstore.states import SubscriptionState
 from relay.eventstore.store import EventStore
 from relay.eventstore.subscription import SubscriptionBatch
-from relay.eventstore.subscriptions import SubscriptionState
 
 __all__ = [
     "ANY",

@@ -26,7 +26,8 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
         Migration(5, "notifications without content where tenants are isolated", ()),
         Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
-        Migration(7, "deleted streams, and stored events that refuse changes", files("0007_tombstones")),
+        Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
+        Migration(8, "deleted streams, and stored events that refuse changes", files("0008_tombstones")),
     )
     return SchemaHistory(
         statements.record_names,

@@ -1,4 +1,4 @@
--- Migration 7: what a deleted stream leaves behind.
+-- Migration 8: what a deleted stream leaves behind.
 
 -- name: tombstones
 -- The last deleted version of each deleted stream: a stream of the same id continues after it, so that no version from
