@@ -7,6 +7,7 @@ do.
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
@@ -14,6 +15,7 @@ from relay.eventstore.database import Database
 from relay.eventstore.statements import EventStoreStatements
 
 Id = UUID | str
+LARGEST_LIMIT: Final = 2**31 - 1
 
 
 class StorePart:
@@ -27,6 +29,6 @@ class StorePart:
 
 
 def check_limit(limit: int | None) -> None:
-    """Raise ConfigError for a limit below 1; None means no limit."""
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit: {limit}; pass 1 or more")
+    """Raise ConfigError for a limit below 1 or beyond PostgreSQL's integers; None means no limit."""
+    if limit is not None and not 1 <= limit <= LARGEST_LIMIT:
+        raise ConfigError(f"limit: {limit}; pass 1 to {LARGEST_LIMIT}")
