@@ -22,6 +22,7 @@ from relay_cli.eventstores import (
 from relay_cli.groups import command_group
 from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
+from relay_cli.output import plural
 from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
@@ -178,6 +179,32 @@ def stream(
     async def work(store: EventStore) -> None:
         for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
             print_event(event)
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("delete-stream")
+def delete_stream(
+    context: typer.Context,
+    tenant: TenantId,
+    stream: StreamId,
+    confirm: Annotated[str, typer.Option("--confirm", metavar="STREAM", help="The stream's id again.")] = "",
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Delete all events of a stream, as the owner of the store. Only an export can restore them.
+
+    New events of the stream are numbered after the deleted ones. Rows of the outbox and backups are not changed.
+
+    Example: relay-cli store delete-stream TENANT STREAM --confirm STREAM
+    """
+    from relay.eventstore.tenants import is_same_id
+
+    if not is_same_id(confirm, stream):
+        raise ConfigError(f"deleting a stream is irreversible; confirm with: --confirm {stream}")
+
+    async def work(store: EventStore) -> None:
+        typer.echo(f"deleted {plural(await store.delete_stream(tenant, stream, confirm=confirm), 'event')} of {stream}")
 
     with_store(context, storage_url, schema, work)
 
