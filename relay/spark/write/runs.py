@@ -63,6 +63,20 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
         clean(connection, statements, options.staging_max_age)
 
 
+def begin_run(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
+    """Record a new run; returns False when it was committed before, by its ``runId`` or ``txnVersion``.
+
+    Raises StorageError for a run that was aborted, and ConfigError for an earlier ``txnVersion``.
+    """
+    with translating("opening the run"), connection.transaction():
+        if run.epoch is not None and _is_repeated(connection, statements, run, 0):
+            return False
+        (state,) = _one(connection, statements, "runs:open_run", run.parameters())
+    if state == "aborted":
+        raise StorageError(f"option runId: run {run.run_id} was aborted; take a new id")
+    return bool(state == "writing")
+
+
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
     """Record the run, or that it is alive. Raises StorageError when it was aborted meanwhile."""
     with translating("opening the run"), connection.transaction():
@@ -155,7 +169,7 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
             "nothing was written, run it again with a longer stagingMaxAge"
         )
-    if run.epoch is not None and _is_repeated(connection, statements, run, staged):
+    if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
         _finish(connection, statements, run.run_id, "aborted", 0, 0)
         return 0, 0
     inserted = staged.inserted
@@ -165,10 +179,10 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
     return staged.rows, inserted
 
 
-def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> bool:
+def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, rows: int) -> bool:
     """Whether the run's micro-batch is in the outbox already. Raises ConfigError for another stream's micro-batch."""
     last = connection.execute(statements.query("runs:last_epoch"), run.parameters()).fetchone()
-    return last is not None and is_replay(run, staged.rows, Committed(*last))
+    return last is not None and is_replay(run, rows, Committed(*last))
 
 
 def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
@@ -200,6 +214,7 @@ def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> 
         _drop(connection, statements, run.run_id, "5s")
         if run.query_id is not None:
             connection.execute(statements.query("runs:forget_epochs"), run.parameters())
+        if run.query_id is not None and not run.transaction:  # a job may write several versions at once
             values = {**run.parameters(), "schema": statements.schema}
             tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
             for (other,) in tries:

@@ -28,8 +28,8 @@ from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import (
     Staged,
     abort_run,
+    begin_run,
     commit_run,
-    open_run,
     prepare,
 )
 from relay.spark.write.tasks import Task, Written, current_task
@@ -53,12 +53,25 @@ class BatchWriter(DataSourceArrowWriter):
         prepare(options, self._statements)
         run_id = options.run_id or uuid4()
         job = options.job or str(run_id)
-        self._run = Run(run_id, options.table.quoted, job, options.commit.value, this_driver())
+        self._run = Run(
+            run_id=run_id,
+            outbox=options.table.quoted,
+            job=job,
+            mode=options.commit.value,
+            driver=this_driver(),
+            query_id=options.txn_app_id,
+            epoch=options.txn_version,
+            transaction=options.txn_app_id is not None,
+        )
         with connect(options.url) as connection:
-            open_run(connection, self._statements, self._run, staging=False)
+            self._repeated = not begin_run(connection, self._statements, self._run)
+        if self._repeated:
+            _log.warning("%s was committed before: this write changes nothing", _name(self._run))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """On an executor: one partition."""
+        """On an executor: one partition. Reads no row for a run that was committed before."""
+        if self._repeated:
+            return Written()
         context = current_task()
         first = context.attemptNumber() == 0
         task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
@@ -66,12 +79,16 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         """On the driver, after every partition was written."""
+        if self._repeated:
+            return
         staged = _staged(messages)
         rows, inserted = commit_run(self._options.url, self._statements, self._run, staged)
         _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
+        if self._repeated:
+            return
         with translating("aborting the run"), connect(self._options.url) as connection:
             abort_run(connection, self._statements, self._run.run_id)
 
@@ -87,6 +104,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         if options.run_id is not None:
             raise ConfigError("option runId: not for a stream; each micro-batch is a run of its own")
+        if options.txn_app_id is not None:
+            raise ConfigError("option txnAppId: not for a stream, which has its query's id; it is for foreachBatch")
         self._options = options
         self._columns = columns
         self._statements = SparkStatements(options.table, options.staging_schema)
@@ -142,6 +161,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             checkpoint=normal_location(self._options.checkpoint),
             moved_from=normal_location(self._options.moved_from),
         )
+
+
+def _name(run: Run) -> str:
+    return f"txnVersion {run.epoch} of txnAppId {run.query_id}" if run.transaction else f"run {run.run_id}"
 
 
 def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
