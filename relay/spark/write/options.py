@@ -10,6 +10,7 @@ from uuid import UUID
 
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName, is_identifier
+from relay.spark.connection import DEFAULT_MAX_WAIT
 from relay.spark.options import DEFAULT_CONNECTIONS, Options
 from relay.spark.statements import DEFAULT_SCHEMA
 
@@ -40,6 +41,7 @@ class WriteOptions:
     job: str | None = None
     commit: Commit = Commit.ATOMIC
     max_connections: int = DEFAULT_CONNECTIONS
+    max_wait: float = DEFAULT_MAX_WAIT
     batch_rows: int = DEFAULT_BATCH_ROWS
     staging_schema: str = DEFAULT_SCHEMA
     staging_max_age: float = DEFAULT_MAX_AGE
@@ -54,8 +56,8 @@ class WriteOptions:
 
 
 _KNOWN: Final = (
-    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "batchRows", "stagingSchema",
-    "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
+    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "maxWait", "batchRows",
+    "stagingSchema", "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
     "txnAppId", "txnVersion",
 )  # fmt: skip
 
@@ -74,6 +76,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         job=values.text("job"),
         commit=values.choice("commit", Commit.ATOMIC),
         max_connections=values.connections(),
+        max_wait=values.max_wait(),
         batch_rows=values.number("batchRows", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
         staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),

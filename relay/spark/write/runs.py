@@ -18,7 +18,6 @@ remove those of an active run: a task that writes holds a lock on the table.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,10 +25,10 @@ from uuid import UUID
 
 import psycopg
 
-from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
 from relay.spark.setup import create_ledger, has_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.epochs import Committed, Run, is_replay
@@ -38,7 +37,6 @@ from relay.spark.write.options import WriteOptions
 
 _log = logging.getLogger(__name__)
 
-_COMMIT_TRIES: Final = 5
 _PLAIN_TABLE: Final = "r"  # relkind
 
 
@@ -57,24 +55,34 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
 
     Creates a missing ledger if this role may. Raises SchemaError, which names what is missing.
     """
-    with translating("preparing to write"), connect(options.url) as connection:
-        _check_outbox(connection, statements)
-        _ensure_ledger(connection, statements)
-        clean(connection, statements, options.staging_max_age)
+
+    def work(wait: Wait) -> None:
+        with connect(options.url, writes=True, wait=wait) as connection:
+            _check_outbox(connection, statements)
+            _ensure_ledger(connection, statements)
+            clean(connection, statements, options.staging_max_age)
+
+    with translating("preparing to write"):
+        persist(work, options.max_wait)
 
 
-def begin_run(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
+def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> bool:
     """Record a new run; returns False when it was committed before, by its ``runId`` or ``txnVersion``.
 
     Raises StorageError for a run that was aborted, and ConfigError for an earlier ``txnVersion``.
     """
-    with translating("opening the run"), connection.transaction():
-        if run.epoch is not None and _is_repeated(connection, statements, run, 0):
-            return False
-        (state,) = _one(connection, statements, "runs:open_run", run.parameters())
+
+    def work(wait: Wait) -> str:
+        with connect(options.url, writes=True, wait=wait) as connection, connection.transaction():
+            if run.epoch is not None and _is_repeated(connection, statements, run, 0):
+                return "committed"
+            return str(_one(connection, statements, "runs:open_run", run.parameters())[0])
+
+    with translating("opening the run"):
+        state = persist(work, options.max_wait)
     if state == "aborted":
         raise StorageError(f"option runId: run {run.run_id} was aborted; take a new id")
-    return bool(state == "writing")
+    return state == "writing"
 
 
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
@@ -87,19 +95,24 @@ def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, 
             connection.execute(statements.query("staging:create_staging", run.stage))
 
 
-def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
+def commit_run(
+    url: str, statements: SparkStatements, run: Run, staged: Staged, max_wait: float = DEFAULT_MAX_WAIT
+) -> tuple[int, int]:
     """Make a run visible; returns the numbers of rows that it wrote and of new ones.
 
     Tries again when the connection is lost, since the ledger says whether an earlier try was committed, and when the
     database rolled the commit back, for example after a deadlock with another run that inserts the same events.
     """
-    for tries in range(1, _COMMIT_TRIES):
-        try:
-            return _commit_once(url, statements, run, staged)
-        except (StorageUnavailable, StorageBusy) as error:
-            _log.warning("run %s could not be committed, trying again: %s", run.run_id, error)
-            time.sleep(tries)
-    return _commit_once(url, statements, run, staged)
+
+    def work(wait: Wait) -> tuple[int, int]:
+        with connect(url, writes=True, wait=wait) as connection:
+            with connection.transaction():
+                counts = _commit(connection, statements, run, staged)
+            _tidy(connection, statements, run)
+        return counts
+
+    with translating("committing"):
+        return persist(work, max_wait)
 
 
 def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
@@ -148,14 +161,6 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     with translating("reading the ledger"), connect(options.url) as connection:
         rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
     return rows, inserted
-
-
-def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
-    with translating("committing"), connect(url) as connection:
-        with connection.transaction():
-            counts = _commit(connection, statements, run, staged)
-        _tidy(connection, statements, run)
-    return counts
 
 
 def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:

@@ -85,7 +85,7 @@ class Task:
         """One of the job's connections, in a transaction; ``before`` is called in a transaction of its own."""
 
         def open_connection() -> SyncConnection:
-            connection = connect(self.options.url)
+            connection = connect(self.options.url, writes=True, max_wait=self.options.max_wait)
             try:
                 if before is not None:
                     before(connection)

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from relay.core.errors import ConfigError
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect, persist
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
 from relay.spark.write.epochs import Run, normal_location
@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
+
+_LONGEST_ABORT: Final = 60.0
+"""Seconds that aborting waits for the database: the job has failed already, mostly because of the database."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -63,8 +66,7 @@ class BatchWriter(DataSourceArrowWriter):
             epoch=options.txn_version,
             transaction=options.txn_app_id is not None,
         )
-        with connect(options.url) as connection:
-            self._repeated = not begin_run(connection, self._statements, self._run)
+        self._repeated = not begin_run(options, self._statements, self._run)
         if self._repeated:
             _log.warning("%s was committed before: this write changes nothing", _name(self._run))
 
@@ -82,15 +84,14 @@ class BatchWriter(DataSourceArrowWriter):
         if self._repeated:
             return
         staged = _staged(messages)
-        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged)
+        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged, self._options.max_wait)
         _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
         if self._repeated:
             return
-        with translating("aborting the run"), connect(self._options.url) as connection:
-            abort_run(connection, self._statements, self._run.run_id)
+        _abort(self._options, self._statements, self._run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -128,15 +129,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is None:
             return
-        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages))
+        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages), self._options.max_wait)
         _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """On the driver. A task may still be active, so the next commit of the query cleans up after all tries."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is not None:
-            with translating("aborting the run"), connect(self._options.url) as connection:
-                abort_run(connection, self._statements, run.run_id)
+            _abort(self._options, self._statements, run)
 
     def _run(self, context: TaskContext) -> Run:
         """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
@@ -161,6 +161,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             checkpoint=normal_location(self._options.checkpoint),
             moved_from=normal_location(self._options.moved_from),
         )
+
+
+def _abort(options: WriteOptions, statements: SparkStatements, run: Run) -> None:
+    def work(wait: Wait) -> None:
+        with connect(options.url, writes=True, wait=wait) as connection:
+            abort_run(connection, statements, run.run_id)
+
+    with translating("aborting the run"):
+        persist(work, min(options.max_wait, _LONGEST_ABORT))
 
 
 def _name(run: Run) -> str:
