@@ -154,7 +154,7 @@ def persist(work: Callable[[Wait], T], max_wait: float) -> T:
                 raise
 
 
-class Session:
+class TaskConnection:
     """One connection of a task for work that may be repeated; opened when it is needed, and again after a loss."""
 
     def __init__(self, url: str) -> None:

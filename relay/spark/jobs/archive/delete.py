@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import Session
+from relay.spark.connection import TaskConnection
 from relay.spark.statements import SparkStatements
 
 _LOCK_WAIT = "60s"
@@ -50,16 +50,16 @@ class Removal:
 
         A database that restarts is waited for: a deletion that is repeated finds its rows gone.
         """
-        session = Session(self.url)
+        connection = TaskConnection(self.url)
         try:
             for batch in batches:
                 for start in range(0, batch.num_rows, self.batch_rows):
                     part = batch.slice(start, self.batch_rows)
                     with translating("deleting archived rows"):
-                        left = session.run(partial(self._remove, part))
+                        left = connection.run(partial(self._remove, part))
                     yield left
         finally:
-            session.close()
+            connection.close()
 
     def _remove(self, batch: pa.RecordBatch, connection: SyncConnection) -> pa.RecordBatch:
         ids = batch.column("event_id").to_pylist()

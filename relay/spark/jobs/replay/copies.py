@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import Session
+from relay.spark.connection import TaskConnection
 from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
@@ -48,7 +48,7 @@ class Copying:
 
         A database that restarts is waited for: the ledger knows the copies of an insert whose reply was lost.
         """
-        session = Session(self.url)
+        connection = TaskConnection(self.url)
         due = 0.0
         try:
             for batch in batches:
@@ -56,10 +56,10 @@ class Copying:
                     time.sleep(max(due - time.monotonic(), 0.0))
                     due = time.monotonic() + (0.0 if self.rate is None else part.num_rows / self.rate)
                     with translating("inserting copies"):
-                        counts = session.run(partial(self._insert, part))
+                        counts = connection.run(partial(self._insert, part))
                     yield counts
         finally:
-            session.close()
+            connection.close()
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces with a bounded number of rows and bytes (a row may be larger); with a rate, of one second's rows."""
