@@ -13,7 +13,7 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
-_ADDED: Final = ["checkpoint"]
+_ADDED: Final = ["checkpoint", "bytes", "retries"]
 """Columns of the ledger of runs that earlier releases did not create."""
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,9 +28,10 @@ import psycopg
 from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
+from relay.postgres.sql import TableName
 from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
 from relay.spark.setup import create_ledger, has_ledger
-from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements, stage_name
 from relay.spark.write.epochs import Committed, Run, is_replay
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
@@ -48,6 +49,33 @@ class Staged:
     rows: int
     inserted: int = 0
     """How many of the rows are in the outbox already, written by tasks of mode ``partition``."""
+    bytes: int = 0
+    """Bytes of COPY data."""
+    retries: int = 0
+    """Attempts before those that Spark names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run has done, by the ledger. The numbers are 0 before its commit."""
+
+    state: str
+    """``writing``, ``committed`` or ``aborted``."""
+    rows: int
+    """Rows that the run wrote."""
+    new: int
+    """Rows that were inserted."""
+    bytes: int
+    """Bytes that its tasks sent to the database."""
+    retries: int
+    """Attempts at its tasks that failed, or that Spark repeated, before the ones that count."""
+    seconds: float
+    """From the first statement to the commit, or to the last sign of life."""
+
+    @property
+    def skipped(self) -> int:
+        """Rows whose event existed already."""
+        return self.rows - self.new
 
 
 def prepare(options: WriteOptions, statements: SparkStatements) -> None:
@@ -121,7 +149,7 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
     Aborting comes first, in a transaction of its own: a task may hold the table for hours, and the next write of any
     driver drops the table of a run that has ended.
     """
-    _finish(connection, statements, run_id, "aborted", None, None)
+    _finish(connection, statements, run_id, "aborted")
     return _drop(connection, statements, run_id, wait)
 
 
@@ -146,12 +174,14 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
     return removed
 
 
-def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
-    """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
-    statements = SparkStatements(options.table, options.staging_schema)
-    with translating("reading the ledger"), connect(options.url) as connection:
-        state, rows, inserted = _one(connection, statements, "runs:summarise_run", {"run_id": run_id})
-    return (rows, inserted) if state == "committed" else (0, 0)
+def run_summary(url: str, run_id: UUID | str, staging_schema: str = DEFAULT_SCHEMA) -> RunSummary:
+    """What the ``save()`` with the option ``runId`` has done. Raises StorageError for an unknown id."""
+    statements = SparkStatements(TableName(), staging_schema)
+    with translating("reading the ledger"), connect(url) as connection:
+        row = connection.execute(statements.query("runs:summarise_run"), {"run_id": run_id}).fetchone()
+    if row is None:
+        raise StorageError(f"schema {staging_schema}: the ledger has no run {run_id}; was it the option runId?")
+    return RunSummary(*row)
 
 
 def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tuple[int, int]:
@@ -175,12 +205,12 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
             "nothing was written, run it again with a longer stagingMaxAge"
         )
     if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
-        _finish(connection, statements, run.run_id, "aborted", 0, 0)
+        _finish(connection, statements, run.run_id, "aborted", Staged((), 0))
         return 0, 0
     inserted = staged.inserted
     if staged.attempts:
         inserted = _insert(connection, statements, run, staged)
-    _finish(connection, statements, run.run_id, "committed", staged.rows, inserted)
+    _finish(connection, statements, run.run_id, "committed", replace(staged, inserted=inserted))
     return staged.rows, inserted
 
 
@@ -236,7 +266,7 @@ def _drop(
         with connection.transaction():
             connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
             if abort:
-                _finish(connection, statements, run_id, "aborted", None, None)
+                _finish(connection, statements, run_id, "aborted")
             connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
         return False
@@ -248,10 +278,16 @@ def _finish(
     statements: SparkStatements,
     run_id: UUID,
     state: str,
-    rows: int | None,
-    inserted: int | None,
+    staged: Staged | None = None,
 ) -> None:
-    values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
+    values = {
+        "run_id": run_id,
+        "state": state,
+        "written_rows": staged and staged.rows,
+        "inserted_rows": staged and staged.inserted,
+        "bytes": staged and staged.bytes,
+        "retries": staged and staged.retries,
+    }
     connection.execute(statements.query("runs:finish_run"), values)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Final
 from uuid import uuid4
@@ -77,7 +78,7 @@ class BatchWriter(DataSourceArrowWriter):
         context = current_task()
         first = context.attemptNumber() == 0
         task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
-        return task.write(iterator)
+        return replace(task.write(iterator), retries=context.attemptNumber())
 
     def commit(self, messages: Messages) -> None:
         """On the driver, after every partition was written."""
@@ -122,7 +123,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if batch is None:
             return Written()
         task = Task(self._options, self._columns, self._statements, run, context.partitionId(), first=True)
-        return task.write(_with(batch, iterator))
+        return replace(task.write(_with(batch, iterator)), retries=context.attemptNumber())
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's names
         """On the driver, after every partition was written."""
@@ -184,7 +185,13 @@ def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.
 def _staged(messages: Messages) -> Staged:
     written = [message for message in messages if isinstance(message, Written) and message.run is not None]
     attempts = [message.attempt for message in written if message.attempt is not None]
-    return Staged(attempts, sum(message.rows for message in written), sum(message.inserted for message in written))
+    return Staged(
+        attempts,
+        rows=sum(message.rows for message in written),
+        inserted=sum(message.inserted for message in written),
+        bytes=sum(message.bytes for message in written),
+        retries=sum(message.retries for message in written),
+    )
 
 
 @cache

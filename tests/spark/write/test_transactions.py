@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from relay.core.errors import ConfigError, StorageError
+from relay.spark import run_summary
 from relay.spark.connection import connect
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
@@ -104,3 +106,21 @@ def test_a_committed_run_id_is_written_once_and_an_aborted_one_is_refused(
 def test_the_options_are_a_pair_of_a_name_and_a_number(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="txn"):
         write_options({"url": "postgresql://u@h/d", **options})
+
+
+@BOTH
+def test_the_ledger_sums_up_a_run(outbox: Outbox, commit: Commit) -> None:
+    options = WriteOptions(outbox.url, event_type="t", commit=commit, job="nightly", run_id=uuid.uuid4())
+    save(WriteOptions(outbox.url, event_type="t", commit=commit, job="nightly"), 10)
+    writer = BatchWriter(options, COLUMNS)
+    assert run_summary(outbox.url, str(options.run_id)).state == "writing"
+    statements = SparkStatements(options.table, options.staging_schema)
+    written = Task(options, COLUMNS, statements, writer._run, 0, first=True).write(rows(25))
+    writer.commit([replace(written, retries=2)])
+    summary = run_summary(outbox.url, str(options.run_id))
+    assert (summary.state, summary.rows, summary.new, summary.skipped) == ("committed", 25, 15, 10)
+    assert summary.retries == 2
+    assert 25 * 40 < summary.bytes < 25 * 100
+    assert summary.seconds > 0
+    with pytest.raises(StorageError, match="the ledger has no run"):
+        run_summary(outbox.url, uuid.uuid4())
