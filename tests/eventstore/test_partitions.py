@@ -142,7 +142,9 @@ async def test_a_row_that_cannot_be_decoded_is_named_from_a_kept_plan(
     await fill(one_session, TENANTS)
     for _ in range(2):
         await one_session.read_all()
-    database.run(f"UPDATE event SET LogDate = 'infinity' WHERE TenantId = '{TENANTS[7]}' AND Version = 2")
+    with database.connect() as connection, connection.transaction():
+        connection.execute("SET LOCAL eventstore.changes = 'allowed'")
+        connection.execute("UPDATE event SET LogDate = 'infinity' WHERE TenantId = %s AND Version = 2", (TENANTS[7],))
     position = 2 * 8
     assert numbers(await one_session.read_all()) == list(range(1, position))
     with pytest.raises(UndecodableEvent, match=f"position {position} "):
