@@ -1,6 +1,6 @@
 """What a failed statement means: SQLSTATE to error class, as one table.
 
-Message texts are not looked at, but by ``is_full``, and for the advice about a connection.
+Message texts are not looked at, but for the advice about a connection.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageRefuses``: of these, what a ping that is answered does not take back.
@@ -78,7 +78,6 @@ CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
 
 _LIBPQ_ADVICE: Final = "Is the server running on that host and accepting TCP/IP connections?"
 """Left out of messages: ``_ADVICE`` says it once."""
-_FULL: Final = frozenset({"53300", "57P03"})  # too_many_connections, cannot_connect_now
 
 
 _ADVICE: Final = (
@@ -116,11 +115,20 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     ``doing`` says what failed, for the message; empty for connection errors, whose text says it. ``schema_hint`` says
     what to do about a SchemaError.
     """
-    kind = _kind(error)
-    text = f"{doing}: {_message(error)}" if doing else _message(error)
+    return classify_failure(
+        error.sqlstate, _message(error), doing, connection_lost=is_connection_loss(error), schema_hint=schema_hint
+    )
+
+
+def classify_failure(
+    sqlstate: str | None, message: str, doing: str = "", *, connection_lost: bool, schema_hint: str = ""
+) -> StorageError:
+    """As ``classify``, for the error of any driver."""
+    kind = _kind(sqlstate, connection_lost=connection_lost)
+    text = f"{doing}: {message}" if doing else message
     if kind is SchemaError and schema_hint:
         text = f"{text}; {schema_hint}"
-    classified = kind(text, error.sqlstate)
+    classified = kind(text, sqlstate)
     if isinstance(classified, StorageUnavailable):
         classified.advice = _advice(text)
     return classified
@@ -146,19 +154,9 @@ def wants_new_connections(error: psycopg.Error) -> bool:
     return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
 
 
-def is_full(error: psycopg.Error) -> bool:
-    """Whether a server refused a connection because it has none left, or is starting: one may become free soon.
-
-    libpq gives no SQLSTATE for a refused connection, only the server's message: the one place where a text is read.
-    """
-    text = str(error).lower()
-    return error.sqlstate in _FULL or "too many" in text or "slots are reserved" in text or "starting up" in text
-
-
-def _kind(error: psycopg.Error) -> type[StorageError]:
-    state = error.sqlstate
+def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:
     if state is None:
-        return StorageUnavailable if is_connection_loss(error) else StorageError
+        return StorageUnavailable if connection_lost else StorageError
     return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 
