@@ -50,6 +50,11 @@ NOT_RUN = {
     "docs/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
+    "docs/event-store.md python 5": "tests/eventstore/test_subscription_groups.py subscribes in parts",
+    "docs/event-store.md sh 1": "tests/eventstore/test_cli.py reads what it prints",
+    "docs/event-store.md sh 2": "tests/eventstore/test_archive.py dumps with these commands",
+    "docs/event-store.md sh 3": "tests/eventstore/test_archive.py restores with these commands",
+    "docs/event-store.md sql 1": "tests/eventstore/test_archive.py dumps within this transaction",
     **{
         f"docs/event-store/{page}.md python {number}": "tests/eventstore/test_recipes.py runs the whole page"
         for page, count in (
@@ -71,6 +76,7 @@ NOT_RUN = {
     "docs/spark.md python 3": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark.md python 4": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md python 6": "tests/spark/write/test_streams.py follows it beside its Spark",
     "docs/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark-reconcile.md sh 1": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
     "docs/spark-reconcile.md sh 2": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
