@@ -28,6 +28,7 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
         Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
         Migration(8, "deleted streams, and stored events that refuse changes", files("0008_tombstones")),
+        Migration(9, "time in proportion to the events of a transaction, where positions have no gaps", ()),
     )
     return SchemaHistory(
         statements.record_names,

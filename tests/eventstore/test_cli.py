@@ -98,6 +98,10 @@ def test_subscriptions_are_listed_moved_and_deleted(database: Database, tmp_path
     balances, mails = cli("store", "subscriptions").stdout.splitlines()
     assert re.fullmatch(r"balances  position 1  lag 1 event, \d+\.\d s  not active", balances)
     assert mails == "mails  position 2  lag 0 events, 0.0 s  not active"
+    metrics = cli("store", "subscriptions", "--prometheus").stdout
+    labels = f'database="{database.name}",part="",schema="public",subscription="balances"'
+    assert f"openoutbox_eventstore_checkpoint_lag_events{{{labels}}} 1.0" in metrics
+    assert "pass one" in cli("store", "subscriptions", "--prometheus", "--json").stderr
     moved = cli("store", "subscriptions", "--move", "mails", "--to", "1", "--delete", "balances", "--json").stdout
     state = json.loads(moved)
     assert (state["name"], state["position"], state["lag_events"]) == ("mails", 1, 1)
