@@ -75,7 +75,7 @@ async def test_a_subscription_stops_at_such_a_row_or_sets_it_aside(
     stopping, passing = store.subscribe("stops"), store.subscribe("passes", undecodable="set aside", batch_size=1)
     assert [event.type for event in await anext(stopping)] == ["before"]
     with pytest.raises(UndecodableEvent) as caught:
-        await asyncio.wait_for(anext(stopping), patience())
+        await asyncio.wait_for(anext(stopping), patience(20))
     assert caught.value.sequence_num == 2
     with caplog.at_level(logging.ERROR):
         assert [event.type for event in await anext(passing)] == ["before"]

@@ -159,7 +159,7 @@ async def test_an_upgrade_waits_for_a_lock_a_while_and_then_changes_nothing(
                 (TENANT, STREAM),
             )
             with pytest.raises(StorageBusy, match="lock timeout"):
-                await asyncio.wait_for(store.migrate(), patience())
+                await asyncio.wait_for(store.migrate(), patience(20))
         assert described(database) == before
         assert not (await store.migrate()).up_to_date
         assert (await store.append(TENANT, STREAM, [NewEvent("Next")], 2)).version == 3
