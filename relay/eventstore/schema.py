@@ -90,10 +90,10 @@ class SchemaPart(StorePart):
         await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
 
     async def grant(self, role: str, access: Access) -> None:
-        """Grant database role ``role`` the rights of a reader, a writer or a subscriber, and no more. Repeatable.
+        """Grant database role ``role`` the rights of a reader, a writer or a subscriber, which the documents list.
 
-        A subscriber may also read. No role but the owner may use the store before. Raises ``ConfigError`` for another
-        access, and when the store does not exist.
+        Repeatable. A subscriber may also read. No role but the owner may use the store before. Raises ``ConfigError``
+        for another access, and when the store does not exist.
         """
         if access not in _GRANTS:
             raise ConfigError(f"access: {access!r}; choose from {', '.join(_GRANTS)}")

@@ -12,6 +12,7 @@ from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, UndecodableEv
 from relay.eventstore.decoding import Fault, decode_body
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
+from tests.support.waiting import patience
 
 INSERT = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta, Data, LogDate) VALUES (%s, %s, %s, 'E', {})"
 DEEP = "repeat('[', 3000) || repeat(']', 3000)"
@@ -74,7 +75,7 @@ async def test_a_subscription_stops_at_such_a_row_or_sets_it_aside(
     stopping, passing = store.subscribe("stops"), store.subscribe("passes", undecodable="set aside", batch_size=1)
     assert [event.type for event in await anext(stopping)] == ["before"]
     with pytest.raises(UndecodableEvent) as caught:
-        await anext(stopping)
+        await asyncio.wait_for(anext(stopping), patience(20))
     assert caught.value.sequence_num == 2
     with caplog.at_level(logging.ERROR):
         assert [event.type for event in await anext(passing)] == ["before"]
@@ -82,7 +83,7 @@ async def test_a_subscription_stops_at_such_a_row_or_sets_it_aside(
         await store.append(TENANT, STREAM, [NewEvent("after")], ANY)
         assert [event.type for event in await waiting] == ["after"]
     assert "set aside: the event at position 2" in caplog.text
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience()):
         await passing.aclose()
     whole = store.subscribe("whole", undecodable="set aside")
     batch = await anext(whole)

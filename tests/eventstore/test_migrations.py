@@ -17,6 +17,7 @@ from relay.eventstore.statements import EventStoreStatements
 from relay.postgres import migrations
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database, create_database, drop_database
+from tests.support.waiting import patience
 
 HISTORY = Path(__file__).parent / "history"
 NEWEST = schema_history(EventStoreStatements(), "gapless").newest
@@ -158,7 +159,7 @@ async def test_an_upgrade_waits_for_a_lock_a_while_and_then_changes_nothing(
                 (TENANT, STREAM),
             )
             with pytest.raises(StorageBusy, match="lock timeout"):
-                await store.migrate()
+                await asyncio.wait_for(store.migrate(), patience(20))
         assert described(database) == before
         assert not (await store.migrate()).up_to_date
         assert (await store.append(TENANT, STREAM, [NewEvent("Next")], 2)).version == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -43,7 +44,9 @@ async def test_the_feeds_function_serves_the_events_table_only(store: EventStore
     assert await store.read_all() == []
 
 
-async def test_each_kind_of_access_is_granted_alone(store: EventStore, database: Database, role: str) -> None:
+async def test_each_kind_of_access_is_granted_alone(
+    store: EventStore, database: Database, role: str, tmp_path: Path
+) -> None:
     await store.append(TENANT, STREAM, [NewEvent("first")], NO_STREAM)
     database.run(f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"')
     async with await EventStore.connect(as_role(database.url, role)) as own:
@@ -51,6 +54,7 @@ async def test_each_kind_of_access_is_granted_alone(store: EventStore, database:
             await own.read_all()
         await store.grant(role, "reader")
         assert [event.type for event in await own.read_all()] == ["first"]
+        assert await own.export_tenant(TENANT, tmp_path / "tenant.jsonl") == 1
         with pytest.raises(SchemaError):
             await own.append(TENANT, STREAM, [NewEvent("second")], 1)
         await store.grant(role, "writer")
