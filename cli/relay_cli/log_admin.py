@@ -1,4 +1,4 @@
-"""The commands of ``relay-cli log`` that change the log: migrate, retention, partitions, copy."""
+"""The commands of ``relay-cli log`` that change the log: migrate, retention, maintain, partitions, copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_options import open_log, with_store
 from relay_cli.migrations import print_pending
-from relay_cli.options import DryRun
+from relay_cli.options import DryRun, Json
+from relay_cli.output import print_json
 from relay_cli.values import days
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def add_commands(app: typer.Typer) -> None:
     for name, command in (
         ("migrate", migrate),
         ("retention", retention),
+        ("maintain", maintain),
         ("partitions", partitions),
         ("copy", copy),
     ):
@@ -71,6 +73,47 @@ def retention(
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
     typer.echo(f"keeping {days} days" if days else "keeping everything")
+
+
+def maintain(
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--days",
+            metavar="N",
+            parser=days,
+            help="How many days to keep, instead of DELIVERY_LOG_RETENTION_DAYS; without either nothing is deleted.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
+) -> None:
+    """Create the coming months and delete what is older than the retention: the log's daily job.
+
+    A relay does the same once an hour where its user owns the log; elsewhere run this daily as the owner.
+
+    Example: relay-cli log maintain --days 90d
+    """
+    from relay.settings.settings import Settings
+
+    name = "DELIVERY_LOG_RETENTION_DAYS"
+    keep = days if days is not None else Settings.from_process(only={name}).delivery_log_retention_days
+
+    async def work(store: DeliveryLog) -> datetime | None:
+        await store.prepare_ahead()
+        if keep:
+            await store.apply_retention(keep)
+        return store.ready_until
+
+    ready_until = with_store(url, schema, prefix, work)
+    if as_json:
+        print_json({"ready_until": ready_until, "days": keep or None})
+        return
+    if ready_until is not None:
+        typer.echo(f"the months until {ready_until:%Y-%m-%d} are ready")
+    typer.echo(f"keeping {keep} days" if keep else "keeping everything")
 
 
 def partitions(

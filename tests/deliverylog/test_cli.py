@@ -140,6 +140,21 @@ def test_the_quarantine_is_listed_retried_and_purged(run: Run, log_database: Dat
         assert "--before TIME or --all" in run("quarantine", "purge", *options, fails=True).output
 
 
+def test_maintaining_creates_months_and_drops_old_ones(
+    run: Run, log_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log_database.url, [entry("old", BASE - timedelta(days=800))])
+    assert "keeping everything" in run("maintain").stdout
+    assert read(log_database.url) == ["old"]
+    assert run("partitions", "check").stdout == "nothing is missing\n"
+    monkeypatch.setenv("DELIVERY_LOG_RETENTION_DAYS", "90")
+    assert "keeping everything" in run("maintain", "--days", "0").stdout
+    answer = json.loads(run("maintain", "--json").stdout)
+    assert answer["days"] == 90
+    assert answer["ready_until"].endswith("-01T00:00:00.000000Z")
+    assert read(log_database.url) == []
+
+
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELIVERY_LOG_URL", raising=False)
     options = ["--log-store-url", database.url, "--schema", "other"]
