@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from relay.app.delivery_log import READY_UNTIL
+from relay.eventstore.prometheus import EXPOSED
 from relay.telemetry.catalogue import CATALOGUE, MetricType
 from tests.support.paths import ROOT
 
@@ -30,7 +31,7 @@ SERIES = {
         if metric.type is MetricType.HISTOGRAM
         else [metric.name]
     )
-} | {READY_UNTIL}
+} | {READY_UNTIL, *EXPOSED}
 
 
 def cases() -> list[dict[str, Any]]:
