@@ -52,7 +52,7 @@ def copy(
 
     start = after or (state.read_text().strip() if state is not None and state.exists() else None)
     run = _Copy(state, compare=compare, margin=timedelta(seconds=margin))
-    asyncio.run(_with_both(source, target, schema, prefix, lambda *logs: run.between(*logs, start or None)))
+    asyncio.run(_with_both(source, target, schema, prefix, lambda old, new: run.between(old, new, start or None)))
     run.report(as_json=as_json)
     if run.comparison is not None and not run.comparison.complete:
         raise typer.Exit(1)
