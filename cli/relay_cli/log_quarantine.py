@@ -82,7 +82,7 @@ def purge(
     schema: log_options.Schema = None,
     prefix: log_options.Prefix = None,
 ) -> None:
-    """Delete quarantined entries for good. Pass --before or --all.
+    """Delete quarantined entries. Pass --before or --all.
 
     Example: relay-cli log quarantine purge --before 30d
     """

@@ -6,6 +6,7 @@ The embedded engine (chdb) is one per process and one process per folder; both l
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
@@ -21,6 +22,7 @@ Result = TypeVar("Result")
 # Sessions would make the queries of several threads wait for each other. Times are seconds.
 _SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
+_TABLE_NAME = re.compile(r"'(?:\w+\.)?(\w+)'|[Tt]able(?:: | \w+\.)(\w+)")
 # What an error calls the URL, which may hold a password.
 _SERVER = "the delivery log clickhouse://…"
 _EMBEDDED = "the delivery log chdb:///…"
@@ -130,7 +132,11 @@ def _translated(error: Exception) -> Exception:
     if isinstance(error, OperationalError):
         return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer")
     if isinstance(error, DatabaseError) and _UNKNOWN_TABLE in text:
-        return DeliveryLogError("the delivery log's tables are missing; run relay-cli log migrate")
+        table = _TABLE_NAME.search(text)
+        missing = (
+            f"the delivery log's table {table[1]} is missing" if table else "the delivery log's tables are missing"
+        )
+        return DeliveryLogError(f"{missing}; run relay-cli log migrate")
     if isinstance(error, DatabaseError):
         return DeliveryLogError(f"the delivery log's ClickHouse refused: {text.splitlines()[0][:300]}")
     return error
