@@ -108,19 +108,6 @@ def entry_of(row: LogRow) -> LogEntry:
     return LogEntry(event, attempt)
 
 
-def as_text(entry: LogEntry) -> str:
-    """An entry as ASCII JSON, whatever it holds, for the quarantine table."""
-    event, attempt = entry.event, entry.attempt
-    fields = {
-        "event": {name: getattr(event, name) for name in LoggedEvent.__slots__},
-        "attempt": {name: getattr(attempt, name) for name in LoggedAttempt.__slots__},
-    }
-    try:
-        return json.dumps(fields, default=repr)
-    except (ValueError, TypeError, RecursionError):
-        return json.dumps(repr(entry)[:10_000])
-
-
 def _row(entry: LogEntry) -> LogRow:
     event, attempt = entry.event, entry.attempt
     _check(event, attempt)

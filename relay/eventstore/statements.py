@@ -6,6 +6,7 @@ quoted names, which were checked first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, LiteralString
 from uuid import UUID
 
@@ -54,9 +55,14 @@ class EventStoreStatements:
         }
         return self._named(path, names)
 
-    def announcing(self, table: TableName) -> LiteralString:
-        """The append that announces in the outbox ``table``."""
-        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table})
+    def fetch_from(self, tenants: Iterable[UUID], *tags: str) -> LiteralString:
+        """``fetch`` with these tenants as constants, to be prepared."""
+        constant = "'{" + ",".join(map(str, tenants)) + "}'"
+        return self.text("eventstore/read:fetch", *tags).replace("%(tenants)s", constant)
+
+    def announcing(self, table: TableName, variant: str) -> LiteralString:
+        """The append that announces in the outbox ``table``, ``plain`` or ``once``."""
+        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table}, variant)
 
     def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
         """A statement that creates an object or grants rights to a role; it is sent without parameters."""

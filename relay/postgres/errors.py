@@ -115,11 +115,20 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     ``doing`` says what failed, for the message; empty for connection errors, whose text says it. ``schema_hint`` says
     what to do about a SchemaError.
     """
-    kind = _kind(error)
-    text = f"{doing}: {_message(error)}" if doing else _message(error)
+    return classify_failure(
+        error.sqlstate, _message(error), doing, connection_lost=is_connection_loss(error), schema_hint=schema_hint
+    )
+
+
+def classify_failure(
+    sqlstate: str | None, message: str, doing: str = "", *, connection_lost: bool, schema_hint: str = ""
+) -> StorageError:
+    """As ``classify``, for the error of any driver."""
+    kind = _kind(sqlstate, connection_lost=connection_lost)
+    text = f"{doing}: {message}" if doing else message
     if kind is SchemaError and schema_hint:
         text = f"{text}; {schema_hint}"
-    classified = kind(text, error.sqlstate)
+    classified = kind(text, sqlstate)
     if isinstance(classified, StorageUnavailable):
         classified.advice = _advice(text)
     return classified
@@ -145,10 +154,9 @@ def wants_new_connections(error: psycopg.Error) -> bool:
     return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
 
 
-def _kind(error: psycopg.Error) -> type[StorageError]:
-    state = error.sqlstate
+def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:
     if state is None:
-        return StorageUnavailable if is_connection_loss(error) else StorageError
+        return StorageUnavailable if connection_lost else StorageError
     return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 

@@ -1,4 +1,8 @@
 -- Reading one stream, one tenant or all of them.
+--
+-- With the tag part, a page holds the events of some hash slots only: those after the position that the slot has in the
+-- array slots. The hash of a stream and its tenant is the one that hash partitions use, which every release of
+-- PostgreSQL keeps.
 
 -- name: read_stream
 -- One stream's events in the order of their versions. A limit of NULL is none. Tags: forward or backward.
@@ -23,6 +27,7 @@ FROM (
     WHERE
         TenantId = %(tenant)s::UUID AND SequenceNum > %(after)s::BIGINT
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+        -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
@@ -51,22 +56,36 @@ FROM (
         SequenceNum > %(after)s::BIGINT
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
         AND (%(tenants)s::UUID[] IS NULL OR TenantId = ANY(%(tenants)s::UUID[]))
+        -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
 WHERE SequenceNum <= %(horizon)s::BIGINT
 ORDER BY SequenceNum;
 
+-- name: own_session
+-- Whether the session of the database is the connection's own. A pooler gives a connection a number of its own.
+-- Locks: nothing.
+SELECT PG_BACKEND_PID() = %(pid)s::INT;
+
+-- name: keep_plans
+-- Lets this transaction execute prepared statements by the plans that the session keeps, for any positions. For this
+-- transaction only: any other statement would be planned for all tenants. Locks: nothing.
+SELECT set_config('plan_cache_mode', 'force_generic_plan', TRUE);
+
 -- name: fetch
 -- The events of a page, of a few of its tenants. The page has every wanted event of these tenants up to its last
--- position, so that a range finds them. The tenants must reach the planner as constants, so never prepare this.
+-- position, so that a range finds them. The tenants must reach the planner as constants: prepare this only with the
+-- tenants written into it, because a plan for any tenants is one over all partitions.
 -- Index: the partitions' primary keys. Locks: nothing.
 SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
 FROM public.event
 WHERE
     TenantId = ANY(%(tenants)s::UUID[])
     AND SequenceNum > %(after)s::BIGINT AND SequenceNum <= %(last)s::BIGINT
-    AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]));
+    AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+    -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
+;
 
 -- name: nth_position
 -- The position of the last of the next ``limit`` events up to the horizon, or the horizon where there are fewer.
