@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -104,6 +104,91 @@ def report(context: typer.Context) -> None:
     from relay.spark.jobs.report.arguments import ReportArguments
 
     _run(context, ReportArguments)
+
+
+class SparkJob(StrEnum):
+    """The jobs."""
+
+    INGEST = "ingest"
+    ARCHIVE = "archive"
+    REPLAY = "replay"
+    RECONCILE = "reconcile"
+    REPORT = "report"
+
+
+_Job = Annotated[
+    SparkJob,
+    typer.Argument(metavar="JOB", parser=choice(SparkJob), help="ingest, archive, replay, reconcile or report."),
+]
+_Master = Annotated[
+    str, typer.Option(metavar="MASTER", help="spark://host:port, yarn, k8s://https://host:6443 or local[N].")
+]
+_Image = Annotated[str | None, typer.Option(help="Kubernetes: an image with Spark, Python and this package.")]
+_Namespace = Annotated[str | None, typer.Option(help="Kubernetes: the namespace of the driver.")]
+_Environment = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A Python environment packed by venv-pack, to travel with the job.")
+]
+_Packages = Annotated[str | None, typer.Option(metavar="MAVEN,…", help="Packages for Spark to fetch.")]
+_Settings = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; repeatable.")]
+_Program = Annotated[
+    str | None, typer.Option(metavar="PATH", help="The job's program on the cluster; default: of this package.")
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the spark-submit line; run nothing.")]
+
+
+@app.command("submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def submit(
+    context: typer.Context,
+    job: _Job,
+    master: _Master,
+    image: _Image = None,
+    namespace: _Namespace = None,
+    environment: _Environment = None,
+    packages: _Packages = None,
+    conf: _Settings = None,
+    program: _Program = None,
+    dry_run: _DryRun = False,
+) -> None:
+    """Run a job on a cluster by spark-submit. The job's own arguments come after --.
+
+    Example: relay-cli spark submit archive --master yarn --dry-run -- s3a://lake/outbox --url-file /secrets/url
+    """
+    import shlex
+
+    from relay.spark.jobs.submit import Submission
+
+    settings = tuple(conf or ())
+    submission = Submission(
+        _arguments_of(job), context.args, master, environment, image, namespace, packages, settings, program
+    )
+    command = submission.command()
+    if dry_run:
+        typer.echo(shlex.join(command))
+    else:
+        _execute(command)
+
+
+def _execute(command: list[str]) -> NoReturn:
+    """Replace this process by the command. Raises ConfigError for a program that is not on the PATH."""
+    import shutil
+
+    from relay.core.errors import ConfigError
+
+    executable = shutil.which(command[0])
+    if executable is None:
+        raise ConfigError(
+            "spark-submit: not on the PATH; add the folder bin of Spark, or of the Python package pyspark"
+        )
+    os.execv(executable, command)  # noqa: S606 - no shell; signals reach spark-submit, and its exit code the caller
+
+
+def _arguments_of(job: SparkJob) -> type[Arguments]:
+    from importlib import import_module
+
+    arguments: type[Arguments] = getattr(
+        import_module(f"relay.spark.jobs.{job.value}.arguments"), f"{job.value.capitalize()}Arguments"
+    )
+    return arguments
 
 
 def _run(context: typer.Context, job: type[Arguments]) -> None:

@@ -84,10 +84,10 @@ def count(read: TableReader) -> int:
 def archived(outbox: Outbox) -> list[pa.RecordBatch]:
     """Delivered rows as ``Removal`` gets them from an archive's files, in two batches."""
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
-    found = outbox.rows("event_id::text, updated_at, payload, event_type, headers::text")
+    stored = outbox.rows("event_id::text, updated_at, payload, event_type, headers::text")
     rows = [
         (event_id, changed, hashlib.sha256(hashlib.sha256(body).digest() + f"{type_}\n\n{headers}".encode()).digest())
-        for event_id, changed, body, type_, headers in found
+        for event_id, changed, body, type_, headers in stored
     ]
     halves = (rows[: len(rows) // 2], rows[len(rows) // 2 :])
     return [

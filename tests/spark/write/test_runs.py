@@ -165,22 +165,22 @@ def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
 
 def test_a_run_that_is_given_up_while_a_task_writes_is_aborted_at_once_and_removed_later(outbox: Outbox) -> None:
     """Its driver lives on, so that nothing but the ledger says that the run has ended."""
-    given_up = Staging(outbox)
-    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
-        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
-        assert not abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
-        assert given_up.state == "aborted"
-        assert given_up.clean() == []
-    assert given_up.clean() == [given_up.run.run_id]
+    abandoned = Staging(outbox)
+    with outbox.database.connect(autocommit=False) as task, abandoned.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{abandoned.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        assert not abort_run(connection, abandoned.statements, abandoned.run.run_id, wait="10ms")
+        assert abandoned.state == "aborted"
+        assert abandoned.clean() == []
+    assert abandoned.clean() == [abandoned.run.run_id]
     assert staging_tables(outbox) == []
 
 
 def test_a_stream_removes_the_table_of_a_try_that_was_given_up(outbox: Outbox) -> None:
     """Its writer cleans up after other runs only once."""
-    given_up, later = Staging(outbox, query=("q", 0)), Staging(outbox, query=("q", 0))
-    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
-        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
-        abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
+    abandoned, later = Staging(outbox, query=("q", 0)), Staging(outbox, query=("q", 0))
+    with outbox.database.connect(autocommit=False) as task, abandoned.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{abandoned.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        abort_run(connection, abandoned.statements, abandoned.run.run_id, wait="10ms")
     later.stage(1, 10)
     assert later.commit([1], 10) == (10, 10)
     assert staging_tables(outbox) == []

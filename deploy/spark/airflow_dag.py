@@ -1,0 +1,29 @@
+"""An example for Airflow 2.9 and newer: import a day's orders, then archive what was delivered a week ago.
+
+The worker needs relay-cli and spark-submit; the URL of the database is a file that the drivers can read.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from airflow import DAG
+from airflow.operators.bash import BashOperator
+
+with DAG(
+    dag_id="openoutbox",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,  # one archiving of an outbox at a time
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},  # both jobs may be run again however they ended
+):
+    ingest = BashOperator(
+        task_id="ingest",
+        bash_command="relay-cli spark submit ingest --master yarn -- /data/orders/day={{ ds }}"
+        " --event-type orders.created --key customer --id-columns order_number --url-file /secrets/outbox-url",
+    )
+    archive = BashOperator(
+        task_id="archive",
+        bash_command="relay-cli spark submit archive --master yarn -- s3a://lake/outbox"
+        " --older-than 7d --url-file /secrets/outbox-url",
+    )
+    ingest >> archive
