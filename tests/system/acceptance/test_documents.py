@@ -354,7 +354,8 @@ def named_commands() -> Iterator[tuple[str, str]]:
 def test_a_command_that_is_named_exists_with_its_options(document: str, text: str) -> None:
     command: Any = get_command(app)
     options = {"--help", "--version", "--storage-url", "--install-completion", "--show-completion"}
-    for word in re.sub(r"[][|…]", " ", text).split()[1:]:
+    own_words, _, _ = text.partition(" -- ")
+    for word in re.sub(r"[][|…]", " ", own_words).split()[1:]:
         commands: list[str] = command.list_commands(None) if hasattr(command, "list_commands") else []
         if word.startswith("--"):
             assert word.partition("=")[0] in options, f"{document}: {text}"
