@@ -18,6 +18,7 @@ from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected, as_text
+from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
@@ -172,11 +173,11 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return next(iter(deliveries.values()), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        answer = await self._client.rows(*self._sql.combine(kind, count, most))
+        answer = await self._client.rows(*self._sql.combine(kind, count, most), seconds=LONGEST_METRICS)
         return int(answer[0][0])
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        columns, tallies = await self._client.table(*self._sql.count(kind, count))
+        columns, tallies = await self._client.table(*self._sql.count(kind, count), seconds=LONGEST_METRICS)
         return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 

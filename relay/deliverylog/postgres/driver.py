@@ -7,16 +7,17 @@ the retention.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE, too_slow
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
@@ -27,15 +28,21 @@ from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import time_near, to_ms
-from relay.postgres.connect import Connection, connect_async, make_pool
+from relay.postgres.connect import Connection, Work, connect_async
+from relay.postgres.deadline_pool import DeadlinePool
 from relay.postgres.errors import classify
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _SOURCE = "DELIVERY_LOG_URL"
 _NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL names another
-_LONGEST_WAIT = 10.0  # seconds for a connection, until the database counts as unavailable
+# Seconds, all four. Connecting is repeated, so a short wait for each attempt is a short wait after a failure.
+_CONNECT_TIMEOUT = 4
+_LONGEST_WAIT = 10.0  # for a connection that other callers use
+_DEADLINE = 30.0  # of a statement that does not read
+_LONGEST_MIGRATION = 3600.0  # it may wait for locks, and builds indexes
 _MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
 _TRIES = 5  # of a batch that lost a race, or whose month was dropped meanwhile
 _LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
@@ -53,7 +60,14 @@ class PostgresDeliveryLog(DeliveryLog):
     def __init__(self, parameters: ConnectionParameters, options: DeliveryLogOptions) -> None:
         super().__init__()
         self._parameters = parameters
-        self._pool = make_pool(parameters, name="log", size=max(options.connections, 1), timeout=_LONGEST_WAIT)
+        self._pool = DeadlinePool(
+            parameters,
+            size=max(options.connections, 1),
+            deadline=_DEADLINE,
+            longest_wait=_LONGEST_WAIT,
+            adapters=None,
+            schema_hint=_MIGRATE,
+        )
         self._options = options
         self._sql = PostgresStatements(options.schema)
         self.partitions = Partitions(self._sql)
@@ -62,44 +76,43 @@ class PostgresDeliveryLog(DeliveryLog):
     @classmethod
     async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
         """Connect. Raises ConfigError for an invalid URL, DeliveryLogUnavailable when the database does not answer."""
-        store = cls(connection_parameters(url, _NAME, source=_SOURCE), options)
-        try:
-            # The pool would try again for as long as its timeout, and then raise the timeout without the reason.
-            await (await connect_async(store._parameters)).close()
-            await store._pool.open(wait=True, timeout=_LONGEST_WAIT)
-        except psycopg.Error as error:  # also the pool's timeout
-            await store._pool.close()
-            raise _unavailable(error) from error
+        store = cls(connection_parameters(url, _NAME, source=_SOURCE, connect_timeout=_CONNECT_TIMEOUT), options)
+        await store._run("connecting", _connected)
         return store
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._pool.close(timeout=1)
+        await self._pool.close()
 
     async def ping(self) -> None:
         """Raise DeliveryLogError unless the database answers and the tables exist."""
-        async with self._connection() as connection:
-            await connection.execute(self._sql.text("find:ping"))
+        await self._run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
 
     async def migrate(self) -> None:
         """Create the missing tables, and the partitions of the coming months."""
-        async with self._connection() as connection, connection.transaction():
-            for statement in self._sql.migrations():
-                await connection.execute(statement)
+
+        async def create(connection: Connection) -> None:
+            async with connection.transaction():
+                for statement in self._sql.migrations():
+                    await connection.execute(statement)
+
+        await self._run("creating the delivery log's tables", create, _LONGEST_MIGRATION)
         await self.prepare_ahead()
 
     async def prepare_ahead(self) -> None:
         """Create the partitions of this month and the next ones."""
-        async with self._connection() as connection:
+
+        async def prepare(connection: Connection) -> None:
             have = await self.partitions.months(connection)
             missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
             await self.partitions.ensure(connection, missing)
             self._months = have.union(missing)
 
+        await self._run("creating the coming months", prepare)
+
     async def missing_months(self) -> list[datetime]:
         """Those of this month and the next ones that have no partition."""
-        async with self._connection() as connection:
-            have = await self.partitions.months(connection)
+        have = await self._run("reading the months", self.partitions.months)
         return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
 
     async def apply_retention(self, days: int | None) -> None:
@@ -118,13 +131,16 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
         months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
-        async with self._connection() as connection:
+
+        async def write(connection: Connection) -> list[Rejected]:
             homeless = await self._without_partition(connection, months)
             if not homeless:
                 return await self._insert(connection, batch)
             placed = [row for row in batch if not homeless & _months(row)]
             rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
             return rejected + (await self._insert(connection, placed) if placed else [])
+
+        return await self._run("writing attempts", write)
 
     async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
         """Create missing partitions; return the months beyond the retention or without the right to create them."""
@@ -183,8 +199,8 @@ class PostgresDeliveryLog(DeliveryLog):
             "reason": [one.reason.replace("\x00", "") for one in rejected],
             "entry": [as_text(one.entry) for one in rejected],
         }
-        async with self._connection() as connection:
-            await connection.execute(self._sql.text("insert:quarantine"), parameters)
+        statement = self._sql.text("insert:quarantine")
+        await self._run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
 
     async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)
@@ -197,8 +213,7 @@ class PostgresDeliveryLog(DeliveryLog):
     ) -> list[Item]:
         """Read the months where the page begins first, and all months only when these do not fill it."""
         if not self._months:
-            async with self._connection() as connection:
-                self._months = await self.partitions.months(connection)
+            self._months = await self._run("reading the months", self.partitions.months)
         narrowed = near(scan, self._months, datetime.now(UTC))
         if narrowed is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
@@ -209,11 +224,15 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _fetch_page(self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]) -> list[Item]:
         if not looks_large(scan):
             return await self._fetch(*statement, build)
-        async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
-            await connection.execute(self._sql.jit_off)
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(*statement)
-            return [build(row) for row in await cursor.fetchall()]
+
+        async def fetch(connection: Connection) -> list[Item]:
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._sql.jit_off)
+                cursor = connection.cursor(binary=True)
+                await cursor.execute(*statement)
+                return [build(row) for row in await cursor.fetchall()]
+
+        return await self._read(fetch)
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         tags = ["tenant"] if tenant_id is not None else []
@@ -245,27 +264,57 @@ class PostgresDeliveryLog(DeliveryLog):
         return matches[0] if matches else None
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        [combinations] = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
+        [combinations] = await self._fetch(
+            *self._sql.combine(kind, count, most), lambda row: int(row[0]), LONGEST_METRICS
+        )
         return combinations
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(*self._sql.count(kind, count))
-            columns = [column.name for column in cursor.description or ()]
-            return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
+        async def fetch(connection: Connection) -> list[MeasureTally]:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(*self._sql.count(kind, count))
+                columns = [column.name for column in cursor.description or ()]
+                return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
+
+        return await self._read(fetch, LONGEST_METRICS)
 
     async def _fetch(
-        self, statement: LiteralString, parameters: Mapping[str, Any], build: Callable[[Sequence[Any]], Item]
+        self,
+        statement: LiteralString,
+        parameters: Mapping[str, Any],
+        build: Callable[[Sequence[Any]], Item],
+        deadline: float = LONGEST_PAGE,
     ) -> list[Item]:
-        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(statement, parameters)
-            return [build(row) for row in await cursor.fetchall()]
+        async def fetch(connection: Connection) -> list[Item]:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(statement, parameters)
+                return [build(row) for row in await cursor.fetchall()]
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
-        with _translated():
-            async with self._pool.connection() as connection:
-                yield connection
+        return await self._read(fetch, deadline)
+
+    async def _read(self, work: Work[Result], deadline: float = LONGEST_PAGE) -> Result:
+        """Run a query. Raises ResourceLimit when the server answers and the query takes longer than ``deadline``."""
+        return await self._run("reading the delivery log", work, deadline, overdue=too_slow(deadline))
+
+    async def _run(
+        self,
+        doing: str,
+        work: Work[Result],
+        deadline: float | None = None,
+        overdue: DeliveryLogError | None = None,
+    ) -> Result:
+        """Await ``work`` with a connection of the pool; raises the log's errors.
+
+        A statement that the server cancelled at its deadline raises ``overdue``, and DeliveryLogBusy without one.
+        """
+        try:
+            return await self._pool.run(doing, work, deadline)
+        except StorageTimeout as error:
+            if not error.server_answers:
+                raise _unavailable(error) from error
+            raise overdue or DeliveryLogBusy(str(error)) from error
+        except StorageError as error:
+            raise _of_storage(error) from error
 
 
 @contextmanager
@@ -279,19 +328,26 @@ def _translated() -> Iterator[None]:
 
 def translated(error: psycopg.Error) -> DeliveryLogError:
     """The log's error for a driver's."""
-    reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
-    if error.sqlstate is None and isinstance(reason, StorageUnavailable):
+    return _of_storage(classify(error, "the delivery log's database", schema_hint=_MIGRATE))
+
+
+def _of_storage(error: StorageError) -> DeliveryLogError:
+    """The log's error for the project's."""
+    if error.sqlstate is None and isinstance(error, StorageUnavailable):
         return _unavailable(error)
-    kind = next((own for kind, own in _KINDS.items() if isinstance(reason, kind)), DeliveryLogError)
-    return kind(str(reason))
+    kind = next((own for kind, own in _KINDS.items() if isinstance(error, kind)), DeliveryLogError)
+    return kind(str(error))
 
 
-def _unavailable(error: psycopg.Error) -> DeliveryLogUnavailable:
+def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:
     """The reason stays out of the message, which the HTTP API shows: it may name hosts."""
     unavailable = DeliveryLogUnavailable(_NO_ANSWER)
-    cause = classify(error)
-    unavailable.reason, unavailable.advice = str(cause), cause.advice
+    unavailable.reason, unavailable.advice = str(error), error.advice
     return unavailable
+
+
+async def _connected(connection: Connection) -> None:
+    """Nothing: the connection is made before this is called."""
 
 
 def _months(row: LogRow) -> set[datetime]:

@@ -1,0 +1,20 @@
+"""The bounds of a read: they hold for every driver, and keep a dashboard from hurting the log's database."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relay.deliverylog.errors import ResourceLimit
+
+LONGEST_PAGE: Final = 5.0
+"""Seconds that the database may take for a page, or for one event or attempt."""
+LONGEST_METRICS: Final = 30.0
+"""Seconds that the database may take to count."""
+
+
+def too_slow(seconds: float) -> ResourceLimit:
+    """The error for a query that the database did not answer within ``seconds``."""
+    return ResourceLimit(
+        f"the query took longer than {seconds:g} s and was cancelled; "
+        "choose a shorter time range, or filter by tenant, event, destination or topic"
+    )
