@@ -8,6 +8,10 @@ from relay.deliverylog.errors import ResourceLimit
 
 LONGEST_PAGE: Final = 5.0
 """Seconds that the database may take for a page, or for one event or attempt."""
+MOST_PAGE_BYTES: Final = 16 * 2**20
+"""Bytes of payloads, metadata and response data that end a page; it has at least one row."""
+MOST_VALUES: Final = 100
+"""Alternatives of one filter."""
 LONGEST_METRICS: Final = 30.0
 """Seconds that the database may take to count."""
 
@@ -18,3 +22,9 @@ def too_slow(seconds: float) -> ResourceLimit:
         f"the query took longer than {seconds:g} s and was cancelled; "
         "choose a shorter time range, or filter by tenant, event, destination or topic"
     )
+
+
+def check_values(name: str, count: int) -> None:
+    """Raise ResourceLimit for a filter with too many values."""
+    if count > MOST_VALUES:
+        raise ResourceLimit(f"the filter {name} has {count} values; name at most {MOST_VALUES} in one query")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any
 
+from relay.deliverylog import limits
 from relay.deliverylog.clickhouse import rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
@@ -22,12 +23,13 @@ from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
-from relay.deliverylog.paging import Scan
+from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.store import DeliveryLog
 
 _QUARANTINE = "event_log_quarantine"
 _TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
+_PORTION = 200  # deliveries whose payloads are fetched at once
 _MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
 
 
@@ -96,27 +98,28 @@ class ClickHouseDeliveryLog(DeliveryLog):
             columns = list(fresh.values()), list(fresh)
             await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
 
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         keys = await self._keys(narrowed, parts, rows.event_place)
-        deliveries = await self._fetch(keys)
-        return [deliveries[key.delivery].event for key in keys if key.delivery in deliveries]
+        deliveries = await self._fetch(keys, scan)
+        events = [deliveries[key.delivery].event for key in keys if key.delivery in deliveries]
+        return within_bytes(events, event_bytes)
 
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         """Read on until the page is full: a delivery may no longer have the status it was listed with."""
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         by_event = scan.sort_by == "event_time"
         passing: list[AttemptRecord] = []
         while True:
             keys = await self._keys(narrowed, parts, lambda key: rows.attempt_place(key, by_event=by_event))
-            deliveries = await self._fetch(keys)
+            deliveries = await self._fetch(keys, scan)
             passing += [
                 deliveries[key.delivery]
                 for key in keys
                 if key.delivery in deliveries and _passes(scan, deliveries[key.delivery])
             ]
             if len(passing) >= scan.fetch or len(keys) < narrowed.fetch:
-                return passing[: scan.fetch]
+                return within_bytes(passing[: scan.fetch], attempt_bytes)
             narrowed = replace(
                 narrowed,
                 position=rows.attempt_place(keys[-1], by_event=by_event),
@@ -144,11 +147,19 @@ class ClickHouseDeliveryLog(DeliveryLog):
                 return distinct[: scan.fetch]
             most *= 2
 
-    async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
-        if not keys:
-            return {}
-        fetched = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
-        return {rows.delivery_of(row): rows.record(row) for row in fetched}
+    async def _fetch(self, keys: Sequence[Key], scan: Scan) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
+        """The deliveries of the keys. Payloads are read in portions, and no more of them than a page has bytes."""
+        portion = _PORTION if scan.with_data else max(len(keys), 1)
+        deliveries: dict[tuple[str, str, int, str, str], AttemptRecord] = {}
+        total = 0
+        for start in range(0, len(keys), portion):
+            with_data = scan.with_data and total <= limits.MOST_PAGE_BYTES  # what follows belongs to the next page
+            sql = self._sql.text("fetch:deliveries", *(("data",) if with_data else ()))
+            for row in await self._client.rows(sql, rows.key_arrays(keys[start : start + portion])):
+                record = rows.record(row)
+                deliveries[rows.delivery_of(row)] = record
+                total += attempt_bytes(record) if _passes(scan, record) else 0
+        return deliveries
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         """The newest of the id that has an attempt to ``destination_id``, unless that is None."""
@@ -157,7 +168,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         for key in keys:
             if destination_id is not None and not await self._attempted(key, destination_id):
                 continue
-            for record in (await self._fetch([key])).values():
+            for record in (await self._fetch([key], scan)).values():
                 return record.event if destination_id is None else replace(record.event, destination_id=destination_id)
         return None
 
@@ -169,7 +180,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         scan = replace(_by_id("att", tenant_id), limit=0)
         keys = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
-        deliveries = await self._fetch(keys)
+        deliveries = await self._fetch(keys, scan)
         return next(iter(deliveries.values()), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:

@@ -15,13 +15,14 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageTimeout, StorageUnavailable
+from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE, too_slow
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
-from relay.deliverylog.paging import Scan
+from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
@@ -43,6 +44,7 @@ _CONNECT_TIMEOUT = 4
 _LONGEST_WAIT = 10.0  # for a connection that other callers use
 _DEADLINE = 30.0  # of a statement that does not read
 _LONGEST_MIGRATION = 3600.0  # it may wait for locks, and builds indexes
+_DECODED_AT_ONCE = 100  # rows
 _MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
 _TRIES = 5  # of a batch that lost a race, or whose month was dropped meanwhile
 _LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
@@ -202,37 +204,42 @@ class PostgresDeliveryLog(DeliveryLog):
         statement = self._sql.text("insert:quarantine")
         await self._run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
 
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)
 
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         return await self._listed(self._sql.list_attempts, scan, rows.attempt)
 
     async def _listed(
         self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
-    ) -> list[Item]:
+    ) -> PageRows[Item]:
         """Read the months where the page begins first, and all months only when these do not fill it."""
         if not self._months:
             self._months = await self._run("reading the months", self.partitions.months)
         narrowed = near(scan, self._months, datetime.now(UTC))
         if narrowed is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
-            if len(page) == scan.fetch:
+            if page.cut or len(page.items) == scan.fetch:
                 return page
         return await self._fetch_page(statement(scan), scan, build)
 
-    async def _fetch_page(self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]) -> list[Item]:
+    async def _fetch_page(
+        self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]
+    ) -> PageRows[Item]:
         if not looks_large(scan):
-            return await self._fetch(*statement, build)
+            listed = await self._fetch(*statement, lambda row: row)
+        else:
 
-        async def fetch(connection: Connection) -> list[Item]:
-            async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(self._sql.jit_off)
-                cursor = connection.cursor(binary=True)
-                await cursor.execute(*statement)
-                return [build(row) for row in await cursor.fetchall()]
+            async def fetch(connection: Connection) -> list[Sequence[Any]]:
+                async with connection.pipeline():  # one round trip, one transaction
+                    await connection.execute(self._sql.jit_off)
+                    cursor = connection.cursor(binary=True)
+                    await cursor.execute(*statement)
+                    return await _fetched(cursor)
 
-        return await self._read(fetch)
+            listed = await self._read(fetch)
+        cut = len(listed) > 1 and listed[-1][-1] > limits.MOST_PAGE_BYTES  # the last column counts the bytes so far
+        return PageRows([build(row) for row in listed], cut)
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         tags = ["tenant"] if tenant_id is not None else []
@@ -274,7 +281,7 @@ class PostgresDeliveryLog(DeliveryLog):
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(*self._sql.count(kind, count))
                 columns = [column.name for column in cursor.description or ()]
-                return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
+                return tallies_of(columns, await _fetched(cursor), count, lambda slot: to_ms(slot.astimezone(UTC)))
 
         return await self._read(fetch, LONGEST_METRICS)
 
@@ -288,7 +295,7 @@ class PostgresDeliveryLog(DeliveryLog):
         async def fetch(connection: Connection) -> list[Item]:
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(statement, parameters)
-                return [build(row) for row in await cursor.fetchall()]
+                return [build(row) for row in await _fetched(cursor)]
 
         return await self._read(fetch, deadline)
 
@@ -344,6 +351,14 @@ def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:
     unavailable = DeliveryLogUnavailable(_NO_ANSWER)
     unavailable.reason, unavailable.advice = str(error), error.advice
     return unavailable
+
+
+async def _fetched(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> list[Sequence[Any]]:
+    """All rows, decoded in portions: other threads, such as the engine's, run between two of them."""
+    listed: list[Sequence[Any]] = []
+    while portion := await cursor.fetchmany(_DECODED_AT_ONCE):
+        listed += portion
+    return listed
 
 
 async def _connected(connection: Connection) -> None:
