@@ -6,6 +6,7 @@ The embedded engine (chdb) is one per process and one process per folder; both l
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
@@ -26,6 +27,7 @@ _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 # A call whose task was cancelled keeps its thread until the socket times out; its place is free at once. So there are
 # more threads than places.
 _SPARE_THREADS = 4
+_SETTINGS = re.compile(r"^SETTINGS [^)]*\Z", re.MULTILINE)
 _TOO_SLOW = "TIMEOUT_EXCEEDED"
 # What an error calls the URL, which may hold a password.
 _SERVER = "the delivery log clickhouse://…"
@@ -110,7 +112,8 @@ class ClickHouseClient:
     ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """The names of a query's columns, and its rows, as ``rows``."""
         # In the text: as options of a call the embedded engine would set and restore them in statements of their own.
-        limited = f"{text}\nSETTINGS max_execution_time = {seconds:g}, timeout_overflow_mode = 'throw'"
+        clause = ", " if _SETTINGS.search(text) else "\nSETTINGS "
+        limited = f"{text}{clause}max_execution_time = {seconds:g}, timeout_overflow_mode = 'throw'"
         try:
             result = await self._run(
                 lambda: self._driver.query(limited, parameters=parameters or {}, column_formats={"data": "bytes"})
