@@ -11,10 +11,12 @@ from relay_cli import log_options
 from relay_cli.groups import command_group
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
+from relay_cli.log_quarantine import app as quarantine
 from relay_cli.options import Json
 
 app = command_group("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)
+app.add_typer(quarantine, name="quarantine")
 
 
 @app.command("events")

@@ -11,6 +11,8 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_options import open_log, with_store
+from relay_cli.migrations import print_pending
+from relay_cli.options import DryRun
 from relay_cli.values import days
 
 if TYPE_CHECKING:
@@ -34,13 +36,23 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def migrate(
-    url: log_options.DeliveryLogUrl = None, schema: log_options.Schema = None, prefix: log_options.Prefix = None
+    dry_run: DryRun = False,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
 ) -> None:
-    """Create the missing tables of the log. Running it again changes nothing.
+    """Create the log's tables, or upgrade a log of an earlier release.
+
+    Running it again changes nothing. With --dry-run it prints the pending migrations and their SQL.
 
     Example: relay-cli log migrate --log-store-url postgres://owner@host:5432/log
     """
-    with_store(url, schema, prefix, lambda store: store.migrate())
+    plan = with_store(url, schema, prefix, lambda store: store.migrate(dry_run=dry_run))
+    if dry_run:
+        print_pending(plan, "the delivery log")
+        return
+    for pending in plan.pending:
+        typer.echo(f"applied migration {pending.number}: {pending.name}")
     typer.echo("the delivery log is up to date")
 
 

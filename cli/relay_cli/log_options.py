@@ -52,10 +52,10 @@ def window(gte: str | None, lte: str | None, gt: str | None, lt: str | None) -> 
     from relay.deliverylog import TimeWindow
 
     bounds = {"gte": gte, "lte": lte, "gt": gt, "lt": lt}
-    return TimeWindow(**{name: _moment(text) for name, text in bounds.items() if text is not None})
+    return TimeWindow(**{name: instant(text) for name, text in bounds.items() if text is not None})
 
 
-def _moment(text: str) -> datetime:
+def instant(text: str) -> datetime:
     """A time, or an age before now. Raises InvalidTimeRange."""
     from relay.deliverylog.text import parse_time
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page
+from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page, QuarantinedEntry
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
 from relay_cli.columns import ScreenColumn, fit
 from relay_cli.screen import ago, columns, painted, wrapped
@@ -61,6 +61,22 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
         ]
     )
     _print_cursors(page)
+
+
+def print_quarantine(entries: Sequence[QuarantinedEntry]) -> None:
+    """Print quarantined entries."""
+    fields = [entry.fields or {"event": {}, "attempt": {}} for entry in entries]
+    print_table(
+        [
+            ScreenColumn("AGE", [ago(entry.time) for entry in entries], 1),
+            ScreenColumn("TIME", [time_text(entry.time) for entry in entries], 6),
+            ScreenColumn("ATTEMPT", [str(each["attempt"].get("id", "")) for each in fields], 3, 8),
+            ScreenColumn("EVENT", [str(each["event"].get("id", "")) for each in fields], 0),
+            ScreenColumn("TENANT", [str(each["event"].get("tenant_id", "")) for each in fields], 5, 8),
+            ScreenColumn("TOPIC", [str(each["attempt"].get("topic", "")) for each in fields], 4, 8),
+            ScreenColumn("REASON", [entry.reason for entry in entries], 2, 16),
+        ]
+    )
 
 
 def print_event(event: LoggedEvent, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, print_subscription, with_store
 from relay_cli.groups import command_group
+from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.values import choice, choices, stream_id, whole
 
@@ -72,17 +73,11 @@ def migrate(
 
 
 def _print_pending(migration: StoreMigration) -> None:
-    """Print what migrate would do, as SQL with comments; for reading, because migrate also records it."""
-    if migration.up_to_date:
-        typer.echo("-- the event store is up to date")
-    for pending in migration.plan.pending:
-        typer.echo(f"-- migration {pending.number}: {pending.name}")
-        for sql in pending.statements:
-            typer.echo(f"{sql.rstrip()};")
-    if migration.plan.definitions:
-        typer.echo("-- functions and triggers")
-    for sql in migration.plan.definitions:
-        typer.echo(f"{sql.rstrip()};")
+    """Print what migrate would do."""
+    if migration.plan.up_to_date and migration.notify_changed:
+        typer.echo("-- notifications would be switched")
+        return
+    print_pending(migration.plan, "the event store")
     if migration.notify_changed:
         typer.echo("-- notifications would be switched")
 

@@ -9,18 +9,16 @@ failed as any other statement's would.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, LiteralString, NamedTuple, cast
+from typing import TYPE_CHECKING, LiteralString, NamedTuple
 from uuid import UUID
 
+from relay.client.channel import async_channel, sync_channel, type_name
 from relay.client.event import NewEvent
 from relay.client.insert import InsertRows, insert_rows, insert_statement
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 
 if TYPE_CHECKING:
-    from relay.client import through_psycopg, through_sqlalchemy
-
-    SyncTarget = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget
-    AsyncTarget = through_psycopg.AsyncTarget | through_sqlalchemy.AsyncTarget
+    from relay.client.channel import AsyncTarget, SyncTarget
 
 
 class Enqueued(NamedTuple):
@@ -45,21 +43,13 @@ def enqueue(
     target; all before anything is sent.
     """
     announced, statement, rows = _prepare(events, table)
-    library = _library(target)
-    if library == "psycopg":
-        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
-
-        if isinstance(target, psycopg.SYNC):
-            return _enqueued(announced, psycopg.insert(target, statement, rows) if announced else 0)
-    if library == "sqlalchemy":
-        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
-
-        if isinstance(target, alchemy.SYNC):
-            return _enqueued(announced, alchemy.insert(target, statement, rows) if announced else 0)
-    raise TypeError(
-        f"enqueue takes a synchronous connection, cursor or session of psycopg or SQLAlchemy, not {_named(target)}; "
-        "for an asynchronous one: await enqueue_async(...)"
-    )
+    channel = sync_channel(target)
+    if channel is None:
+        raise TypeError(
+            "enqueue takes a synchronous connection, cursor or session of psycopg or SQLAlchemy, not "
+            f"{type_name(target)}; for an asynchronous one: await enqueue_async(...)"
+        )
+    return _enqueued(announced, channel.send(statement, rows) if announced else 0)
 
 
 async def enqueue_async(
@@ -67,22 +57,13 @@ async def enqueue_async(
 ) -> Enqueued:
     """As ``enqueue``, for psycopg's and SQLAlchemy's asynchronous connections, cursors and sessions."""
     announced, statement, rows = _prepare(events, table)
-    library = _library(target)
-    if library == "psycopg":
-        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
-
-        if isinstance(target, psycopg.ASYNC):
-            return _enqueued(announced, await psycopg.insert_async(target, statement, rows) if announced else 0)
-    if library == "sqlalchemy":
-        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
-
-        if isinstance(target, alchemy.async_classes()):
-            connection = cast("through_sqlalchemy.AsyncTarget", target)
-            return _enqueued(announced, await alchemy.insert_async(connection, statement, rows) if announced else 0)
-    raise TypeError(
-        f"enqueue_async takes an asynchronous connection, cursor or session of psycopg or SQLAlchemy, not "
-        f"{_named(target)}; for a synchronous one: enqueue(...)"
-    )
+    channel = async_channel(target)
+    if channel is None:
+        raise TypeError(
+            "enqueue_async takes an asynchronous connection, cursor or session of psycopg or SQLAlchemy, not "
+            f"{type_name(target)}; for a synchronous one: enqueue(...)"
+        )
+    return _enqueued(announced, await channel.send(statement, rows) if announced else 0)
 
 
 def _prepare(
@@ -97,13 +78,3 @@ def _prepare(
 
 def _enqueued(announced: list[UUID], row_count: int) -> Enqueued:
     return Enqueued(announced, row_count if row_count >= 0 else None)
-
-
-def _library(target: object) -> str | None:
-    """Which library an object comes from, or is derived from, without importing either."""
-    roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
-    return next((name for name in ("psycopg", "sqlalchemy") if name in roots), None)
-
-
-def _named(target: object) -> str:
-    return f"{type(target).__module__}.{type(target).__qualname__}"

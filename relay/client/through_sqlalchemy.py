@@ -1,4 +1,4 @@
-"""The INSERT over SQLAlchemy 2, with any PostgreSQL driver below it (psycopg, psycopg2, asyncpg).
+"""Statements over SQLAlchemy 2, with any PostgreSQL driver below it (psycopg, psycopg2, asyncpg).
 
 Imported only when a connection or session of SQLAlchemy is handed in; its asynchronous half, which needs greenlet,
 only for an asynchronous one.
@@ -7,13 +7,15 @@ only for an asynchronous one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from sqlalchemy import Connection, CursorResult, TextClause, text
+from sqlalchemy import Connection, CursorResult, TextClause, exc, text
 from sqlalchemy.orm import Session, scoped_session
 
-from relay.client.insert import InsertRows
+from relay.client.channel import Failure, Row, Values
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -28,20 +30,62 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def async_classes() -> tuple[type, ...]:
-    """What ``insert_async`` takes."""
+    """What ``AsyncAlchemyChannel`` takes."""
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session  # noqa: PLC0415
 
     return (AsyncConnection, AsyncSession, async_scoped_session)
 
 
-def insert(target: SyncTarget, statement: str, rows: InsertRows) -> int:
-    """Send it; the number of new rows. A session begins its transaction automatically, as for any statement."""
-    return cast("CursorResult[Any]", target.execute(_clause(statement), rows)).rowcount
+class AlchemyChannel:
+    """A ``SyncChannel`` over a connection or session, which begins its transaction as for any other statement."""
+
+    def __init__(self, target: SyncTarget) -> None:
+        # A scoped_session has one session for each thread: the one of this thread, whichever sends the statement.
+        self._target: Connection | Session = target() if isinstance(target, scoped_session) else target
+
+    def send(self, statement: str, values: Values) -> int:
+        """See ``SyncChannel``."""
+        return cast("CursorResult[Any]", self._target.execute(_clause(statement), values)).rowcount
+
+    def fetch(self, statement: str, values: Values) -> Sequence[Row]:
+        """See ``SyncChannel``."""
+        return [tuple(row) for row in self._target.execute(_clause(statement), values)]
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """See ``SyncChannel``."""
+        return self._target.begin_nested()
 
 
-async def insert_async(target: AsyncTarget, statement: str, rows: InsertRows) -> int:
-    """As ``insert``, on an asynchronous connection or session."""
-    return cast("CursorResult[Any]", await target.execute(_clause(statement), rows)).rowcount
+class AsyncAlchemyChannel:
+    """An ``AsyncChannel`` over a connection or session."""
+
+    def __init__(self, target: AsyncTarget) -> None:
+        self._target = target
+
+    async def send(self, statement: str, values: Values) -> int:
+        """See ``SyncChannel``."""
+        return cast("CursorResult[Any]", await self._target.execute(_clause(statement), values)).rowcount
+
+    async def fetch(self, statement: str, values: Values) -> Sequence[Row]:
+        """See ``SyncChannel``."""
+        return [tuple(row) for row in await self._target.execute(_clause(statement), values)]
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        """See ``SyncChannel``."""
+        return self._target.begin_nested()
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """See ``relay.client.channel.failure_of``. The drivers name the same fields differently."""
+    if not isinstance(error, exc.DBAPIError) or error.orig is None:
+        return None
+    original = error.orig
+    sqlstate = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+    lost = sqlstate is None and isinstance(error, exc.OperationalError | exc.InterfaceError)
+    fields = getattr(original, "diag", None) or original.__cause__ or original  # psycopg and psycopg2, or asyncpg
+    message = getattr(fields, "message_primary", None) or getattr(fields, "message", None) or str(original)
+    table, constraint = getattr(fields, "table_name", None), getattr(fields, "constraint_name", None)
+    return Failure(sqlstate, message, table, constraint, lost or error.connection_invalidated)
 
 
 @lru_cache(maxsize=64)

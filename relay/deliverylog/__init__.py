@@ -17,6 +17,7 @@ from relay.deliverylog.errors import (
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.open import open_delivery_log
 from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import (
     Granularity,
     ListAttempts,
@@ -48,6 +49,8 @@ __all__ = [
     "MetricsQuery",
     "MetricsResult",
     "Page",
+    "QuarantineRetry",
+    "QuarantinedEntry",
     "ResourceLimit",
     "TimeWindow",
     "VersionMismatch",

@@ -111,19 +111,6 @@ def entry_of(row: LogRow) -> LogEntry:
     return LogEntry(event, attempt)
 
 
-def as_text(entry: LogEntry) -> str:
-    """An entry as ASCII JSON, whatever it holds, for the quarantine table."""
-    event, attempt = entry.event, entry.attempt
-    fields = {
-        "event": {name: getattr(event, name) for name in LoggedEvent.__slots__},
-        "attempt": {name: getattr(attempt, name) for name in LoggedAttempt.__slots__},
-    }
-    try:
-        return json.dumps(fields, default=repr)
-    except (ValueError, TypeError, RecursionError):
-        return json.dumps(repr(entry)[:10_000])
-
-
 def _row(entry: LogEntry) -> LogRow:
     event, attempt = entry.event, entry.attempt
     _check(event, attempt)
@@ -206,12 +193,13 @@ def _json(value: Mapping[str, Any]) -> str:
 
 def check_depth(value: object) -> None:
     """Raise ValueError for containers in more than ``DEEPEST`` levels; without recursion."""
-    level, layer = 0, [] if value is None else [value]
+    level = 0
+    layer: list[Any] = [] if value is None else [value]
     while layer:
         level += 1
         if level > DEEPEST:
             raise ValueError(f"response_data is nested deeper than {DEEPEST} levels")
-        members = [one.values() if isinstance(one, dict) else one for one in layer]
+        members = [list(one.values()) if isinstance(one, dict) else one for one in layer]
         inner = [member for several in members for member in several if isinstance(member, (dict, list, tuple))]
         layer = list({id(member): member for member in inner}.values())  # a cycle has no end, but few members
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of
+from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
+from relay.deliverylog.quarantine import QuarantinedEntry, as_text, id_of
 from relay.deliverylog.store import EVENTS, DeliveryLog
 from relay.deliverylog.times import to_ms
+from relay.postgres.migrations import MigrationPlan
 
 _Key = tuple[str, int, str]
 
@@ -24,12 +26,13 @@ class MemoryDeliveryLog(DeliveryLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rejected: list[Rejected] = []
+        self._quarantine: dict[str, QuarantinedEntry] = {}
         self._events: dict[_Key, LoggedEvent] = {}
         self._attempts: dict[_Key, AttemptRecord] = {}
 
-    async def migrate(self) -> None:
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:  # noqa: ARG002 - as the other drivers
         """Nothing to create."""
+        return MigrationPlan(0, recorded=True, pending=(), definitions=())
 
     async def ping(self) -> None:
         """Memory always answers."""
@@ -38,10 +41,11 @@ class MemoryDeliveryLog(DeliveryLog):
         """Nothing to close."""
 
     async def apply_retention(self, days: int | None) -> None:
-        """Forget events and attempts by their own time."""
+        """Forget events and attempts by their own time, and quarantined entries."""
         if not days:
             return
         oldest = datetime.now(UTC) - timedelta(days=days)
+        await self.purge_quarantine(oldest)
         self._events = {key: event for key, event in self._events.items() if event.time >= oldest}
         self._attempts = {key: record for key, record in self._attempts.items() if record.attempt.time >= oldest}
 
@@ -58,11 +62,24 @@ class MemoryDeliveryLog(DeliveryLog):
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
-        known = {as_text(one.entry) for one in self.rejected}
         for one in rejected:
-            if (text := as_text(one.entry)) not in known:
-                known.add(text)
-                self.rejected.append(one)
+            text = as_text(one.entry)
+            entry = QuarantinedEntry(id_of(text), datetime.now(UTC), one.reason, text)
+            self._quarantine.setdefault(entry.id, entry)
+
+    async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
+        entries = sorted(self._quarantine.values(), key=lambda entry: (entry.time, entry.id))
+        return [entry for entry in entries if after is None or (entry.time, entry.id) > (after.time, after.id)][:most]
+
+    async def _forget(self, ids: list[str]) -> None:
+        for entry_id in ids:
+            del self._quarantine[entry_id]
+
+    async def purge_quarantine(self, before: datetime | None) -> int:
+        """Forget entries that were quarantined at or before ``before``; None forgets all."""
+        ids = [entry.id for entry in self._quarantine.values() if before is None or entry.time <= before]
+        await self._forget(ids)
+        return len(ids)
 
     async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         passing = [event for event in self._events.values() if _passes(scan, _event_fields(event))]

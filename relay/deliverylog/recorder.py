@@ -216,13 +216,16 @@ class Recorder:
 
     async def _with_tables(self, store: DeliveryLog) -> None:
         try:
-            await store.ping()
-        except (DeliveryLogUnavailable, DeliveryLogBusy):
+            try:
+                await store.ping()
+            except (DeliveryLogUnavailable, DeliveryLogBusy):
+                raise
+            except DeliveryLogError:
+                await store.migrate()
+                _log.info("created the delivery log's tables")
+        except BaseException:  # also a timeout: each retry opens a store, and none may be left open
             await store.close()
             raise
-        except DeliveryLogError:
-            await store.migrate()
-            _log.info("created the delivery log's tables")
 
     async def _write_on(self, store: DeliveryLog, due: asyncio.Event) -> None:
         prepare_at = 0.0

@@ -12,6 +12,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 
 from relay.deliverylog import measures
 from relay.deliverylog.buckets import ROW_LIMIT
@@ -28,12 +30,17 @@ from relay.deliverylog.paging import (
     scan_events,
     storable,
 )
+from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, MetricsResult, Page
+from relay.deliverylog.times import whole_millisecond
+from relay.postgres.migrations import MigrationPlan
 
 _log = logging.getLogger("relay.deliverylog")
 
 EVENTS = "events"
 ATTEMPTS = "attempts"
+
+_RETRY_BATCH = 200  # quarantined entries read and written at once; each may hold a large payload
 
 
 class DeliveryLog(ABC):
@@ -59,6 +66,38 @@ class DeliveryLog(ABC):
             self.quarantined += len(rejected)
             self.last_quarantine = _summary(rejected, len(entries))
             _log.warning("%s (attempt %r)", self.last_quarantine, rejected[0].entry.attempt.id)
+
+    async def list_quarantine(self, most: int) -> list[QuarantinedEntry]:
+        """Up to ``most`` quarantined entries, oldest first."""
+        return await self._quarantined(most, None)
+
+    async def retry_quarantine(self) -> QuarantineRetry:
+        """Write every quarantined entry again; those that the log stores now leave the quarantine.
+
+        Safe to interrupt and to repeat: an entry leaves the quarantine after it was written.
+        """
+        written = remaining = 0
+        last: QuarantinedEntry | None = None
+        while batch := await self._quarantined(_RETRY_BATCH, last):
+            last = batch[-1]
+            stored = await self._store_again(batch)
+            if stored:
+                await self._forget(stored)
+            written += len(stored)
+            remaining += len(batch) - len(stored)
+        return QuarantineRetry(written, remaining)
+
+    async def _store_again(self, batch: Sequence[QuarantinedEntry]) -> list[str]:
+        """Write quarantined entries; returns the ids of those that were stored."""
+        entries: dict[str, LogEntry] = {}
+        for one in batch:
+            with suppress(ValueError):  # its text is only a representation: it stays for the operator to read
+                entries[one.id] = one.entry()
+        rows, rejected = prepare(list(entries.values()))
+        if rows:
+            rejected.extend(await self._write(rows))
+        refused = {_attempt_key(one.entry) for one in rejected}
+        return [entry_id for entry_id, entry in entries.items() if _attempt_key(entry) not in refused]
 
     async def list_events(self, query: ListEvents) -> Page[LoggedEvent]:
         """One page of events. Raises InvalidQuery, InvalidTimeRange, InvalidCursor or VersionMismatch."""
@@ -109,8 +148,11 @@ class DeliveryLog(ABC):
         """Prepare for the coming months (PostgreSQL: their partitions). Repeatable."""
 
     @abstractmethod
-    async def migrate(self) -> None:
-        """Create the missing tables. Repeatable, and safe from several processes at once."""
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
+        """Create the tables, or upgrade those of an earlier release. Repeatable, and safe from several processes.
+
+        Returns what was applied, or with ``dry_run`` what would be; then nothing changes.
+        """
 
     @abstractmethod
     async def ping(self) -> None:
@@ -131,6 +173,18 @@ class DeliveryLog(ABC):
     @abstractmethod
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         """Store rejected entries in the quarantine, equal ones once."""
+
+    @abstractmethod
+    async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
+        """Up to ``most`` entries of the quarantine in the order of (time, id), those after ``after``."""
+
+    @abstractmethod
+    async def _forget(self, ids: list[str]) -> None:
+        """Delete entries from the quarantine by their ids."""
+
+    @abstractmethod
+    async def purge_quarantine(self, before: datetime | None) -> int:
+        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
 
     @abstractmethod
     async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
@@ -155,6 +209,10 @@ class DeliveryLog(ABC):
     @abstractmethod
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
         """The counts of every slot and combination that is not empty."""
+
+
+def _attempt_key(entry: LogEntry) -> tuple[str, datetime, str]:
+    return entry.event.tenant_id, whole_millisecond(entry.attempt.time), entry.attempt.id
 
 
 def _summary(rejected: Sequence[Rejected], total: int) -> str:

@@ -10,7 +10,9 @@ async with await EventStore.connect(url, schema="bank") as store:
 """
 
 from relay.eventstore.announcement import Announcement
+from relay.eventstore.append import append_sync
 from relay.eventstore.errors import (
+    EventIdConflict,
     EventStoreError,
     SubscriptionDeleted,
     SubscriptionLost,
@@ -22,15 +24,16 @@ from relay.eventstore.errors import (
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
 from relay.eventstore.schema import StoreMigration
+from relay.eventstore.states import SubscriptionState
 from relay.eventstore.store import EventStore
 from relay.eventstore.subscription import SubscriptionBatch
-from relay.eventstore.subscriptions import SubscriptionState
 
 __all__ = [
     "ANY",
     "NO_STREAM",
     "Announcement",
     "Appended",
+    "EventIdConflict",
     "EventStore",
     "EventStoreError",
     "Expected",
@@ -46,4 +49,5 @@ __all__ = [
     "UndecodableEvent",
     "UnknownTenant",
     "VersionConflict",
+    "append_sync",
 ]

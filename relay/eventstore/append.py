@@ -3,24 +3,38 @@
 An append is one statement and one round trip, with an announcement too (``sql/eventstore/append.sql``): the position
 lock of a gapless store is held as briefly as possible. A conflict of versions is not retried: the caller decides what
 it means.
+
+One path serves every kind of connection: it is written for an asynchronous channel, and over a synchronous one
+(``_Blocking``) it never suspends, so that ``_without_loop`` may run it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
 
+from relay.client.channel import (
+    AsyncChannel,
+    Failure,
+    Row,
+    SyncChannel,
+    Values,
+    async_channel,
+    failure_of,
+    sync_channel,
+    type_name,
+)
 from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
-from relay.eventstore.database import CONFLICT_STATE, POSITION_STATE, Connection, execute, translated
-from relay.eventstore.errors import UnknownTenant, VersionConflict
+from relay.eventstore.database import CONFLICT_STATE, ID_STATE, POSITION_STATE, translated, translated_failure
+from relay.eventstore.errors import EventIdConflict, UnknownTenant, VersionConflict
 from relay.eventstore.model import (
     LARGEST_VERSION,
     Appended,
@@ -31,10 +45,23 @@ from relay.eventstore.model import (
     checked_version,
 )
 from relay.eventstore.part import Id, StorePart
-from relay.postgres.codec import text_array
+from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
+from relay.postgres.codec import id_array, text_array
+
+if TYPE_CHECKING:
+    from relay.client.channel import AsyncTarget, SyncTarget
+
+    Target: TypeAlias = AsyncTarget | SyncTarget
+
+T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
 """Of an append that the database ends because of a deadlock."""
+
+_CHECK_VIOLATION: Final = "23514"
+_UNIQUE_VIOLATION: Final = "23505"
+_OUT_OF_RANGE: Final = "22003"
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +73,24 @@ class AppendOrder:
     expected: int
     events: list[NewEvent]
     announcement: Announcement | None
+
+    @classmethod
+    def of(
+        cls,
+        tenant_id: Id,
+        stream_id: Id,
+        events: Iterable[NewEvent],
+        expected_version: int,
+        outbox: Announcement | Destination | None,
+    ) -> AppendOrder:
+        """The arguments of ``append``, checked. Raises EventError."""
+        return cls(
+            checked_id("tenant_id", tenant_id),
+            checked_id("stream_id", stream_id),
+            checked_version(expected_version),
+            checked_events(events),
+            as_announcement(outbox),
+        )
 
     @property
     def doing(self) -> str:
@@ -64,6 +109,18 @@ class AppendOrder:
             "datas": text_array(event.data_json for event in self.events),
         }
 
+    def query(self, statements: EventStoreStatements) -> tuple[LiteralString, Values]:
+        """The statement that appends and announces, and its parameters."""
+        variant, values = "plain", self.values
+        if self.events[0].event_id is not None:
+            variant, values["ids"] = "once", id_array(str(event.event_id) for event in self.events)
+        if self.announcement is not None:
+            table = self.announcement.table_name  # first: an invalid name is refused even when nothing is announced
+            rows = self.announcement.rows(self.tenant_id, self.stream_id, self.events)
+            if rows["places"]:
+                return statements.announcing(table, variant), {**values, **rows, "count": len(self.events)}
+        return statements.text("eventstore/append:append", variant), values
+
 
 class AppendPart(StorePart):
     """Appending to streams."""
@@ -76,93 +133,189 @@ class AppendPart(StorePart):
         expected_version: int,
         outbox: Announcement | Destination | None = None,
         *,
-        connection: Connection | None = None,
+        connection: Target | None = None,
     ) -> Appended:
         """Append to one stream, all events or none, and announce them in the same transaction.
 
         ``expected_version`` is the version that the stream has now, ``NO_STREAM`` or ``ANY``. ``outbox`` says which
         events get a row in the outbox: a mapping from event type to destination, a function, or an ``Announcement``.
-        ``connection`` is a psycopg ``AsyncConnection`` of the caller: the append then belongs to its transaction,
-        behind a savepoint, and the caller commits it. Without one, the append is committed on return.
 
-        Raises ``VersionConflict``, ``UnknownTenant``, ``EventError`` before anything is sent, and ``RowRefused`` for an
-        event that the database refuses; nothing is written then, and nothing retried.
+        ``connection`` is the caller's: the append then belongs to its transaction, behind a savepoint, and the caller
+        commits it. Without one, the append is committed on return. It is a connection or cursor of psycopg 3, or a
+        connection, session or scoped session of SQLAlchemy 2, of the synchronous or of the asynchronous kind. A
+        synchronous one is used in a thread; a cancelled append waits for the end of its statement there. Without an
+        event loop: ``append_sync``.
+
+        When every event has an ``event_id`` and the stream has these events already, nothing is written or announced,
+        whatever ``expected_version`` is, and the result is theirs: an append whose answer was lost may be repeated.
+
+        Raises ``VersionConflict``, ``EventIdConflict``, ``UnknownTenant``, ``EventError`` and ``TypeError`` (for any
+        other connection) before anything is sent, and ``RowRefused`` for an event that the database refuses; nothing is
+        written then, and nothing retried.
         """
-        order = AppendOrder(
-            checked_id("tenant_id", tenant_id),
-            checked_id("stream_id", stream_id),
-            checked_version(expected_version),
-            checked_events(events),
-            as_announcement(outbox),
+        order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox)
+        if connection is None:
+            async with self._database.connection(order.doing) as own:
+                return await _append_alone(async_channel(own), self._statements, order)
+        channel = async_channel(connection)
+        if channel is not None:
+            return await _append_within(channel, self._statements, order)
+        blocking = _Blocking(_checked_channel("append", connection))
+        return await _in_thread(lambda: _without_loop(_append_within(blocking, self._statements, order)))
+
+
+def append_sync(
+    connection: SyncTarget,
+    tenant_id: Id,
+    stream_id: Id,
+    events: Iterable[NewEvent],
+    expected_version: int,
+    outbox: Announcement | Destination | None = None,
+    *,
+    schema: str = DEFAULT_SCHEMA,
+) -> Appended:
+    """As ``EventStore.append``, in the caller's transaction and without an event loop or an ``EventStore``.
+
+    ``connection`` is a synchronous connection or cursor of psycopg 3, or a connection, session or scoped session of
+    SQLAlchemy 2. Raises ``ConfigError`` for an invalid schema, ``TypeError`` for any other connection, and what
+    ``EventStore.append`` raises.
+    """
+    order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox)
+    channel = _Blocking(_checked_channel("append_sync", connection))
+    return _without_loop(_append_within(channel, EventStoreStatements(schema), order))
+
+
+def _checked_channel(function: str, connection: object) -> SyncChannel:
+    channel = sync_channel(connection)
+    if channel is not None:
+        return channel
+    if async_channel(connection) is not None:
+        raise TypeError(
+            f"{function} takes a synchronous connection, not {type_name(connection)}; "
+            "await EventStore.append(..., connection=...) takes this one"
         )
-        if connection is not None:
-            return await self._append_within(connection, order)
-        async with self._database.connection(order.doing) as own:
-            return await self._append_alone(own, order)
+    raise TypeError(
+        f"{function} takes a connection, cursor or session of psycopg 3 or SQLAlchemy 2 as connection, not "
+        f"{type_name(connection)}"
+    )
 
-    async def _append_alone(self, own: Connection, order: AppendOrder) -> Appended:
-        """Append in a transaction of its own, again after a deadlock.
 
-        Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
-        event of the stream and waits for the stream.
-        """
-        for attempts_left in reversed(range(_ATTEMPTS)):
-            try:
-                return await self._append(own, order)
-            except psycopg.Error as error:
-                if not (attempts_left and isinstance(error, errors.DeadlockDetected)):
-                    raise await self._meaning(own, order, error) from error
-        raise AssertionError("the last attempt returns or raises")
+async def _append_alone(channel: AsyncChannel | None, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+    """Append in a transaction of its own, again after a deadlock.
 
-    async def _append_within(self, connection: Connection, order: AppendOrder) -> Appended:
-        """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
+    Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
+    event of the stream and waits for the stream.
+    """
+    assert channel is not None  # noqa: S101 -- for mypy: the pool's connections are psycopg's
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            if not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
-                # Without an open transaction, transaction() below would begin and commit one instead of a savepoint.
-                await execute(connection, self._statements.text("eventstore/append:begin"))
-            async with connection.transaction():
-                return await self._append(connection, order)
+            return await _append(channel, statements, order)
+        except errors.DeadlockDetected as error:
+            if not attempts_left:
+                raise translated(error, order.doing) from error
         except psycopg.Error as error:
-            raise await self._meaning(connection, order, error) from error
-
-    async def _append(self, connection: Connection, order: AppendOrder) -> Appended:
-        """One statement, which locks the positions before it writes to the outbox."""
-        if order.announcement is not None:
-            table = order.announcement.table_name  # first: an invalid name is refused even when nothing is announced
-            rows = order.announcement.rows(order.tenant_id, order.stream_id, order.events)
-            if rows["places"]:
-                statement = self._statements.announcing(table)
-                values = {**order.values, **rows, "count": len(order.events)}
-                return _appended(await execute(connection, statement, values))
-        return _appended(await execute(connection, self._statements.text("eventstore/append:append"), order.values))
-
-    async def _meaning(self, connection: Connection, order: AppendOrder, error: psycopg.Error) -> Exception:
-        """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
-        beyond = isinstance(error, errors.NumericValueOutOfRange) and (
-            order.expected + len(order.events) > LARGEST_VERSION  # otherwise the number is in a body
-        )
-        duplicate = (
-            isinstance(error, errors.UniqueViolation) and error.diag.table_name == f"event_{order.tenant_id.hex}"
-        )
-        if duplicate or beyond or error.sqlstate in (CONFLICT_STATE, POSITION_STATE):
-            values = {"tenant": order.tenant_id, "stream": order.stream_id}
-            actual = (await execute(connection, self._statements.text("eventstore/append:version"), values))[0][0]
-            if not duplicate or order.expected not in (Expected.ANY, actual):
-                return VersionConflict(order.expected, actual)
-            if not (error.diag.constraint_name or "").endswith("_pkey"):  # by an event that this transaction cannot see
-                return StorageBusy(f"{order.doing}: another event was added meanwhile", error.sqlstate)
-        if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
-            return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
-        if isinstance(error, errors.InsufficientPrivilege):
-            confined, tenant = (await execute(connection, self._statements.text("eventstore/append:session_tenant")))[0]
-            if confined and tenant != str(order.tenant_id):
-                return SchemaError(
-                    f"{order.doing}: row-level security confines this session to tenant {tenant or '(none is set)'}; "
-                    f"connect with tenant={str(order.tenant_id)!r}",
-                    error.sqlstate,
-                )
-        return translated(error, order.doing)
+            raise await _meaning(channel, statements, order, error) from error
+    raise AssertionError("the last attempt returns or raises")
 
 
-def _appended(rows: list[TupleRow]) -> Appended:
-    return Appended(*rows[0][0])
+async def _append_within(channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+    """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
+    try:
+        async with channel.savepoint():
+            return await _append(channel, statements, order)
+    except Exception as error:
+        raise await _meaning(channel, statements, order, error) from error
+
+
+async def _append(channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+    """One statement, which locks the positions before it writes to the outbox."""
+    numbers = (await channel.fetch(*order.query(statements)))[0][0]
+    return Appended(*numbers[:3])
+
+
+async def _meaning(
+    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, error: Exception
+) -> Exception:
+    """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
+    failure = failure_of(error)
+    if failure is None:
+        return error
+    if failure.sqlstate == ID_STATE:
+        return EventIdConflict(f"{order.doing}: {failure.message}; give each new event an id of its own")
+    conflict = await _conflict(channel, statements, order, failure)
+    if conflict is not None:
+        return conflict
+    if failure.sqlstate == _CHECK_VIOLATION and failure.constraint is None:
+        return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
+    if failure.sqlstate == _INSUFFICIENT_PRIVILEGE:
+        confined, tenant = (await channel.fetch(statements.text("eventstore/append:session_tenant"), {}))[0]
+        if confined and tenant != str(order.tenant_id):
+            return SchemaError(
+                f"{order.doing}: row-level security confines this session to tenant {tenant or '(none is set)'}; "
+                f"connect with tenant={str(order.tenant_id)!r}",
+                failure.sqlstate,
+            )
+    return (
+        translated(error, order.doing) if isinstance(error, psycopg.Error) else translated_failure(failure, order.doing)
+    )
+
+
+async def _conflict(
+    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: Failure
+) -> Exception | None:
+    """The error for an append that lost against another one; None when the failure has another reason."""
+    beyond = failure.sqlstate == _OUT_OF_RANGE and (
+        order.expected + len(order.events) > LARGEST_VERSION  # otherwise the number is in a body
+    )
+    duplicate = failure.sqlstate == _UNIQUE_VIOLATION and failure.table == f"event_{order.tenant_id.hex}"
+    if not (duplicate or beyond or failure.sqlstate in (CONFLICT_STATE, POSITION_STATE)):
+        return None
+    values = {"tenant": order.tenant_id, "stream": order.stream_id}
+    actual = (await channel.fetch(statements.text("eventstore/append:version"), values))[0][0]
+    if not duplicate or order.expected not in (Expected.ANY, actual):
+        return VersionConflict(order.expected, actual)
+    if (failure.constraint or "").endswith("_pkey"):
+        return None
+    # By an event that this transaction cannot see.
+    return StorageBusy(f"{order.doing}: another event was added meanwhile", failure.sqlstate)
+
+
+class _Blocking:
+    """An ``AsyncChannel`` over a synchronous one: its methods block, and never suspend."""
+
+    def __init__(self, channel: SyncChannel) -> None:
+        self._channel = channel
+
+    async def send(self, statement: LiteralString, values: Values) -> int:
+        return self._channel.send(statement, values)
+
+    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
+        return self._channel.fetch(statement, values)
+
+    @contextlib.asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        with self._channel.savepoint():
+            yield
+
+
+def _without_loop(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a synchronous channel never suspends")
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run it in a thread to its end, also when the caller is cancelled: the connection serves one thread at a time."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        while not thread.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([thread])
+        thread.exception()  # retrieved: the caller is cancelled, whatever came of it
+        raise

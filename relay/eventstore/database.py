@@ -16,6 +16,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
 from psycopg_pool import PoolTimeout
 
+from relay.client.channel import Failure
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres import errors
 from relay.postgres.codec import decode_json
@@ -30,6 +31,8 @@ CONFLICT_STATE: Final = "ES001"
 """What ``event_append`` raises when the stream has another version."""
 POSITION_STATE: Final = "ES002"
 """What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
+ID_STATE: Final = "ES003"
+"""What ``event_append_once`` raises for an id that stands for another event."""
 
 _NAME: Final = "openoutbox-eventstore"
 _MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
@@ -38,6 +41,14 @@ _MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and r
 def translated(error: psycopg.Error, doing: str) -> StorageError:
     """The project's error for a driver's; ``doing`` names the attempted action."""
     return errors.classify(error, doing, schema_hint=_MIGRATE)
+
+
+def translated_failure(failure: Failure, doing: str) -> StorageError:
+    """As ``translated``, for a failure on a caller's connection of any library."""
+    message = failure.message if failure.sqlstate is None else f"{failure.message} (SQLSTATE {failure.sqlstate})"
+    return errors.classify_failure(
+        failure.sqlstate, message, doing, connection_lost=failure.connection_lost, schema_hint=_MIGRATE
+    )
 
 
 async def execute(connection: Connection, statement: LiteralString, values: Values | None = None) -> list[Row]:

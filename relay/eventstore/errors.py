@@ -3,6 +3,7 @@
     OutboxError
     └── EventStoreError
         ├── VersionConflict   the stream does not have the version that the append expected
+        ├── EventIdConflict   an event with the id of a new one is in the stream, with other content
         ├── UnknownTenant     the tenant has no partition; it must be provisioned first
         ├── TenantBusy        the tenant's state refuses the call (it has events, or its drop was interrupted)
         ├── UndecodableEvent  a stored row has a value that no Python value can represent
@@ -37,6 +38,13 @@ class VersionConflict(EventStoreError):
 
     def __reduce__(self) -> tuple[type[VersionConflict], tuple[int, int]]:
         return VersionConflict, (self.expected, self.actual)
+
+
+class EventIdConflict(EventStoreError):
+    """An id of a new event stands for another event of the stream. Nothing was written.
+
+    Repeat an append with exactly the events of the first one, and give each other event an id of its own.
+    """
 
 
 class UnknownTenant(EventStoreError):

@@ -25,6 +25,8 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(3, "positions from the store only", files(*(["0003_gapless"] if gapless else []))),
         Migration(4, "an id of the store, for its announcements", files("0004_store_id")),
         Migration(5, "notifications without content where tenants are isolated", ()),
+        Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
+        Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
     )
     return SchemaHistory(
         statements.record_names,
@@ -36,6 +38,6 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
 
 def _definitions(statements: EventStoreStatements, positions: str) -> list[LiteralString]:
     kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
-    functions = ("eventstore/append_function", "eventstore/announce_function")
+    functions = ("eventstore/append_function", "eventstore/append_once_function", "eventstore/announce_function")
     files = (kind, "eventstore/definitions", *functions, "eventstore/rights")
     return [sql for file in files for sql in statements.definitions(file, positions)]

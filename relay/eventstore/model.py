@@ -47,6 +47,9 @@ class NewEvent:
     """The body: any value with a JSON form; None is stored as NULL."""
     meta: Mapping[str, object] = field(default_factory=dict, repr=False)
     """Metadata: who, why, from where."""
+    event_id: UUID | str | None = None
+    """An id of the application's, unique within the stream: a repeated append of the same events writes nothing.
+    Without one, each append is another one. Stored beside the event; ``StoredEvent`` does not have it."""
     data_json: str | None = field(init=False, repr=False, compare=False)
     """The JSON text of ``data``."""
     meta_json: str = field(init=False, repr=False, compare=False)
@@ -60,6 +63,8 @@ class NewEvent:
         _check_text("type", self.type)
         if not isinstance(self.meta, Mapping):
             raise EventError(f"meta: a {type(self.meta).__name__}; pass a mapping")
+        if self.event_id is not None:
+            object.__setattr__(self, "event_id", checked_id("event_id", self.event_id))
         object.__setattr__(self, "data_json", None if self.data is None else _json("data", self.data))
         object.__setattr__(self, "meta_json", _json("meta", dict(self.meta)))
 
@@ -90,13 +95,22 @@ class Appended(NamedTuple):
 
 
 def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
-    """The events as a list; raises EventError when there is none, or one is not a ``NewEvent``."""
+    """The events as a list.
+
+    Raises EventError when there is none, when one is not a ``NewEvent``, and when an id is missing beside others or
+    stands for two events: a repetition of the append could then not be recognized.
+    """
     listed = list(events)
     if not listed:
         raise EventError("events: empty; an append needs at least one event")
     for event in listed:
         if not isinstance(event, NewEvent):
             raise EventError(f"events: a {type(event).__name__} among them; pass relay.eventstore.NewEvent")
+    ids = [event.event_id for event in listed if event.event_id is not None]
+    if ids and len(ids) < len(listed):
+        raise EventError("event_id: missing in some of the events; give an id to all events of an append or to none")
+    if len(set(ids)) < len(ids):
+        raise EventError("event_id: the same for two events of one append; give each event an id of its own")
     return listed
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, LiteralString
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -36,6 +36,8 @@ class EventFilter:
 
     tenants: tuple[UUID, ...] | None = None
     types: tuple[str, ...] | None = None
+    slots: str | None = None
+    """Of a part of a subscription: the position of each slot (``relay.eventstore.groups``)."""
 
     @classmethod
     def of(cls, tenants: Iterable[Id] | None, types: Iterable[str] | None) -> EventFilter:
@@ -118,11 +120,13 @@ class Reader:
         """The rows that make up a page, which begin with the position, and the events that exist of them."""
         types = None if event_filter.types is None else list(event_filter.types)
         values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
+        if event_filter.slots is not None:
+            values["slots"] = event_filter.slots
         if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
             rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
             return rows, decoded(rows)
         values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-        rows = await execute(connection, self._statements.text("eventstore/read:feed_page"), values)
+        rows = await execute(connection, _text(self._statements, "feed_page", values), values)
         return rows, decoded(await _fetch(connection, self._statements, rows, values))
 
 
@@ -199,11 +203,16 @@ def _within_type(version: int) -> int:
     return min(max(version, -1), LARGEST_VERSION)
 
 
+def _text(statements: EventStoreStatements, name: str, values: dict[str, object]) -> LiteralString:
+    """The statement, for all streams or for those of some slots."""
+    return statements.text(f"eventstore/read:{name}", *(["part"] if "slots" in values else []))
+
+
 async def _from_partitions(
     connection: Pool, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
 ) -> list[Row]:
     """Pages of a few tenants, merged. All see everything up to the horizon, which was taken before."""
-    statement = statements.text("eventstore/read:tenant_page")
+    statement = _text(statements, "tenant_page", values)
     rows: list[Row] = []
     for tenant_id in tenants:
         rows += await fetch_events(connection, statement, values | {"tenant": tenant_id})
@@ -216,7 +225,7 @@ async def _fetch(
     """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile."""
     if not page:
         return []
-    statement = statements.text("eventstore/read:fetch")
+    statement = _text(statements, "fetch", values)
     tenants = list(dict.fromkeys(row[1] for row in page))
     rows: list[Row] = []
     for start in range(0, len(tenants), PARTITIONS_AT_ONCE):

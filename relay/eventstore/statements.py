@@ -54,9 +54,9 @@ class EventStoreStatements:
         }
         return self._named(path, names)
 
-    def announcing(self, table: TableName) -> LiteralString:
-        """The append that announces in the outbox ``table``."""
-        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table})
+    def announcing(self, table: TableName, variant: str) -> LiteralString:
+        """The append that announces in the outbox ``table``, ``plain`` or ``once``."""
+        return self._named("eventstore/append:append_and_announce", {DEFAULT_TABLE: table}, variant)
 
     def definition(self, path: str, *tags: str, role: str = _ROLE) -> LiteralString:
         """A statement that creates an object or grants rights to a role; it is sent without parameters."""

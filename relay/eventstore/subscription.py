@@ -1,9 +1,8 @@
-"""Durable subscriptions: batches of new events, for one instance of a name at a time.
+"""Durable subscriptions: batches of new events, for one instance of a name, or of a part of it, at a time.
 
-One row a name holds the checkpoint and the lease of the active instance. Others try to claim the lease three times in
-its length, so a killed instance is replaced within one and a third lease. The lease is also the fence: an
-acknowledgement of an instance that has lost it changes nothing and raises ``SubscriptionLost``, which rolls back the
-consumer's own work in the same transaction.
+Other instances try to claim the lease (``relay.eventstore.lease``) three times in its length, so a killed instance is
+replaced within one and a third lease. An acknowledgement of an instance that has lost its lease changes nothing and
+raises ``SubscriptionLost``, which rolls back the consumer's own work in the same transaction.
 
 At least once: events that were not acknowledged are delivered again. Exactly once in effect, when the consumer
 acknowledges on the connection of its own work.
@@ -17,19 +16,22 @@ import logging
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 
 from relay.core.backoff import RetryPolicy
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
-from relay.eventstore.database import Connection, Database, Row, execute, translated
+from relay.core.errors import ConfigError, StorageBusy, StorageError, StorageUnavailable
+from relay.eventstore.database import Connection, Database, translated
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
+from relay.eventstore.groups import WHOLE, Part
+from relay.eventstore.lease import SubscriptionClaim, SubscriptionLease
 from relay.eventstore.meter import Meter
-from relay.eventstore.model import StoredEvent
+from relay.eventstore.model import StoredEvent, checked_position
+from relay.eventstore.part import check_limit
 from relay.eventstore.read import EventFilter, EventPage, Reader
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
@@ -48,7 +50,7 @@ _CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints while the filt
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionOptions:
-    """How a subscription reads. Times are seconds."""
+    """How a subscription reads. Times are seconds. Raises ConfigError or EventError for an invalid one."""
 
     batch_size: int
     """Maximum number of events in one batch."""
@@ -61,18 +63,31 @@ class SubscriptionOptions:
     """Longest wait between two reads for new events."""
     meter: Meter
     undecodable: Undecodable
+    part: Part
+
+    def __post_init__(self) -> None:
+        check_limit(self.batch_size)
+        if self.lease <= 0 or self.poll_interval <= 0:
+            raise ConfigError(
+                f"lease and poll_interval: {self.lease!r} and {self.poll_interval!r}; both must be above 0 seconds"
+            )
+        if self.undecodable not in ("stop", "set aside"):
+            raise ConfigError(f"undecodable: {self.undecodable!r}; choose 'stop' or 'set aside'")
+        if self.start not in ("beginning", "end"):
+            checked_position("start", self.start)
 
 
 class SubscriptionBatch:
     """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
 
-    def __init__(self, subscription: Subscription, page: EventPage) -> None:
+    def __init__(self, lease: SubscriptionLease, page: EventPage) -> None:
         self.events = page.events
         self.position = page.position
         """The checkpoint that acknowledging this batch stores."""
         self.set_aside = page.set_aside
         """Of the rows between them that cannot be decoded, which the subscription has passed over."""
-        self._subscription = subscription
+        self._lease = lease
+        self._holder = lease.holder
         self.acknowledged = False
         """Whether the consumer has acknowledged it in a transaction of its own, which may still roll back."""
 
@@ -89,7 +104,7 @@ class SubscriptionBatch:
         ``SubscriptionLost`` when another instance has taken over: roll back.
         """
         try:
-            await self._subscription.store(connection, self.position)
+            await self._lease.store(connection, self.position, self._holder)
         except psycopg.Error as error:
             raise translated(error, "acknowledge a batch") from error
         self.acknowledged = True
@@ -111,13 +126,16 @@ class Subscription:
         self._statements = statements
         self._reader = reader
         self._wakeup = wakeup
-        self._name = name
+        self._name = name if options.part == WHOLE else f"{name} {options.part}"
+        """For logs and measurements."""
         self._options = options
-        self._holder: UUID = uuid4()
+        self._lease = SubscriptionLease(database, statements, name, options.part, options.lease)
         self._blocked_since: float | None = None
         self._failures = 0
         """Failed attempts to read since the last page."""
         self._lease_lost = False
+        self._slots_free = False
+        """Other instances have left slots of this part, which it takes by claiming again."""
         self._outstanding: tuple[int, datetime] | None = None
         """The position before the batch that the consumer holds, and the time of its first event."""
 
@@ -136,13 +154,13 @@ class Subscription:
                     if not known:  # once: a deleted subscription is not created again
                         await self._make_known()
                         known = True
-                    position = await self._become_active()
-                    async with self._renewing(woken):
-                        async for batch in self._active(position, woken):
+                    claim = await self._become_active()
+                    async with self._renewing(claim, woken):
+                        async for batch in self._active(claim, woken):
                             yield batch
                 except SubscriptionLost:
                     _log.warning("subscription %s: another instance has taken over, or it was reset", self._name)
-                    self._holder = uuid4()
+                    self._lease.holder = uuid4()
                 except (StorageUnavailable, StorageBusy) as error:
                     failure = error  # the holder stays: its lease may still be valid
                 finally:
@@ -150,7 +168,7 @@ class Subscription:
                     self._options.meter.active(self._name, is_active=False)
                     if failure is None:
                         with contextlib.suppress(StorageError):
-                            await self._run("release", {})
+                            await self._lease.release()
                 if failure is not None:
                     await self._reconnect(failure)
 
@@ -163,30 +181,21 @@ class Subscription:
         with contextlib.suppress(StorageError):
             await self._database.recover()
 
-    async def store(self, connection: Connection, position: int) -> None:
-        """Write the checkpoint on that connection; raises SubscriptionLost when this is not the active instance."""
-        values = self._values({"position": position, "synchronous_commit": None})
-        if not await execute(connection, self._statements.text("eventstore/subscriptions:acknowledge"), values):
-            raise SubscriptionLost(self._lost)
-
-    @property
-    def _lost(self) -> str:
-        return f"subscription {self._name}: this instance is no longer the active one; roll back"
-
-    async def _active(self, position: int, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
-        """Batches while the lease is held."""
+    async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
+        """Batches while the lease is held, and while no other slots are to be taken."""
+        position, event_filter = claim.position, replace(self._options.event_filter, slots=claim.slots)
         wait, stored, stored_at, idle = _SHORTEST_WAIT, position, time.monotonic(), False
-        while True:
+        while not self._slots_free:
             raise_if_cancelled()
             woken.clear()
-            page = await self._page(position)
+            page = await self._page(position, event_filter)
             self._failures = 0
             self._measure(page, position)
             if page.events:
                 if idle:  # nothing has checked the lease since the last batch: it may have been reset meanwhile
-                    await self._confirm()
+                    await self._lease.renew()
                     idle = False
-                batch = SubscriptionBatch(self, page)
+                batch = SubscriptionBatch(self._lease, page)
                 self._outstanding = position, page.events[0].log_date
                 yield batch
                 position = stored = await self._settle(batch)
@@ -195,9 +204,9 @@ class Subscription:
                 continue
             position, idle = page.position, True
             if self._lease_lost:
-                raise SubscriptionLost(self._lost)
+                raise self._lease.lost()
             if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
-                await self._acknowledge(position)
+                await self._lease.acknowledge(position)
                 stored, stored_at = position, time.monotonic()
             raise_if_cancelled()
             pause = wait if page.waiting else self._options.poll_interval
@@ -206,11 +215,11 @@ class Subscription:
                 async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
                     await woken.wait()
 
-    async def _page(self, position: int) -> EventPage:
+    async def _page(self, position: int, event_filter: EventFilter) -> EventPage:
         """The next page; says what it sets aside."""
         options = self._options
         set_aside = options.undecodable == "set aside"
-        page = await self._reader.page(position, options.batch_size, options.event_filter, set_aside=set_aside)
+        page = await self._reader.page(position, options.batch_size, event_filter, set_aside=set_aside)
         for error in page.set_aside:
             _log.error("subscription %s: set aside: %s", self._name, error)
         return page
@@ -218,51 +227,35 @@ class Subscription:
     async def _settle(self, batch: SubscriptionBatch) -> int:
         """The position to continue from after a batch that the consumer has processed."""
         if batch.acknowledged:
-            rows = await self._run("position", {})
-            if not rows:
-                raise SubscriptionLost(self._lost)
-            reached: int = rows[0][0]  # before the batch's when the consumer has rolled back
+            reached = await self._lease.position()  # before the batch's when the consumer has rolled back
         else:
-            await self._acknowledge(batch.position)
+            await self._lease.acknowledge(batch.position)
             reached = batch.position
         if reached >= batch.position:
             self._options.meter.delivered(self._name, len(batch))
         return reached
-
-    async def _acknowledge(self, position: int) -> None:
-        # A server crash may lose it (synchronous_commit=off): the batch is then delivered again.
-        if not await self._run("acknowledge", {"position": position, "synchronous_commit": "off"}):
-            raise SubscriptionLost(self._lost)
 
     async def _make_known(self) -> None:
         start = self._options.start
         if start == "end":
             start = (await self._reader.look())[0]
         position = 0 if start == "beginning" else start
-        await self._run("ensure", {"position": position})
+        await self._lease.ensure(position)
 
-    async def _become_active(self) -> int:
-        """Wait until this is the active instance; the checkpoint to begin at. Raises SubscriptionDeleted."""
+    async def _become_active(self) -> SubscriptionClaim:
+        """Wait until this is an active instance. Raises SubscriptionDeleted."""
         while True:
-            rows = await self._run("claim", {})
+            claim = await self._lease.claim()
             raise_if_cancelled()
-            if not rows and not (await self._run("exists", {}))[0][0]:
-                raise SubscriptionDeleted(f"subscription {self._name} was deleted; subscribe again to create it")
-            if rows:
-                self._lease_lost = False
+            if claim is not None:
+                self._lease_lost = self._slots_free = False
                 self._options.meter.active(self._name, is_active=True)
-                position: int = rows[0][0]
-                return position
+                return claim
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
 
-    async def _confirm(self) -> None:
-        """Renew the lease; raises SubscriptionLost when this is not the active instance."""
-        if not await self._run("renew", {}):
-            raise SubscriptionLost(self._lost)
-
     @contextlib.asynccontextmanager
-    async def _renewing(self, woken: asyncio.Event) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._renew(woken), name=f"eventstore-lease-{self._name}")
+    async def _renewing(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._renew(claim, woken), name=f"eventstore-lease-{self._name}")
         try:
             yield
         finally:
@@ -270,19 +263,23 @@ class Subscription:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _renew(self, woken: asyncio.Event) -> None:
+    async def _renew(self, claim: SubscriptionClaim, woken: asyncio.Event) -> None:
         """Renew the lease while the consumer works or the subscription waits, and measure the lag meanwhile.
 
-        A lost lease wakes a waiting subscription; a working consumer learns of it from its acknowledgement.
+        A lost lease wakes a waiting subscription, as slots that have become free do; a working consumer learns of a
+        lost lease from its acknowledgement.
         """
         while not self._lease_lost:
             raise_if_cancelled()
             await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
             try:
-                await self._confirm()
+                await self._lease.renew()
+                if not claim.complete and not self._slots_free and await self._lease.more():
+                    self._slots_free = True
+                    woken.set()
                 if self._outstanding is not None:
                     await self._measure_outstanding(*self._outstanding)
-            except SubscriptionLost:
+            except (SubscriptionLost, SubscriptionDeleted):
                 self._lease_lost = True
                 woken.set()
             except StorageError as error:
@@ -302,10 +299,3 @@ class Subscription:
         elif self._blocked_since is None:
             self._blocked_since = now
         meter.blocked(self._name, 0.0 if self._blocked_since is None else now - self._blocked_since)
-
-    def _values(self, more: dict[str, object]) -> dict[str, object]:
-        return {"name": self._name, "holder": self._holder, "lease": self._options.lease, **more}
-
-    async def _run(self, step: str, more: dict[str, object]) -> list[Row]:
-        statement = self._statements.text(f"eventstore/subscriptions:{step}")
-        return await self._database.run(f"{step} subscription {self._name}", statement, self._values(more))

@@ -87,11 +87,14 @@ async def _detach(
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
-    """Remove the tenant's events from the feed, in short transactions."""
+    """Remove the tenant's events from the feed, and their ids, in short transactions."""
     statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:
         after = (await execute(connection, statement, {"after": after}))[0][0]
+    ids = statements.text("eventstore/tenants:forget_ids")
+    while (await execute(connection, ids, {"tenant": tenant_id}))[0][0]:
+        pass
 
 
 async def check_tenant(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:

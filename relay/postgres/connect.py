@@ -152,6 +152,11 @@ class DeadlineConnection:
         """Whether a caller uses it now."""
         return self._lock.locked()
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open."""
+        return self._connection is not None and not self._connection.closed
+
     async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """Await ``work`` with the connection. Raises the errors of the storage port only.
 

@@ -44,6 +44,11 @@ class DeadlinePool:
         self._places = asyncio.Semaphore(size)
         self._longest_wait = longest_wait
 
+    @property
+    def connected(self) -> int:
+        """Number of open connections."""
+        return sum(connection.connected for connection in self._connections)
+
     async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """As ``DeadlineConnection.run``. Raises StorageBusy when every connection stays in use for ``longest_wait``."""
         try:

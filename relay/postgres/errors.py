@@ -116,11 +116,20 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     ``doing`` says what failed, for the message; empty for connection errors, whose text says it. ``schema_hint`` says
     what to do about a SchemaError.
     """
-    kind = _kind(error)
-    text = f"{doing}: {_message(error)}" if doing else _message(error)
+    return classify_failure(
+        error.sqlstate, _message(error), doing, connection_lost=is_connection_loss(error), schema_hint=schema_hint
+    )
+
+
+def classify_failure(
+    sqlstate: str | None, message: str, doing: str = "", *, connection_lost: bool, schema_hint: str = ""
+) -> StorageError:
+    """As ``classify``, for the error of any driver."""
+    kind = _kind(sqlstate, connection_lost=connection_lost)
+    text = f"{doing}: {message}" if doing else message
     if kind is SchemaError and schema_hint:
         text = f"{text}; {schema_hint}"
-    classified = kind(text, error.sqlstate)
+    classified = kind(text, sqlstate)
     if isinstance(classified, StorageUnavailable):
         classified.advice = _advice(text)
     return classified
@@ -155,10 +164,9 @@ def is_full(error: psycopg.Error) -> bool:
     return error.sqlstate in _FULL or "too many" in text or "slots are reserved" in text or "starting up" in text
 
 
-def _kind(error: psycopg.Error) -> type[StorageError]:
-    state = error.sqlstate
+def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:
     if state is None:
-        return StorageUnavailable if is_connection_loss(error) else StorageError
+        return StorageUnavailable if connection_lost else StorageError
     return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 

@@ -27,10 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
-from relay.postgres.connect import Connection
 from relay.postgres.sql import Name, statement
+
+if TYPE_CHECKING:  # the plan is read where no database library is imported
+    from relay.postgres.connect import Connection
 
 LOCK_TIMEOUT: Final = 5
 """Seconds."""

@@ -5,11 +5,16 @@ The calling role owns the schema and the ledgers. Safe to repeat, and while writ
 
 from __future__ import annotations
 
+from typing import Final
+
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
+
+_ADDED: Final = ["checkpoint"]
+"""Columns of the ledger of runs that earlier releases did not create."""
 
 
 def setup(
@@ -27,11 +32,20 @@ def setup(
 
 
 def create_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    """Create the schema and the ledgers if they are missing; may run beside itself."""
+    """Create the schema and the ledgers if they are missing, and their missing columns; may run beside itself."""
     with connection.transaction():
         connection.execute(statements.query("setup:lock_setup"))
         for statement in statements.setup():
             connection.execute(statement)
+        if not has_ledger(connection, statements):  # only then: it waits for commits in flight
+            connection.execute(statements.query("setup:extend_runs"))
+
+
+def has_ledger(connection: SyncConnection, statements: SparkStatements) -> bool:
+    """Whether the ledger of runs exists with all of its columns."""
+    values = {"relation": statements.runs, "columns": _ADDED}
+    row = connection.execute(statements.query("setup:missing_columns"), values).fetchone()
+    return row is not None and row[0] == []
 
 
 def _last_line(statement: str) -> str:

@@ -1,21 +1,30 @@
--- What a client sends to append.
+-- What a client sends to append. The arrays that are read as TEXT first are sent as PostgreSQL writes an array: not every
+-- driver accepts that where it sees an array.
 
 -- name: append
--- Appends to one stream: {first position, last position, new version}. What it uses and locks: event_append.
-SELECT public.event_append(
-    %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]
-);
+-- Appends to one stream: {first position, last position, new version}. What it uses and locks: event_append, or
+-- event_append_once. Tags: plain, or once for events with ids.
+SELECT
+    public.event_append( --? plain
+    -- public.event_append_once( --? once
+        -- %(ids)s::TEXT::UUID[], --? once
+        %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT,
+        %(types)s::TEXT::TEXT[], %(metas)s::TEXT::TEXT[], %(datas)s::TEXT::TEXT[]
+    );
 
 -- name: append_and_announce
 -- Appends to one stream and announces its events in the outbox, in this order: positions and stream are locked before
 -- rows of the outbox, by every append, so that no two wait for each other. One statement, so that the counter of a
 -- gapless store is locked for one round trip. places are the places of the announced events in the append, from 1.
--- Result, uses and locks: as append; the new rows of the outbox.
+-- Events that an earlier append wrote are not announced again: its rows may have been delivered and pruned.
+-- Result, tags, uses and locks: as append; the new rows of the outbox.
 WITH appended AS MATERIALIZED (
     SELECT
-        public.event_append(
+        public.event_append( --? plain
+        -- public.event_append_once( --? once
+            -- %(ids)s::TEXT::UUID[], --? once
             %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT,
-            %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]
+            %(types)s::TEXT::TEXT[], %(metas)s::TEXT::TEXT[], %(datas)s::TEXT::TEXT[]
         ) AS numbers
 ),
 
@@ -24,6 +33,7 @@ identified AS MATERIALIZED (
         numbers[3] - %(count)s::INT AS version_before,
         public.event_announcement_ids(%(tenant)s::UUID, %(stream)s::UUID, numbers, %(count)s::INT) AS ids
     FROM appended
+    WHERE CARDINALITY(numbers) = 3
 ),
 
 announced AS (
@@ -45,10 +55,6 @@ announced AS (
 )
 
 SELECT numbers FROM appended;
-
--- name: begin
--- No work: on a connection that opens transactions implicitly, any statement opens one. Locks: nothing.
-SELECT 1;
 
 -- name: version
 -- The version of one stream, 0 when it has no event. Index: the partition's (TenantId, StreamId, Version).

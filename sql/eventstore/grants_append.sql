@@ -12,6 +12,17 @@ GRANT SELECT, INSERT ON public.event TO app_role;
 -- To append with a check of the version.
 GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) TO app_role;
 
+-- name: append_once
+-- To append events with ids.
+GRANT EXECUTE ON FUNCTION
+public.event_lock(UUID, UUID),
+public.event_append_once(UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[])
+TO app_role;
+
+-- name: ids
+-- To look the ids up, and to store them.
+GRANT SELECT, INSERT ON public.event_id TO app_role;
+
 -- name: announce
 -- To announce what is appended; the outbox's own rights come on top.
 GRANT EXECUTE ON FUNCTION

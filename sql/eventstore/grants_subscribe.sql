@@ -2,4 +2,5 @@
 
 -- name: subscriptions
 -- To keep the checkpoints and leases of subscriptions.
-GRANT SELECT, INSERT, UPDATE, DELETE ON public.event_subscription TO app_role;
+GRANT SELECT, INSERT, UPDATE, DELETE
+ON public.event_subscription, public.event_subscription_member, public.event_subscription_slot TO app_role;

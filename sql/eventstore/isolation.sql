@@ -41,3 +41,42 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription;
 -- Locks: the subscriptions, exclusively, for an instant.
 CREATE POLICY tenant_isolation ON public.event_subscription
 USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));
+
+-- name: secure_ids
+-- The same for the ids of events. Locks: the ids, exclusively, for an instant.
+ALTER TABLE public.event_id ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_ids_policy
+-- Drops their policy, to be created again in the same transaction. Locks: the ids, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_id;
+
+-- name: ids_policy
+-- The ids of the tenant named by the setting. Locks: the ids, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_id
+USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
+
+-- name: secure_member
+-- The same for the members of groups. Locks: these, exclusively, for an instant.
+ALTER TABLE public.event_subscription_member ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_member_policy
+-- Drops their policy, to be created again in the same transaction. Locks: these, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription_member;
+
+-- name: member_policy
+-- The members of groups of those subscriptions. Locks: these, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_subscription_member
+USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));
+
+-- name: secure_slot
+-- The same for the slots of groups. Locks: these, exclusively, for an instant.
+ALTER TABLE public.event_subscription_slot ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_slot_policy
+-- Drops their policy, to be created again in the same transaction. Locks: these, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription_slot;
+
+-- name: slot_policy
+-- The slots of groups of those subscriptions. Locks: these, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_subscription_slot
+USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));

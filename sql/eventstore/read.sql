@@ -1,4 +1,8 @@
 -- Reading one stream, one tenant or all of them.
+--
+-- With the tag part, a page holds the events of some hash slots only: those after the position that the slot has in the
+-- array slots. The hash of a stream and its tenant is the one that hash partitions use, which every release of
+-- PostgreSQL keeps.
 
 -- name: read_stream
 -- One stream's events in the order of their versions. A limit of NULL is none. Tags: forward or backward.
@@ -23,6 +27,7 @@ FROM (
     WHERE
         TenantId = %(tenant)s::UUID AND SequenceNum > %(after)s::BIGINT
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+        -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
@@ -51,6 +56,7 @@ FROM (
         SequenceNum > %(after)s::BIGINT
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
         AND (%(tenants)s::UUID[] IS NULL OR TenantId = ANY(%(tenants)s::UUID[]))
+        -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
@@ -66,7 +72,9 @@ FROM public.event
 WHERE
     TenantId = ANY(%(tenants)s::UUID[])
     AND SequenceNum > %(after)s::BIGINT AND SequenceNum <= %(last)s::BIGINT
-    AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]));
+    AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+    -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
+;
 
 -- name: nth_position
 -- The position of the last of the next ``limit`` events up to the horizon, or the horizon where there are fewer.

@@ -27,6 +27,8 @@ BEGIN
         END IF;
         EXECUTE pg_catalog.format(
             'GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]), '
+            'public.event_lock(UUID, UUID), '
+            'public.event_append_once(UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[]), '
             'public.event_announcement_id(UUID, UUID, UUID, BIGINT, BIGINT), '
             'public.event_announcement_ids(UUID, UUID, BIGINT[], INT), '
             'public.event_take_positions(INT) TO %s', --? gapless
@@ -34,6 +36,7 @@ BEGIN
             v_grant.role
         );
         EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store TO %s', v_grant.role);
+        EXECUTE pg_catalog.format('GRANT SELECT, INSERT ON public.event_id TO %s', v_grant.role);
     END LOOP;
 END
 $$;

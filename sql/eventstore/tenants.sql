@@ -79,6 +79,21 @@ deleted AS (
 
 SELECT MAX(SequenceNum) FROM batch;
 
+-- name: forget_ids
+-- Deletes up to 5,000 ids of a tenant's events; returns their number. Index: the primary key. Locks: the rows deleted.
+WITH batch AS (
+    SELECT StreamId, EventId FROM public.event_id WHERE TenantId = %(tenant)s::UUID LIMIT 5000
+),
+
+deleted AS (
+    DELETE FROM public.event_id AS known
+    USING batch
+    WHERE known.TenantId = %(tenant)s::UUID AND known.StreamId = batch.StreamId AND known.EventId = batch.EventId
+    RETURNING known.EventId
+)
+
+SELECT COUNT(*) FROM deleted;
+
 -- name: drop
 -- Drops a detached partition irreversibly. Locks: that table, which no session uses any more.
 DROP TABLE public.event_00000000000000000000000000000000;

@@ -27,3 +27,7 @@ FROM
         %(available_ats)s::TIMESTAMPTZ[]
     ) AS new (event_id, event_type, partition_key, payload, headers, delay, available_at)
 ON CONFLICT DO NOTHING;
+
+-- name: begin
+-- No work: on a connection that opens transactions implicitly, any statement opens one. Locks: nothing.
+SELECT 1;

@@ -25,7 +25,8 @@ FROM STDIN WITH (FORMAT "binary");
 
 -- name: insert_repeat
 -- Inserts the rows of that table that do not exist yet. Naming no column in ON CONFLICT, it needs no right to read.
--- Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids.
+-- Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids. The
+-- order of ids lets most of two such statements wait for one another without a deadlock.
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
 SELECT
     repeated.event_id,
@@ -35,6 +36,7 @@ SELECT
     repeated.headers,
     repeated.available_at
 FROM pg_temp.openoutbox_spark_repeat AS repeated
+ORDER BY repeated.event_id
 ON CONFLICT DO NOTHING;
 
 -- name: empty_repeat

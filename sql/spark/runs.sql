@@ -4,8 +4,8 @@
 -- Records a run, or that it is alive; its state decides whether a task may go on.
 -- Index: the ledger's primary key. Locks: the run's row until the transaction ends, so that one of several
 -- concurrent tasks creates the staging table and the others use it.
-INSERT INTO openoutbox_spark.runs AS run (run_id, outbox, job, mode, query_id, epoch, driver)
-VALUES (%(run_id)s, %(outbox)s, %(job)s, %(mode)s, %(query_id)s, %(epoch)s, %(driver)s)
+INSERT INTO openoutbox_spark.runs AS run (run_id, outbox, job, mode, query_id, epoch, checkpoint, driver)
+VALUES (%(run_id)s, %(outbox)s, %(job)s, %(mode)s, %(query_id)s, %(epoch)s, %(checkpoint)s, %(driver)s)
 ON CONFLICT (run_id) DO UPDATE SET seen_at = NOW()
 RETURNING run.state;
 
@@ -32,13 +32,12 @@ WHERE run_id = %(run_id)s AND state = 'writing';
 SELECT state, COALESCE(written_rows, 0), COALESCE(inserted_rows, 0) FROM openoutbox_spark.runs
 WHERE run_id = %(run_id)s;
 
--- name: epoch_committed
--- Whether any try has committed a micro-batch of a stream. Index: runs_epoch. Locks nothing.
-SELECT EXISTS (
-    SELECT 1
-    FROM openoutbox_spark.runs
-    WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch = %(epoch)s AND state = 'committed'
-);
+-- name: last_epoch
+-- The last committed micro-batch of a stream, its rows, and the stream's checkpoint. Index: runs_epoch. Locks nothing.
+SELECT epoch, COALESCE(written_rows, 0), checkpoint FROM openoutbox_spark.runs
+WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND state = 'committed'
+ORDER BY epoch DESC
+LIMIT 1;
 
 -- name: summarise_stream
 -- The result of a stream in the last ``seconds``. Index: runs_epoch. Locks nothing.
@@ -59,10 +58,19 @@ DELETE FROM openoutbox_spark.runs
 WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND epoch < %(epoch)s - 1000 AND state = 'committed';
 
 -- name: other_tries
--- Earlier tries at a stream's micro-batches that were not committed: a query runs once at a time, so they are dead.
+-- Earlier tries at a stream's micro-batches that were not committed: a query runs once at a time, so they are dead. Of
+-- aborted ones those that still have a staging table. Parameters: also schema (its name, not quoted).
 -- Reads the ledger. Locks nothing.
 SELECT run_id FROM openoutbox_spark.runs
-WHERE outbox = %(outbox)s AND query_id = %(query_id)s AND state = 'writing' AND run_id <> %(run_id)s;
+WHERE
+    outbox = %(outbox)s
+    AND query_id = %(query_id)s
+    AND run_id <> %(run_id)s
+    AND (
+        state = 'writing'
+        OR state = 'aborted'
+        AND TO_REGCLASS(FORMAT('%%I.%%I', %(schema)s::text, 'stage_' || REPLACE(run_id::text, '-', ''))) IS NOT NULL
+    );
 
 -- name: retire_runs
 -- Deletes runs that gave no sign of life for 90 days; the commits of streams stay. Reads the ledger.

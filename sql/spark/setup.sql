@@ -9,6 +9,24 @@ SELECT PG_ADVISORY_XACT_LOCK(495806673515);
 -- Whether a ledger exists. Parameters: relation, its quoted name. Catalog only, locks nothing.
 SELECT TO_REGCLASS(%(relation)s::text) IS NOT NULL;
 
+-- name: missing_columns
+-- The columns that a ledger lacks; NULL for a missing ledger. Parameters: relation, its quoted name; columns.
+-- Catalog only, locks nothing.
+SELECT CASE
+    WHEN TO_REGCLASS(%(relation)s::text) IS NOT NULL THEN ARRAY(
+        SELECT required.name
+        FROM UNNEST(%(columns)s::text []) AS required (name)
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM pg_catalog.pg_attribute AS attribute
+            WHERE
+                attribute.attrelid = TO_REGCLASS(%(relation)s::text)
+                AND attribute.attname = required.name
+                AND NOT attribute.attisdropped
+        )
+    )
+END;
+
 -- name: create_schema
 -- A schema for Spark's ledger and its staging tables, apart from the outbox: the Spark role may create and drop tables
 -- here and nowhere else. Locks: the new schema.
@@ -25,6 +43,7 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
     mode TEXT NOT NULL,
     query_id TEXT,
     epoch BIGINT,
+    checkpoint TEXT,
     driver TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'writing' CHECK (state IN ('writing', 'committed', 'aborted')),
     written_rows BIGINT,
@@ -34,8 +53,13 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
     finished_at TIMESTAMPTZ
 );
 
+-- name: extend_runs
+-- The columns that a ledger of an earlier release lacks. Locks: ACCESS EXCLUSIVE on the ledger, for an instant; waits for
+-- commits in flight.
+ALTER TABLE openoutbox_spark.runs ADD COLUMN IF NOT EXISTS checkpoint TEXT;
+
 -- name: create_runs_epoch
--- No micro-batch of a stream is committed twice, by whatever try. Also serves epoch_committed.
+-- No micro-batch of a stream is committed twice, by any try. Also serves last_epoch.
 -- Locks: writes to the ledger, while the index is created.
 CREATE UNIQUE INDEX IF NOT EXISTS runs_epoch ON openoutbox_spark.runs (outbox, query_id, epoch)
 WHERE state = 'committed';

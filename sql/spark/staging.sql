@@ -28,6 +28,7 @@ SELECT COUNT(*) FROM openoutbox_spark.stage_00 WHERE attempt = ANY(%(attempts)s:
 -- Fails as a whole when one event_id exists already; not checking each takes a fifth less time. Tagged "known": those
 -- rows stay as they are; naming no column in ON CONFLICT, it needs no right to read.
 -- Index: the outbox's primary key. Locks: the new rows; it waits for transactions in flight that insert the same ids.
+-- The order of ids lets two runs with the same ids wait for one another without a deadlock.
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
 SELECT
     stage.event_id,
@@ -38,11 +39,12 @@ SELECT
     COALESCE(stage.available_at, NOW())
 FROM openoutbox_spark.stage_00 AS stage
 WHERE stage.attempt = ANY(%(attempts)s::bigint [])
+ORDER BY stage.event_id
 ON CONFLICT DO NOTHING --? known
 ;
 
 -- name: drop_staging
--- The staging table of a finished or abandoned run. Locks: ACCESS EXCLUSIVE on it; waits for tasks that still write.
+-- The staging table of a run that has ended. Locks: ACCESS EXCLUSIVE on it; waits for tasks that still write.
 DROP TABLE IF EXISTS openoutbox_spark.stage_00;
 
 -- name: list_staging

@@ -29,6 +29,16 @@ def test_lists_of_commands_show_whole_sentences(name: str) -> None:
     assert [one.name for one in listed if not one.get_short_help_str().endswith(".")] == []
 
 
+def leaves(group: Any, path: str = "") -> dict[str, Any]:
+    """The commands of a group and of the groups in it, ready to run, by their names below the group."""
+    commands = {}
+    for name in group.commands:
+        one = group.get_command(None, name)
+        whole = f"{path} {name}".strip()
+        commands.update(leaves(one, whole) if hasattr(one, "commands") else {whole: one})
+    return commands
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_shows_an_example_of_itself_and_its_exit_codes(name: str) -> None:
     text = command(name).help
@@ -39,15 +49,14 @@ def test_every_command_shows_an_example_of_itself_and_its_exit_codes(name: str) 
 @pytest.mark.parametrize("group", list(GROUPS))
 def test_every_command_of_a_group_shows_an_example_of_itself(group: str) -> None:
     """Spark's jobs print their own help: ``tests/spark/jobs/test_arguments.py`` reads their examples."""
-    commands = {name: one for name, one in command(group).commands.items() if one.add_help_option}
+    commands = {name: one for name, one in leaves(command(group)).items() if one.add_help_option}
     assert [name for name, one in commands.items() if f"Example: relay-cli {group} {name}" not in one.help] == []
 
 
 @pytest.mark.parametrize("group", list(GROUPS))
 def test_every_value_of_a_groups_option_is_read_by_a_parser_of_ours(group: str) -> None:
     """What typer would read itself costs the import of pydantic, and its message names no value."""
-    for name in command(group).commands:
-        one = command(group).get_command(None, name)
+    for name, one in leaves(command(group)).items():
         one.make_context(name, [], resilient_parsing=True)
         assert [each.name for each in one.params if not isinstance(each.process_value, _Reader)] == [], name
 

@@ -111,7 +111,7 @@ async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[R
 async def drop_tables(store: DeliveryLog, prefix: str) -> None:
     """Take a ClickHouse log's tables away, so that their merges do not go on behind other tests."""
     assert isinstance(store, ClickHouseDeliveryLog)
-    for kind in ("attempts_feed", "events_feed", "attempts", "events", "quarantine", ""):
+    for kind in ("attempts_feed", "events_feed", "attempts", "events", "quarantine", "migration", ""):
         await store._client.command(f"DROP TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
 
 

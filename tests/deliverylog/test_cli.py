@@ -120,6 +120,26 @@ def test_partitions_and_retention(run: Run, log_database: Database) -> None:
     run("partitions", "repair", fails=True)
 
 
+def test_the_quarantine_is_listed_retried_and_purged(run: Run, log_database: Database) -> None:
+    fill(log_database.url, [entry("bad", attempt_number=-1), entry("old", BASE), entry("other", attempt_number=-2)])
+    lines = run("quarantine", "list").stdout.splitlines()
+    assert lines[0].split() == ["TIME", "ATTEMPT", "EVENT", "TENANT", "TOPIC", "REASON"]
+    assert sorted(line.split()[1:3] for line in lines[1:]) == [["bad", "e-bad"], ["other", "e-other"]]
+    assert "raise --limit" in run("quarantine", "list", "--limit", "1").stderr
+    page = json.loads(run("quarantine", "list", "--limit", "1", "--json").stdout)
+    assert (len(page["items"]), page["more"]) == (1, True)
+    assert page["items"][0]["attempt"]["id"] in ("bad", "other")
+    log_database.run("UPDATE openoutbox_log.quarantine SET entry = replace(entry, ': -1', ': 1')")
+    retried = run("quarantine", "retry", fails=True)
+    assert (retried.exit_code, retried.stdout) == (1, "written: 1, still quarantined: 1\n")
+    assert sorted(read(log_database.url)) == ["bad", "old"]
+    assert json.loads(run("quarantine", "purge", "--before", "1h", "--json").stdout) == {"purged": 0}
+    assert run("quarantine", "purge", "--all").stdout == "purged: 1\n"
+    assert json.loads(run("quarantine", "retry", "--json").stdout) == {"written": 0, "remaining": 0}
+    for options in ((), ("--all", "--before", "1h")):
+        assert "--before TIME or --all" in run("quarantine", "purge", *options, fails=True).output
+
+
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELIVERY_LOG_URL", raising=False)
     options = ["--log-store-url", database.url, "--schema", "other"]

@@ -95,7 +95,9 @@ async def test_a_reader_may_change_what_it_was_given(store: DeliveryLog) -> None
             response["list"].append(2)
 
 
-@pytest.mark.parametrize("position", ["1::a\x00b::1::x", "1::a%00b::1::x", "1::a::1::x\x00y\x00z", "1::a::1::x%00y%00z"])
+@pytest.mark.parametrize(
+    "position", ["1::a\x00b::1::x", "1::a%00b::1::x", "1::a::1::x\x00y\x00z", "1::a::1::x%00y%00z"]
+)
 async def test_a_cursor_with_nul_is_invalid(store: DeliveryLog, position: str) -> None:
     cursor = base62(f"attv02:v1:event_time:desc:{position}")
     with pytest.raises(InvalidCursor, match="NUL"):
@@ -126,8 +128,8 @@ async def test_the_first_copy_of_an_event_says_what_it_is(store: DeliveryLog) ->
                 events = await all_items(store, query)
                 assert [one.id for one in events] == ids, (tenants, filters, limit)
                 assert all(one.metadata == {"copy": "1"} for one in events if one.id == "e")
-    query = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=["destination_id"])
-    assert (await store.event_metrics(query)).rows == [
+    counted = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=["destination_id"])
+    assert (await store.event_metrics(counted)).rows == [
         {"destination_id": "d1", "count": 1},
         {"destination_id": "d2", "count": 1},
     ]

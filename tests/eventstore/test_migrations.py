@@ -15,14 +15,14 @@ from relay.eventstore import EventStore, NewEvent
 from relay.eventstore.history import schema_history
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres import migrations
-from tests.eventstore.conftest import STREAM, TENANT, as_role
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 HISTORY = Path(__file__).parent / "history"
 NEWEST = schema_history(EventStoreStatements(), "gapless").newest
 DIGESTS = {
-    "gapless": "45e86a3811fc8bbf",
-    "settled": "7111a0954efb1c87",
+    "gapless": "57e49cd939be2485",
+    "settled": "9da9b9c62a8c34a2",
 }
 """Of the definitions that the newest migration brings to existing stores."""
 
@@ -39,7 +39,7 @@ def load_published(database: Database, state: str, positions: str, role: str) ->
 
 def described(database: Database) -> list[object]:
     """Columns, constraints, functions and triggers of the store, but not those of a tenant's partition."""
-    own = "nspname = 'public' AND relname ~ '^event(_[a-z]+)?$'"
+    own = "nspname = 'public' AND relname ~ '^event(_[a-z]+)*$'"
     return [
         *database.run(
             "SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid) "
@@ -72,8 +72,33 @@ async def test_a_published_store_becomes_what_a_new_one_is(
         ]
         assert (await store.migrate(positions=positions)).up_to_date  # type: ignore[arg-type]
     async with await EventStore.connect(as_role(database.url, role), tenant=TENANT) as own:
-        await own.append(TENANT, STREAM, [NewEvent("New")], 1)
+        new = [NewEvent("New", event_id=STREAM)]
+        assert await own.append(TENANT, STREAM, new, 1) == await own.append(TENANT, STREAM, new, 1)
         assert [event.type for event in await own.read_all()] == ["Old", "New"]
+    confined = "SELECT array_agg(relname ORDER BY relname) FROM pg_class WHERE relrowsecurity"
+    assert database.run(confined) == [(["event", "event_feed", "event_id"],)]
+
+
+async def test_a_role_that_subscribes_may_do_so_in_parts_after_the_upgrade(
+    gapless_store: EventStore, database: Database, role: str
+) -> None:
+    """From migration 5, with tenants isolated: the new tables get the rights and the policy of the subscriptions."""
+    await gapless_store.isolate_tenants(role)
+    database.run("DROP TABLE event_subscription_slot, event_subscription_member")
+    database.run("ALTER TABLE event_subscription DROP COLUMN Grouped, DROP COLUMN LeaseSeconds")
+    database.run("DELETE FROM event_migration WHERE Name = 'subscriptions consumed in parts'")
+    await gapless_store.migrate()
+    await gapless_store.append(TENANT, STREAM, [NewEvent("Old")], 0)
+    url = as_role(database.url, role)
+    async with await EventStore.connect(url, tenant=TENANT) as own:
+        batches = own.subscribe("in parts", part=(1, 2))  # the part of STREAM
+        assert [event.type for event in await anext(batches)] == ["Old"]
+        await batches.aclose()
+        assert [state.slots for state in await own.list_subscriptions()] == [256]
+    async with await EventStore.connect(url, tenant=OTHER_TENANT) as other:
+        assert await other.list_subscriptions() == []
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 1 FROM event_subscription_slot").fetchall() == []
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
 DOCUMENTS = sorted(
-    str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/*.md", "examples/**/*.md") for path in ROOT.glob(pattern)
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
 )
 
 # The installed programs are tests/system/packaging's; here they are this checkout's. curl is not everywhere.

@@ -122,9 +122,9 @@ class ClickHouseClient:
             raise too_slow(seconds) from error
         return result.column_names, result.result_rows
 
-    async def command(self, text: str) -> None:
+    async def command(self, text: str, parameters: dict[str, Any] | None = None) -> None:
         """Run a statement that returns nothing."""
-        await self._run(lambda: self._driver.command(text, parameters={}))
+        await self._run(lambda: self._driver.command(text, parameters=parameters or {}))
 
     async def insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
         """Insert columns of values; visible to the next read when this returns."""

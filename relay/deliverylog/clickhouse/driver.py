@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from heapq import merge
 from typing import Any
 
 from relay.deliverylog import limits
-from relay.deliverylog.clickhouse import rows
+from relay.deliverylog.clickhouse import history, rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
-from relay.deliverylog.entries import LogRow, Rejected, as_text
+from relay.deliverylog.entries import LogRow, Rejected
 from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
+from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.times import LATEST, to_ms
+from relay.postgres.migrations import MigrationPlan
 
 _QUARANTINE = "event_log_quarantine"
 _TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
@@ -56,12 +60,18 @@ class ClickHouseDeliveryLog(DeliveryLog):
         """Raise DeliveryLogError unless ClickHouse answers and the table exists."""
         await self._client.rows(self._sql.text("fetch:ping"))
 
-    async def migrate(self) -> None:
-        """Create the missing tables, and apply the retention of the options."""
-        for statement in self._sql.migrations():
-            await self._client.command(statement)
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
+        """Create the tables or upgrade those of an earlier release, and apply the retention of the options.
+
+        Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
+        be; then nothing changes.
+        """
+        if dry_run:
+            return await history.plan(self._client, self._sql)
+        applied = await history.apply(self._client, self._sql)
         if self._options.retention_days:
             await self.apply_retention(self._options.retention_days)
+        return applied
 
     async def retention(self) -> int | None:
         """The days that the server keeps deliveries, read from its tables; None: without a limit."""
@@ -92,11 +102,28 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         reasons = {as_text(one.entry): one.reason.encode("utf-8", "replace").decode() for one in rejected}
-        known = await self._client.rows(self._sql.text("fetch:quarantined"), {"entries": list(reasons)})
+        known = await self._client.rows(self._sql.text("quarantine:known"), {"entries": list(reasons)})
         fresh = {entry: reason for entry, reason in reasons.items() if (entry,) not in set(map(tuple, known))}
         if fresh:
             columns = list(fresh.values()), list(fresh)
             await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
+
+    async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
+        parameters: dict[str, Any] = {"most": most}
+        if after is not None:
+            parameters.update(after_ms=to_ms(after.time), after_id=after.id)
+        sql = self._sql.text("quarantine:list", *(() if after is None else ("after",)))
+        return [rows.quarantined(row) for row in await self._client.rows(sql, parameters)]
+
+    async def _forget(self, ids: list[str]) -> None:
+        await self._client.command(self._sql.text("quarantine:forget"), {"ids": ids})
+
+    async def purge_quarantine(self, before: datetime | None) -> int:
+        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
+        parameters = {"before": to_ms(before or LATEST)}
+        counted = await self._client.rows(self._sql.text("quarantine:count"), parameters)
+        await self._client.command(self._sql.text("quarantine:purge"), parameters)
+        return int(counted[0][0])
 
     async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         parts, narrowed = branches(scan, _MOST_BRANCHES)

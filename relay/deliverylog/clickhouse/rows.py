@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow
 from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
+from relay.deliverylog.quarantine import QuarantinedEntry
 from relay.deliverylog.times import from_ms
 
 _NAMES = {"attempt_id": "delivery_id", "time": "delivery_time"}  # of event_log, where they are not the row's
@@ -90,6 +91,11 @@ def record(row: Sequence[Any]) -> AttemptRecord:
             matched_destination_ids=row[18],
         ),
     )
+
+
+def quarantined(row: Sequence[Any]) -> QuarantinedEntry:
+    """A quarantined entry from the columns that ``quarantine:list`` selects."""
+    return QuarantinedEntry(row[0], from_ms(row[1]), row[2], row[3])
 
 
 def attempt_place(key: Key, *, by_event: bool) -> Position:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.deliverylog.measures import Count
@@ -15,7 +15,7 @@ from relay.postgres.sql import Name, statement, statement_names
 _FOLDER = "deliverylog/clickhouse"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")
 _LISTS = ("event_log_attempts", "event_log_events")
-_NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine")
+_NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine", "event_log_migration")
 _DAYS = "30"  # in the files
 _TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
 
@@ -57,13 +57,13 @@ class ClickHouseStatements:
         """The real name of a table that the files call ``name``."""
         return f"{self._prefix}{name}"
 
-    def text(self, name: str, *tags: str) -> str:
+    def text(self, name: str, *tags: str) -> LiteralString:
         """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
         return statement(f"{_FOLDER}/{name}", names=self._names, tags=tags)
 
-    def migrations(self) -> list[str]:
-        """The statements that create the tables, in order."""
-        return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
+    def file(self, name: str) -> tuple[LiteralString, ...]:
+        """All statements of a file in their order, for example of ``migrations/0001_tables``."""
+        return tuple(self.text(f"{name}:{each}") for each in statement_names(f"{_FOLDER}/{name}"))
 
     def ttl(self, days: int) -> list[str]:
         """The statements that make ``days`` the retention of every table."""

@@ -8,7 +8,7 @@ the retention.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, LiteralString, TypeVar
 
@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.deliverylog import limits
-from relay.deliverylog.entries import LogRow, Rejected, as_text, entry_of, last_events
+from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE, too_slow
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
@@ -24,14 +24,17 @@ from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.history import schema_history
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
+from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
-from relay.deliverylog.times import time_near, to_ms
+from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, Work, connect_async
 from relay.postgres.deadline_pool import DeadlinePool
 from relay.postgres.errors import classify
+from relay.postgres.migrations import MigrationPlan
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 Item = TypeVar("Item")
@@ -90,16 +93,30 @@ class PostgresDeliveryLog(DeliveryLog):
         """Raise DeliveryLogError unless the database answers and the tables exist."""
         await self._run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
 
-    async def migrate(self) -> None:
-        """Create the missing tables, and the partitions of the coming months."""
+    async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
+        """Create the tables and the partitions of the coming months, or upgrade a log of an earlier release.
 
-        async def create(connection: Connection) -> None:
+        Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
+        be; then nothing changes. Raises DeliveryLogBusy when a transaction in progress keeps a table locked; nothing
+        was changed then, run it again.
+        """
+        history = schema_history(self._sql)
+
+        async def upgrade(connection: Connection) -> MigrationPlan:
             async with connection.transaction():
-                for statement in self._sql.migrations():
-                    await connection.execute(statement)
+                if dry_run:
+                    return await history.plan(connection)
+                await history.lock(connection)
+                exists = await connection.execute(self._sql.text("migrate:schema_exists"), {"schema": self._sql.schema})
+                if await exists.fetchone() == (False,):
+                    await connection.execute(self._sql.text("migrate:create_schema"))
+                return await history.apply(connection)
 
-        await self._run("creating the delivery log's tables", create, _LONGEST_MIGRATION)
+        plan = await self._run("migrating the delivery log", upgrade, _LONGEST_MIGRATION)
+        if dry_run:
+            return plan
         await self.prepare_ahead()
+        return plan
 
     async def prepare_ahead(self) -> None:
         """Create the partitions of this month and the next ones."""
@@ -107,8 +124,10 @@ class PostgresDeliveryLog(DeliveryLog):
         async def prepare(connection: Connection) -> None:
             have = await self.partitions.months(connection)
             missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
-            await self.partitions.ensure(connection, missing)
-            self._months = have.union(missing)
+            self._months = have
+            if missing:
+                await self.partitions.ensure(connection, missing)
+                self._months = await self.partitions.months(connection)
 
         await self._run("creating the coming months", prepare)
 
@@ -124,12 +143,13 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
-        with _translated():
-            async with await connect_async(self._parameters) as connection:
-                dropped = await self.partitions.drop_before(connection, oldest)
-                await connection.execute(self._sql.text("insert:forget_quarantine"), {"oldest": oldest})
-        self._months.clear()
-        return dropped
+        await self.purge_quarantine(oldest)
+        try:
+            with _translated():
+                async with await connect_async(self._parameters) as connection:
+                    return await self.partitions.drop_before(connection, oldest)
+        finally:
+            self._months.clear()
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
         months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
@@ -154,11 +174,10 @@ class PostgresDeliveryLog(DeliveryLog):
         if days:
             oldest = retention_start(datetime.now(UTC), days)
             missing = {month for month in missing if month_after(month) > oldest}
-        try:
-            await self.partitions.ensure(connection, missing)
-        except psycopg.errors.InsufficientPrivilege:
-            return months - self._months
-        self._months |= missing
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            if missing:
+                await self.partitions.ensure(connection, missing)
+                self._months = await self.partitions.months(connection)
         return months - self._months
 
     async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
@@ -201,8 +220,27 @@ class PostgresDeliveryLog(DeliveryLog):
             "reason": [one.reason.replace("\x00", "") for one in rejected],
             "entry": [as_text(one.entry) for one in rejected],
         }
-        statement = self._sql.text("insert:quarantine")
+        statement = self._sql.text("quarantine:add")
         await self._run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
+
+    async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
+        parameters: dict[str, Any] = {"most": most}
+        if after is not None:
+            parameters.update(after_time=after.time, after_id=after.id)
+        sql = self._sql.text("quarantine:list", *(() if after is None else ("after",)))
+        return await self._fetch(sql, parameters, rows.quarantined)
+
+    async def _forget(self, ids: list[str]) -> None:
+        statement = self._sql.text("quarantine:forget")
+        await self._run("deleting from the quarantine", lambda own: own.execute(statement, {"ids": ids}))
+
+    async def purge_quarantine(self, before: datetime | None) -> int:
+        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
+        statement = self._sql.text("quarantine:purge")
+        cursor = await self._run(
+            "deleting from the quarantine", lambda own: own.execute(statement, {"before": before or LATEST})
+        )
+        return cursor.rowcount
 
     async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)

@@ -2,12 +2,16 @@
 
 Whole months are dropped, first detached CONCURRENTLY, so writers never wait. An interrupted run is completed by the
 next one. Everything here is safe to run from several processes.
+
+What is a partition, and of which time, is read from the catalog and never from a name: an operator may attach tables
+of other names and bounds, and detach months to keep them. Of detached tables the retention drops those alone that it
+has detached, which their comment says.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +22,9 @@ from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.connect import Connection
 
 PARENTS = ("events", "event_destinations", "attempts")
+
+_ENDLESS = datetime(2262, 1, 1, tzinfo=UTC)  # no entry is later; the statement reads MAXVALUE as this
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.ObjectNotInPrerequisiteState)
 
 
 def month_of(time: datetime) -> datetime:
@@ -33,14 +40,18 @@ def month_after(month: datetime, count: int = 1) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One monthly table: its name, the parent it belongs to by name, and whether it is attached to it."""
+    """One table of the log's rows."""
 
     name: str
-    parent: str
-    month: datetime
-    attached: bool
+    parent: str | None
+    """The table that it is attached to; None for one that the retention has detached and not dropped yet."""
+    since: datetime | None
+    """The bounds of its rows; None for a DEFAULT partition and where it is detached."""
+    until: datetime | None
     pending: bool
     """Its detach was interrupted."""
+    owned: bool
+    """Whether the retention may drop it: it is a table in the log's schema."""
 
 
 class Partitions:
@@ -50,45 +61,66 @@ class Partitions:
         self._sql = statements
 
     async def all(self, connection: Connection) -> list[Partition]:
-        """Every monthly table."""
-        rows = await (await connection.execute(self._sql.text("partitions:months"))).fetchall()
-        return [_partition(str(name), parent is not None, bool(pending)) for name, parent, pending in rows]
+        """Every partition, and every table that the retention has detached and not dropped yet."""
+        async with connection.transaction():
+            await connection.execute(self._sql.text("partitions:iso_dates"))
+            cursor = await connection.execute(self._sql.text("partitions:list"), {"schema": self._sql.schema})
+            return [Partition(*row) for row in await cursor.fetchall()]
 
     async def months(self, connection: Connection) -> set[datetime]:
-        """The months that all three tables have a usable partition for."""
-        tables_of: defaultdict[datetime, int] = defaultdict(int)
-        for partition in await self.all(connection):
-            tables_of[partition.month] += partition.attached and not partition.pending
-        return {month for month, tables in tables_of.items() if tables == len(PARENTS)}
+        """The months that all three tables have usable partitions for."""
+        partitions = await self.all(connection)
+        covered = [
+            set(_whole_months([one for one in partitions if one.parent == parent and not one.pending]))
+            for parent in PARENTS
+        ]
+        return set.intersection(*covered)
 
     async def ensure(self, connection: Connection, months: Iterable[datetime]) -> None:
-        """Create the partitions of months. Raises psycopg's InsufficientPrivilege without the right to."""
-        wanted = sorted(set(months))
-        if wanted:
-            await connection.execute(self._sql.text("partitions:ensure_months"), {"months": wanted})
+        """Create the partitions of months. Raises psycopg's InsufficientPrivilege without the right to.
+
+        A month that overlaps a partition of the operator's is left without one; the others are created.
+        """
+        for month in sorted(set(months)):
+            with suppress(psycopg.errors.InvalidObjectDefinition, psycopg.errors.CheckViolation):
+                await connection.execute(self._sql.text("partitions:ensure_months"), {"months": [month]})
 
     async def drop_before(self, connection: Connection, oldest: datetime) -> list[str]:
-        """Drop every month that ended at or before ``oldest``, on an autocommit connection; returns the tables."""
+        """Drop what ended at or before ``oldest``, on an autocommit connection; returns the tables.
+
+        Raises DeliveryLogError when tables are still being read; the others are dropped.
+        """
         await connection.execute(self._sql.text("partitions:lock_timeout"))
-        dropped = []
+        dropped, busy = [], []
         for partition in await self.all(connection):
-            if month_after(partition.month) > oldest:
+            ended = partition.until is not None and partition.until <= oldest
+            if not partition.owned or not (ended or partition.parent is None):
                 continue
-            await self._detach(connection, partition)
-            await connection.execute(self._sql.on_partition("partitions:drop", partition.parent, partition.name))
-            dropped.append(partition.name)
+            try:
+                await self._drop(connection, partition)
+            except _BUSY:
+                busy.append(partition.name)
+            except psycopg.errors.UndefinedTable:
+                pass  # another run has just dropped it
+            else:
+                dropped.append(partition.name)
+        if busy:
+            raise DeliveryLogError(
+                f"{', '.join(busy)}: still being read, and not dropped yet; run relay-cli log retention again"
+            )
         return dropped
 
-    async def _detach(self, connection: Connection, partition: Partition) -> None:
-        if not partition.attached:
-            return
-        step = "detach_finalize" if partition.pending else "detach"
-        try:
-            await connection.execute(self._sql.on_partition(f"partitions:{step}", partition.parent, partition.name))
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.ObjectNotInPrerequisiteState) as error:
-            raise DeliveryLogError(
-                f"partition {partition.name} is still being read and was not dropped yet; run the retention again"
-            ) from error
+    async def _drop(self, connection: Connection, partition: Partition) -> None:
+        name = partition.name
+        if partition.parent is not None:
+            await connection.execute(self._sql.on_partition("partitions:mark", partition.parent, name))
+            step = "detach_finalize" if partition.pending else "detach"
+            try:
+                await connection.execute(self._sql.on_partition(f"partitions:{step}", partition.parent, name))
+            except _BUSY:
+                await connection.execute(self._sql.on_partition("partitions:unmark", partition.parent, name))
+                raise
+        await connection.execute(self._sql.on_partition("partitions:drop", PARENTS[0], name))
 
 
 def missing_ahead(have: set[datetime], now: datetime, months_ahead: int) -> list[datetime]:
@@ -102,6 +134,16 @@ def retention_start(now: datetime, days: int) -> datetime:
     return now - timedelta(days=days)
 
 
-def _partition(name: str, attached: bool, pending: bool) -> Partition:
-    parent, year, month = name.rsplit("_", 2)
-    return Partition(name, parent, datetime(int(year), int(month), 1, tzinfo=UTC), attached, pending)
+def _whole_months(partitions: Sequence[Partition]) -> Iterable[datetime]:
+    """The months that lie within the partitions, of which several may share a month."""
+    spans: list[tuple[datetime, datetime]] = []
+    for since, until in sorted((one.since, one.until) for one in partitions if one.since and one.until):
+        first = spans.pop()[0] if spans and since == spans[-1][1] else since  # partitions never overlap
+        spans.append((first, until))
+    for since, until in spans:
+        month = month_of(since)
+        if month < since:
+            month = month_after(month)
+        while month_after(month) <= min(until, _ENDLESS):
+            yield month
+            month = month_after(month)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 from relay.deliverylog.entries import LogRow
 from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
+from relay.deliverylog.quarantine import QuarantinedEntry
 from relay.postgres.codec import encode_json
 
 Parameters = dict[str, Any]
@@ -72,6 +74,12 @@ def attempt(row: Sequence[Any]) -> AttemptRecord:
             metadata=metadata,
         ),
     )
+
+
+def quarantined(row: Sequence[Any]) -> QuarantinedEntry:
+    """A quarantined entry from the columns that ``quarantine:list`` selects."""
+    entry_id, time, reason, text = row
+    return QuarantinedEntry(entry_id, time.astimezone(UTC), reason, text)
 
 
 def _event_object(row: LogRow) -> dict[str, Any]:

@@ -35,26 +35,28 @@ class PostgresStatements:
             raise ConfigError(
                 f"{schema!r} is not a schema name; use letters, digits and _, at most {LONGEST_IDENTIFIER}"
             )
-        self._schema = schema
+        self.schema = schema
         self.jit_off = statement("session:jit_off")
         """For the transaction of a listing of several values."""
 
     def text(self, name: str, *tags: str) -> LiteralString:
         """A statement by its file and name, ``list:events``, in the variant that ``tags`` choose."""
-        return statement(f"{_FOLDER}/{name}", names={DEFAULT_LOG_SCHEMA: self._schema}, tags=tags)
+        return statement(f"{_FOLDER}/{name}", names={DEFAULT_LOG_SCHEMA: self.schema}, tags=tags)
 
     def on_partition(self, name: str, parent: str, partition: str) -> LiteralString:
         """A statement that is written for the table ``events`` and its partition ``events_2000_01``."""
-        names = {DEFAULT_LOG_SCHEMA: self._schema, _PARENT: parent, _PARTITION: partition}
+        names = {DEFAULT_LOG_SCHEMA: self.schema, _PARENT: parent, _PARTITION: partition}
         return statement(f"{_FOLDER}/{name}", names=names)
 
-    def migrations(self) -> list[LiteralString]:
-        """The statements that create the tables, in order: the first one takes a lock until the transaction ends."""
-        return [self.text(f"schema:{name}") for name in statement_names(f"{_FOLDER}/schema")]
+    def file(self, name: str) -> tuple[LiteralString, ...]:
+        """All statements of a file in their order, for example of ``definitions``; sent without parameters."""
+        path = f"{_FOLDER}/{name}"
+        names = {DEFAULT_LOG_SCHEMA: self.schema}
+        return tuple(without_parameters(statement(f"{path}:{each}", names=names)) for each in statement_names(path))
 
     def grants(self, role: str, purpose: str) -> list[LiteralString]:
         """The statements that grant ``role`` the rights to record or to read, and no others."""
-        names = {DEFAULT_LOG_SCHEMA: self._schema, _ROLE: role}
+        names = {DEFAULT_LOG_SCHEMA: self.schema, _ROLE: role}
         paths = [name for name in statement_names(f"{_FOLDER}/grants") if name.startswith(f"{purpose}_")]
         return [without_parameters(statement(f"{_FOLDER}/grants:{name}", names=names)) for name in paths]
 

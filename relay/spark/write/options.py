@@ -43,12 +43,16 @@ class WriteOptions:
     staging_schema: str = DEFAULT_SCHEMA
     staging_max_age: float = DEFAULT_MAX_AGE
     query_id: str | None = None
+    checkpoint: str | None = None
+    """Spark's option ``checkpointLocation``."""
+    moved_from: str | None = None
+    """The checkpoint's former location."""
     run_id: UUID | None = None
 
 
 _KNOWN: Final = (
     "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "batchRows", "stagingSchema",
-    "stagingMaxAge", "queryId", "runId",
+    "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
 )  # fmt: skip
 
 
@@ -67,6 +71,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
         staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),
         query_id=values.text("queryId"),
+        checkpoint=values.text("checkpointLocation"),
+        moved_from=values.text("checkpointMovedFrom"),
         run_id=values.uuid("runId"),
     )
 

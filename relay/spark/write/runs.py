@@ -26,12 +26,13 @@ from uuid import UUID
 
 import psycopg
 
-from relay.core.errors import ConfigError, SchemaError, StorageError, StorageUnavailable
+from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import connect
-from relay.spark.setup import create_ledger
+from relay.spark.setup import create_ledger, has_ledger
 from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.epochs import Committed, Run, is_replay
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
 
@@ -39,36 +40,6 @@ _log = logging.getLogger(__name__)
 
 _COMMIT_TRIES: Final = 5
 _PLAIN_TABLE: Final = "r"  # relkind
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The run's row in the ledger; created on the driver, and sent to every task."""
-
-    run_id: UUID
-    outbox: str
-    job: str
-    mode: str
-    driver: str
-    query_id: str | None = None
-    epoch: int | None = None
-
-    @property
-    def stage(self) -> str:
-        """The name of its staging table."""
-        return stage_name(self.run_id)
-
-    def parameters(self) -> dict[str, Any]:
-        """The values of its row in the ledger."""
-        return {
-            "run_id": self.run_id,
-            "outbox": self.outbox,
-            "job": self.job,
-            "mode": self.mode,
-            "driver": self.driver,
-            "query_id": self.query_id,
-            "epoch": self.epoch,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +76,34 @@ def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, 
 def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     """Make a run visible; returns the numbers of rows that it wrote and of new ones.
 
-    Tries again when the connection is lost: the ledger says whether an earlier try was committed.
+    Tries again when the connection is lost, since the ledger says whether an earlier try was committed, and when the
+    database rolled the commit back, for example after a deadlock with another run that inserts the same events.
     """
     for tries in range(1, _COMMIT_TRIES):
         try:
             return _commit_once(url, statements, run, staged)
-        except StorageUnavailable as error:
+        except (StorageUnavailable, StorageBusy) as error:
             _log.warning("run %s could not be committed, trying again: %s", run.run_id, error)
             time.sleep(tries)
     return _commit_once(url, statements, run, staged)
 
 
 def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
-    """Abort a run and drop its staging table; returns False when a task still writes to it: try again later."""
-    try:
-        with connection.transaction():
-            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
-            _finish(connection, statements, run_id, "aborted", None, None)
-            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
-        return False
-    return True
+    """Abort a run, then drop its staging table; returns False when a task still writes to it.
+
+    Aborting comes first, in a transaction of its own: a task may hold the table for hours, and the next write of any
+    driver drops the table of a run that has ended.
+    """
+    _finish(connection, statements, run_id, "aborted", None, None)
+    return _drop(connection, statements, run_id, wait)
 
 
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
-    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock."""
+    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock.
+
+    A run whose driver only seems dead is aborted together with the table's removal, or not at all: a task that writes
+    holds a lock on the table, and shows that the run is active.
+    """
     tables = connection.execute(
         statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
     ).fetchall()
@@ -138,8 +112,8 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
         if state == "writing" and not silent and not is_dead(driver):
             continue
         owner = run_id or UUID(name.removeprefix("stage_"))
-        if abort_run(connection, statements, owner, wait="100ms"):
-            _log.info("removed the staging table of run %s, whose driver is dead", owner)
+        if _drop(connection, statements, owner, "100ms", abort=state == "writing"):
+            _log.info("removed the staging table of run %s, which has ended", owner)
             removed.append(owner)
     connection.execute(statements.query("runs:retire_runs"))
     return removed
@@ -162,11 +136,6 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     return rows, inserted
 
 
-def epoch_is_committed(connection: SyncConnection, statements: SparkStatements, run: Run) -> bool:
-    """Whether the run's micro-batch is in the outbox already."""
-    return bool(_one(connection, statements, "runs:epoch_committed", run.parameters())[0])
-
-
 def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
     with translating("committing"), connect(url) as connection:
         with connection.transaction():
@@ -186,7 +155,7 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
             "nothing was written, run it again with a longer stagingMaxAge"
         )
-    if run.epoch is not None and epoch_is_committed(connection, statements, run):
+    if run.epoch is not None and _is_repeated(connection, statements, run, staged):
         _finish(connection, statements, run.run_id, "aborted", 0, 0)
         return 0, 0
     inserted = staged.inserted
@@ -194,6 +163,12 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
         inserted = _insert(connection, statements, run, staged)
     _finish(connection, statements, run.run_id, "committed", staged.rows, inserted)
     return staged.rows, inserted
+
+
+def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> bool:
+    """Whether the run's micro-batch is in the outbox already. Raises ConfigError for another stream's micro-batch."""
+    last = connection.execute(statements.query("runs:last_epoch"), run.parameters()).fetchone()
+    return last is not None and is_replay(run, staged.rows, Committed(*last))
 
 
 def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
@@ -222,14 +197,30 @@ def _check_count(run: Run, staged: Staged, count: int) -> None:
 def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
     """Clean up after the commit. An error is logged only: ``clean`` of the next run removes the rest."""
     try:
-        abort_run(connection, statements, run.run_id)
+        _drop(connection, statements, run.run_id, "5s")
         if run.query_id is not None:
             connection.execute(statements.query("runs:forget_epochs"), run.parameters())
-            tries = connection.execute(statements.query("runs:other_tries"), run.parameters()).fetchall()
+            values = {**run.parameters(), "schema": statements.schema}
+            tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
             for (other,) in tries:
                 abort_run(connection, statements, other, wait="100ms")
     except psycopg.Error as error:
         _log.warning("run %s is committed, but its staging could not be removed yet: %s", run.run_id, error)
+
+
+def _drop(
+    connection: SyncConnection, statements: SparkStatements, run_id: UUID, wait: str, *, abort: bool = False
+) -> bool:
+    """Drop a run's staging table, and abort the run with it; False when a task, or another role, has the table."""
+    try:
+        with connection.transaction():
+            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
+            if abort:
+                _finish(connection, statements, run_id, "aborted", None, None)
+            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+        return False
+    return True
 
 
 def _finish(
@@ -259,14 +250,14 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
 
 
 def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    if _one(connection, statements, "setup:find_table", {"relation": statements.runs})[0]:
+    if has_ledger(connection, statements):
         return
     try:
         create_ledger(connection, statements)
     except psycopg.errors.InsufficientPrivilege:
         raise ConfigError(
-            f"schema {statements.schema} for Spark's ledger is missing and this role may not create it; the outbox's "
-            "owner must run: relay-cli spark setup --role ROLE"
+            f"Spark's ledger in schema {statements.schema} is missing, or of an earlier release, and this role may not "
+            "create it; the outbox's owner must run: relay-cli spark setup --role ROLE"
         ) from None
 
 

@@ -23,11 +23,12 @@ from relay.spark.connection import connect
 from relay.spark.slots import slot
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
+from relay.spark.write.epochs import Run
 from relay.spark.write.frames import Frame, Framer
 from relay.spark.write.identity import job_namespace
 from relay.spark.write.load import DirectLoad, load_staging
 from relay.spark.write.options import Commit, WriteOptions
-from relay.spark.write.runs import Run, open_run
+from relay.spark.write.runs import open_run
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -22,10 +22,10 @@ from relay.postgres.errors import translating
 from relay.spark.connection import connect
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
+from relay.spark.write.epochs import Run, normal_location
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import (
-    Run,
     Staged,
     abort_run,
     commit_run,
@@ -121,7 +121,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _run(self, context: TaskContext) -> Run:
         """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
-        query_id = self._options.query_id or context.getLocalProperty(_QUERY_ID)
+        # Spark's own id is the checkpoint's; with the option's, two checkpoints would pass for one.
+        query_id = context.getLocalProperty(_QUERY_ID) or self._options.query_id
         epoch = context.getLocalProperty(_EPOCH)
         if not query_id or epoch is None:
             raise ConfigError(
@@ -130,7 +131,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         job = self._options.job or query_id
         mode = self._options.commit.value
-        return Run(self._run_id, self._options.table.quoted, job, mode, self._driver, query_id, int(epoch))
+        return Run(
+            run_id=self._run_id,
+            outbox=self._options.table.quoted,
+            job=job,
+            mode=mode,
+            driver=self._driver,
+            query_id=query_id,
+            epoch=int(epoch),
+            checkpoint=normal_location(self._options.checkpoint),
+            moved_from=normal_location(self._options.moved_from),
+        )
 
 
 def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

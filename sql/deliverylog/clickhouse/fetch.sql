@@ -57,7 +57,3 @@ SELECT count() FROM (
         AND tenant_id = {tenant_id:String} AND destination_id = {destination_id:String}
     LIMIT 1
 );
-
--- name: quarantined
--- Which of these entries are in the quarantine already. Reads all of it, which is rare and short.
-SELECT DISTINCT entry FROM event_log_quarantine WHERE entry IN {entries:Array(String)};

@@ -51,21 +51,3 @@ SET status = excluded.status, code = excluded.code, response_data = excluded.res
 WHERE
     (known.status, known.code, known.response_data::text)
     IS DISTINCT FROM (excluded.status, excluded.code, excluded.response_data::text);
-
--- name: quarantine
--- Stores entries that could not be written, equal ones once: a batch that is written again quarantines the same ones.
--- Index: idx_quarantine_entry. Locks: the new rows.
-INSERT INTO openoutbox_log.quarantine (reason, entry)
-SELECT min(batch.reason), batch.entry
-FROM unnest(%(reason)s::text [], %(entry)s::text []) WITH ORDINALITY AS batch (reason, entry, number)
-WHERE
-    NOT EXISTS (
-        SELECT 1 FROM openoutbox_log.quarantine AS known
-        WHERE md5(known.entry) = md5(batch.entry) AND known.entry = batch.entry
-    )
-GROUP BY batch.entry
-ORDER BY min(batch.number);
-
--- name: forget_quarantine
--- Deletes the entries that were quarantined at or before an instant. Locks: the rows deleted.
-DELETE FROM openoutbox_log.quarantine WHERE quarantined_at <= %(oldest)s;

@@ -20,9 +20,10 @@ from relay.spark.connection import connect
 from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
+from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.options import Commit, WriteOptions
-from relay.spark.write.runs import Run, Staged, commit_run, open_run
+from relay.spark.write.runs import Staged, commit_run, open_run
 from relay.spark.write.tasks import Batches, Task, Written
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox

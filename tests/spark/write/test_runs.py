@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -12,19 +14,23 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import APPLICATION, connect
 from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.runs import Run, Staged, clean, commit_run, open_run
+from relay.spark.write.runs import Staged, abort_run, clean, commit_run, open_run
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
 
 
 class Staging:
     """A run by hand, as a driver and its tasks would make it."""
 
-    def __init__(self, outbox: Outbox, driver: str | None = None) -> None:
+    def __init__(
+        self, outbox: Outbox, driver: str | None = None, query: tuple[str, int] | tuple[None, None] = (None, None)
+    ) -> None:
         self.outbox = outbox
         self.statements = SparkStatements(TableName(), "openoutbox_spark")
-        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver())
+        self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver(), *query)
         with self.connect() as connection:
             create_ledger(connection, self.statements)
             open_run(connection, self.statements, self.run, staging=True)
@@ -38,6 +44,14 @@ class Staging:
             f"INSERT INTO openoutbox_spark.{self.run.stage} "
             "SELECT %(attempt)s, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %(count)s)",
             {"attempt": attempt, "count": count},
+        )
+
+    def stage_ids(self, ids: Sequence[uuid.UUID]) -> None:
+        """Rows with these ids, in this order, as attempt 1."""
+        self.outbox.database.run(
+            f"INSERT INTO openoutbox_spark.{self.run.stage} "
+            "SELECT 1, id, 't', NULL, 'x', '{}', NULL FROM unnest(%s::uuid[]) WITH ORDINALITY AS t (id, n) ORDER BY n",
+            [list(ids)],
         )
 
     def commit(self, attempts: list[int], rows: int) -> tuple[int, int]:
@@ -71,6 +85,38 @@ def test_the_ledger_knows_a_commit_whose_reply_was_lost(outbox: Outbox) -> None:
     staging.stage(1, 10)
     assert staging.commit([1], 10) == staging.commit([1], 10) == (10, 10)
     assert len(outbox.rows("event_id")) == 10
+
+
+def test_rows_are_inserted_in_the_order_of_their_ids(outbox: Outbox) -> None:
+    """So two runs with the same ids wait for one another: in opposite orders they would deadlock."""
+    staging = Staging(outbox)
+    ids = sorted(uuid.uuid4() for _ in range(50))
+    staging.stage_ids(ids[::-1])
+    staging.commit([1], 50)
+    assert [
+        event_id for (event_id,) in outbox.database.run("SELECT event_id FROM openoutbox_events ORDER BY ctid")
+    ] == ids
+
+
+def test_a_commit_that_loses_a_deadlock_is_tried_again(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    low, high = sorted(uuid.uuid4() for _ in range(2))
+    staging.stage_ids([low, high])
+    insert = "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 't', 'x')"
+    with outbox.database.connect(autocommit=False) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("SET LOCAL deadlock_timeout = '60s'")  # so that the server ends the commit, and not this
+        other.execute(insert, [high])
+        commit = pool.submit(staging.commit, [1], 2)
+        wait_until(lambda: waits_for_a_transaction(outbox), what="the commit to wait for the other transaction")
+        other.execute(insert, [low])
+        other.commit()
+        assert commit.result(60) == (2, 0)
+    assert len(outbox.rows("event_id")) == 2
+
+
+def waits_for_a_transaction(outbox: Outbox) -> bool:
+    statement = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'"
+    return bool(outbox.database.run(statement))
 
 
 def test_a_commit_is_refused_when_the_server_has_lost_what_was_staged(outbox: Outbox) -> None:
@@ -115,3 +161,26 @@ def test_cleaning_leaves_a_table_that_a_task_writes_to(outbox: Outbox) -> None:
         assert staging.clean() == []
         assert staging.state == "writing"
     assert staging.clean() == [staging.run.run_id]
+
+
+def test_a_run_that_is_given_up_while_a_task_writes_is_aborted_at_once_and_removed_later(outbox: Outbox) -> None:
+    """Its driver lives on, so that nothing but the ledger says that the run has ended."""
+    given_up = Staging(outbox)
+    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        assert not abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
+        assert given_up.state == "aborted"
+        assert given_up.clean() == []
+    assert given_up.clean() == [given_up.run.run_id]
+    assert staging_tables(outbox) == []
+
+
+def test_a_stream_removes_the_table_of_a_try_that_was_given_up(outbox: Outbox) -> None:
+    """Its writer cleans up after other runs only once."""
+    given_up, later = Staging(outbox, query=("q", 0)), Staging(outbox, query=("q", 0))
+    with outbox.database.connect(autocommit=False) as task, given_up.connect() as connection:
+        task.execute(f"LOCK TABLE openoutbox_spark.{given_up.run.stage} IN ROW EXCLUSIVE MODE".encode())
+        abort_run(connection, given_up.statements, given_up.run.run_id, wait="10ms")
+    later.stage(1, 10)
+    assert later.commit([1], 10) == (10, 10)
+    assert staging_tables(outbox) == []

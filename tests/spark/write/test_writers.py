@@ -11,8 +11,8 @@ from pyspark import TaskContext
 from relay.core.errors import ConfigError
 from relay.spark.write import writers
 from relay.spark.write.columns import ColumnKind, Columns
+from relay.spark.write.epochs import Run
 from relay.spark.write.options import Commit, WriteOptions
-from relay.spark.write.runs import Run
 from relay.spark.write.tasks import job_of, partition_space
 from relay.spark.write.writers import StreamWriter
 
@@ -41,10 +41,10 @@ def run_of(options: WriteOptions, **known: str) -> Run:
 EPOCH = {"streaming.sql.batchId": "7"}
 
 
-def test_the_query_id_comes_from_the_tasks_properties_or_from_the_option() -> None:
+def test_the_query_id_is_sparks_and_the_options_only_where_spark_has_none() -> None:
     named = {**EPOCH, "sql.streaming.queryId": "spark's"}
     assert run_of(WriteOptions("postgresql://"), **named).query_id == "spark's"
-    assert run_of(WriteOptions("postgresql://", query_id="option's"), **named).query_id == "option's"
+    assert run_of(WriteOptions("postgresql://", query_id="option's"), **named).query_id == "spark's"
     run = run_of(WriteOptions("postgresql://", query_id="option's"), **EPOCH)
     assert (run.query_id, run.epoch) == ("option's", 7)
 

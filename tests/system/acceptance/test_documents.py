@@ -50,6 +50,17 @@ NOT_RUN = {
     "docs/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
+    **{
+        f"docs/event-store/{page}.md python {number}": "tests/eventstore/test_recipes.py runs the whole page"
+        for page, count in (
+            ("named-streams", 1),
+            ("order-process", 1),
+            ("projection", 2),
+            ("snapshots", 1),
+            ("upcasting", 2),
+        )
+        for number in range(1, count + 1)
+    },
     "docs/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
     "docs/spark-archive.md python 1": "tests/spark/jobs/test_archive.py follows it beside its Spark",
     "docs/spark-archive.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",

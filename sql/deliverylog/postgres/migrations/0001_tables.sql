@@ -1,14 +1,5 @@
--- The schema of the log, in the order in which relay-cli log migrate creates it, in one transaction. All of it may run
--- again. An index locks writes to its table while it is built, and nothing where it exists.
-
--- name: lock
--- One process at a time changes the schema; the lock ends with the transaction.
-SELECT pg_advisory_xact_lock(hashtextextended('openoutbox_log.migrate', 0));
-
--- name: schema
--- The schema that holds the delivery log; the log owns everything in it.
--- Locks: nothing but the name.
-CREATE SCHEMA IF NOT EXISTS openoutbox_log;
+-- The tables and indexes of the log. Partitions are created by ensure_month (definitions.sql). An index locks writes to
+-- its table while it is built, and nothing where it exists.
 
 -- name: events
 -- One row per event that was handed to the relay, in monthly partitions events_YYYY_MM by its time.
@@ -74,10 +65,6 @@ CREATE TABLE IF NOT EXISTS openoutbox_log.quarantine (
     reason text NOT NULL,
     entry text NOT NULL
 );
-
--- name: idx_quarantine_entry
--- Serves: quarantining an entry once, also when its batch is written again.
-CREATE INDEX IF NOT EXISTS idx_quarantine_entry ON openoutbox_log.quarantine (md5(entry));
 
 -- name: idx_events_tenant_time
 -- Serves: a tenant's events, newest first.
@@ -163,32 +150,3 @@ ON openoutbox_log.attempts (event_time DESC, event_id DESC, time DESC, id DESC);
 -- Serves: one attempt by its id, looked for in the newest partition first.
 CREATE INDEX IF NOT EXISTS idx_attempts_id
 ON openoutbox_log.attempts (id, time DESC);
-
--- name: ensure_month
--- Gives the three partitioned tables their partition for the UTC month that holds an instant.
--- Made apart and then attached: ATTACH lets readers and writers of the parent go on (SHARE UPDATE EXCLUSIVE), which
--- CREATE TABLE ... PARTITION OF does not. There is no DEFAULT partition: every query would read it, and DETACH
--- CONCURRENTLY would be refused. Two callers at once: the second waits and finds it done.
-CREATE OR REPLACE FUNCTION openoutbox_log.ensure_month(instant timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    parent regclass;
-    partition text;
-    first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
-BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('openoutbox_log.ensure_month', 0));
-    FOREACH parent IN ARRAY ARRAY[
-        'openoutbox_log.events', 'openoutbox_log.event_destinations', 'openoutbox_log.attempts'
-    ]::regclass[] LOOP
-        SELECT format('%I.%I', n.nspname, c.relname || to_char(first, '_YYYY_MM')) INTO partition
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = parent;
-        IF to_regclass(partition) IS NULL THEN
-            EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING ALL)', partition, parent);
-            EXECUTE format(
-                'ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, partition,
-                first AT TIME ZONE 'UTC', (first + interval '1 month') AT TIME ZONE 'UTC'
-            );
-        END IF;
-    END LOOP;
-END
-$$;

@@ -1,4 +1,5 @@
--- The tables of the log, in the order in which relay-cli log migrate creates them. All of it may run again.
+-- The tables of the log, in the order in which relay-cli log migrate creates them. Each statement may run again: an
+-- interrupted migration starts from its first statement.
 
 -- name: event_log
 -- One denormalised row per delivery. Two copies of one delivery are one row after a merge; until then the reader

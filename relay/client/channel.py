@@ -1,0 +1,115 @@
+"""Recognises connections and sessions of psycopg and SQLAlchemy, and sends statements through any of them.
+
+``enqueue`` and the event store's ``append`` use it. Neither library is imported before an object of it is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from relay.client import through_psycopg, through_sqlalchemy
+
+    SyncTarget: TypeAlias = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget
+    AsyncTarget: TypeAlias = through_psycopg.AsyncTarget | through_sqlalchemy.AsyncTarget
+
+Values: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = tuple[Any, ...]
+
+
+class SyncChannel(Protocol):
+    """Sends statements with ``%(name)s`` parameters in the transaction of a synchronous connection or session."""
+
+    def send(self, statement: LiteralString, values: Values) -> int:
+        """Send a statement; its row count, or -1 in psycopg's pipeline mode, where it is not known yet."""
+
+    def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
+        """Send a statement; its rows as plain tuples."""
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """A savepoint of the transaction, which begins when none is open. An error rolls back to it.
+
+        On an idle connection in autocommit mode it is a transaction.
+        """
+
+
+class AsyncChannel(Protocol):
+    """As ``SyncChannel``, for an asynchronous connection or session."""
+
+    async def send(self, statement: LiteralString, values: Values) -> int:
+        """As in ``SyncChannel``."""
+
+    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
+        """As in ``SyncChannel``."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        """As in ``SyncChannel``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason of a failed statement, whichever driver reported it."""
+
+    sqlstate: str | None
+    """None for an error of the driver or of the connection."""
+    message: str
+    table: str | None
+    constraint: str | None
+    connection_lost: bool
+
+
+def sync_channel(target: object) -> SyncChannel | None:
+    """The channel of a synchronous connection, cursor or session; None for any other object."""
+    library = _library(target)
+    if library == "psycopg":
+        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
+
+        return psycopg.PsycopgChannel(target) if isinstance(target, psycopg.SYNC) else None
+    if library == "sqlalchemy":
+        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        return alchemy.AlchemyChannel(target) if isinstance(target, alchemy.SYNC) else None
+    return None
+
+
+def async_channel(target: object) -> AsyncChannel | None:
+    """The channel of an asynchronous connection, cursor or session; None for any other object."""
+    library = _library(target)
+    if library == "psycopg":
+        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
+
+        return psycopg.AsyncPsycopgChannel(target) if isinstance(target, psycopg.ASYNC) else None
+    if library == "sqlalchemy":
+        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        if isinstance(target, alchemy.async_classes()):
+            return alchemy.AsyncAlchemyChannel(cast("through_sqlalchemy.AsyncTarget", target))
+    return None
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The failure that an error of a channel reports; None for any other error."""
+    library = _library(error)
+    if library == "psycopg":
+        from relay.client import through_psycopg as psycopg  # noqa: PLC0415
+
+        return psycopg.failure_of(error)
+    if library == "sqlalchemy":
+        from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        return alchemy.failure_of(error)
+    return None
+
+
+def type_name(target: object) -> str:
+    """The module and class of an object, for error messages."""
+    return f"{type(target).__module__}.{type(target).__qualname__}"
+
+
+def _library(target: object) -> str | None:
+    """Which library an object comes from, or is derived from, without importing either."""
+    roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
+    return next((name for name in ("psycopg", "sqlalchemy") if name in roots), None)

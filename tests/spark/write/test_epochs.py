@@ -1,0 +1,83 @@
+"""A stream's micro-batches by hand, without Spark: replayed ones, and those of another checkpoint under one id."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.postgres.sql import TableName
+from relay.spark.connection import connect
+from relay.spark.setup import create_ledger
+from relay.spark.statements import SparkStatements
+from relay.spark.write.epochs import Committed, Run, is_replay, normal_location
+from relay.spark.write.runs import Staged, commit_run, open_run
+from tests.support.fixtures.outbox import Outbox
+
+
+def micro_batch(outbox: Outbox, epoch: int, rows: int, checkpoint: str | None, moved_from: str | None = None) -> int:
+    """Write one micro-batch of query ``q`` as its tasks and its driver do; returns the number of new rows."""
+    statements = SparkStatements(TableName(), "openoutbox_spark")
+    run = Run(uuid.uuid4(), '"openoutbox_events"', "q", "atomic", "elsewhere/1/1", "q", epoch, checkpoint, moved_from)
+    with connect(outbox.url) as connection:
+        create_ledger(connection, statements)
+        open_run(connection, statements, run, staging=True)
+    outbox.database.run(
+        f"INSERT INTO openoutbox_spark.{run.stage} "
+        "SELECT 1, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %s)",
+        [rows],
+    )
+    return commit_run(outbox.url, statements, run, Staged([1], rows))[1]
+
+
+def test_a_replayed_micro_batch_changes_nothing(outbox: Outbox) -> None:
+    assert micro_batch(outbox, 0, 10, "/a") == 10
+    assert micro_batch(outbox, 0, 10, "/a") == 0
+    assert micro_batch(outbox, 1, 5, "/a") == 5
+    assert len(outbox.rows("event_id")) == 15
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rows", "checkpoint", "message"),
+    [
+        (0, 10, None, "has committed micro-batch 1 with 5 rows, and this stream writes micro-batch 0"),
+        (1, 6, None, "with 5 rows, and this stream writes micro-batch 1 with 6 rows"),
+        (2, 5, "/copy", "has the checkpoint /a, and this stream has /copy"),
+    ],
+)
+def test_another_checkpoint_under_a_known_id_is_refused(
+    outbox: Outbox, epoch: int, rows: int, checkpoint: str | None, message: str
+) -> None:
+    micro_batch(outbox, 0, 10, "/a")
+    micro_batch(outbox, 1, 5, "/a")
+    with pytest.raises(ConfigError, match=message):
+        micro_batch(outbox, epoch, rows, checkpoint)
+    assert len(outbox.rows("event_id")) == 15
+
+
+def test_a_moved_checkpoint_says_so_once(outbox: Outbox) -> None:
+    micro_batch(outbox, 0, 10, "/a")
+    assert micro_batch(outbox, 1, 5, "/b", "/a") == 5
+    assert micro_batch(outbox, 2, 5, "/b") == 5
+    with pytest.raises(ConfigError, match="has the checkpoint /b, and this stream has /a"):
+        micro_batch(outbox, 3, 5, "/a")
+
+
+def test_where_spark_names_no_checkpoint_numbers_and_rows_decide() -> None:
+    run = Run(uuid.uuid4(), "t", "q", "atomic", "d", "q", 7)
+    assert is_replay(run, 3, Committed(7, 3, "/a"))
+    assert is_replay(run, 2, Committed(7, 3, None))  # a source that has lost rows meanwhile: none of them is lost here
+    assert not is_replay(run, 3, Committed(6, 3, "/a"))
+
+
+def test_the_spellings_of_a_location_are_one() -> None:
+    assert {normal_location(each) for each in ("/a/b", "/a/b/", "file:/a/b", "file:///a/b")} == {"/a/b"}
+    assert normal_location("s3a://bucket/a/") == "s3a://bucket/a"
+    assert normal_location(None) is None
+
+
+def test_a_ledger_of_an_earlier_release_gets_its_missing_column(outbox: Outbox) -> None:
+    micro_batch(outbox, 0, 10, "/a")
+    outbox.database.run("ALTER TABLE openoutbox_spark.runs DROP COLUMN checkpoint")
+    assert micro_batch(outbox, 1, 5, "/a") == 5
