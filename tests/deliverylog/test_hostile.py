@@ -105,7 +105,7 @@ async def test_a_cursor_with_nul_is_invalid(store: DeliveryLog, position: str) -
 
 
 async def test_the_first_copy_of_an_event_says_what_it_is(store: DeliveryLog) -> None:
-    """In every list and count, whatever topic, destinations or metadata a later attempt brings along."""
+    """In every list, and in counts by topic, whatever topic, destinations or metadata a later attempt brings along."""
     first = event("e", topic="first", matched_destination_ids=["d1"], metadata={"copy": "1"})
     later = event("e", topic="later", matched_destination_ids=["d2"], metadata={"copy": "2"})
     other = event("f", topic="later", matched_destination_ids=["d2"])
@@ -128,10 +128,10 @@ async def test_the_first_copy_of_an_event_says_what_it_is(store: DeliveryLog) ->
                 events = await all_items(store, query)
                 assert [one.id for one in events] == ids, (tenants, filters, limit)
                 assert all(one.metadata == {"copy": "1"} for one in events if one.id == "e")
-    counted = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=["destination_id"])
+    counted = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=["topic"])
     assert (await store.event_metrics(counted)).rows == [
-        {"destination_id": "d1", "count": 1},
-        {"destination_id": "d2", "count": 1},
+        {"topic": "first", "count": 1},
+        {"topic": "later", "count": 1},
     ]
     attempts = await all_items(store, ListAttempts(order="asc"))
     assert [(one.attempt.id, one.event.topic) for one in attempts] == [("a", "first"), ("c", "later"), ("b", "later")]

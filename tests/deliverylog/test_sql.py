@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from relay.deliverylog.clickhouse.statements import ClickHouseStatements
+from relay.deliverylog import DeliveryLogError
+from relay.deliverylog.clickhouse.statements import ClickHouseStatements, ttl_days
 from relay.postgres.sql import load_sql, sql_root, statement_names, variant
 
 FILES = sorted((sql_root() / "deliverylog").rglob("*.sql"))
 PATHS = [str(file.relative_to(sql_root()).with_suffix("")) for file in FILES]
 STATEMENTS = [f"{path}:{name}" for path in PATHS for name in statement_names(path)]
 KNOWN = re.compile(
-    r"!?(tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months|data"
+    r"!?(sync|tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months|data"
     r"|(branch|filter|by)_(tenant_id|event_id|destination_id|destination_type|topic|status|code|manual|attempt_number))"
 )
 
@@ -50,7 +51,37 @@ def test_lines_are_chosen_by_their_words() -> None:
 
 
 def test_the_retention_is_set_for_every_table() -> None:
-    statements = ClickHouseStatements("p_").ttl(7)
-    assert all("toIntervalDay(7)" in text for text in statements)
-    tables = [re.findall(r'ALTER TABLE "(\w+)"', text) for text in statements]
-    assert tables == [["p_event_log"], ["p_event_log_attempts"], ["p_event_log_events"], ["p_event_log_quarantine"]]
+    statements = ClickHouseStatements("p_").ttl(7, sync=True)
+    for table, text in statements:
+        assert f'ALTER TABLE "{table}"' in text
+        assert "toIntervalDay(7)" in text
+        assert ttl_days(f"MergeTree ORDER BY x TTL {text.partition('TTL ')[2].partition(chr(10))[0]}", table) == 7
+    assert [table for table, _ in statements] == [
+        "p_event_log",
+        "p_event_log_attempts",
+        "p_event_log_events",
+        "p_event_log_quarantine",
+    ]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "toDateTime(delivery_time) + toIntervalMonth(3)",
+        "toDateTime(delivery_time) + toIntervalWeek(3)",
+        "toDateTime(delivery_time) + toIntervalHour(30)",
+        "delivery_time + toIntervalDay(30)",
+        "toDateTime(delivery_time) + toIntervalDay(30) WHERE status = 'success'",
+        "toDateTime(delivery_time) + toIntervalDay(30) TO VOLUME 'cold'",
+        "toDateTime(delivery_time) + toIntervalDay(30), toDateTime(event_time) + toIntervalDay(30)",
+    ],
+)
+def test_a_ttl_that_the_log_did_not_write_is_named(clause: str) -> None:
+    engine = f"ReplacingMergeTree(version) ORDER BY (tenant_id, time) TTL {clause} SETTINGS index_granularity = 128"
+    with pytest.raises(DeliveryLogError, match=re.escape(clause)) as caught:
+        ttl_days(engine, "p_event_log")
+    assert "table p_event_log" in str(caught.value)
+
+
+def test_a_table_without_a_ttl_has_none() -> None:
+    assert ttl_days("MergeTree ORDER BY quarantined_at SETTINGS index_granularity = 8192", "q") is None

@@ -29,6 +29,7 @@ _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 _SPARE_THREADS = 4
 _SETTINGS = re.compile(r"^SETTINGS [^)]*\Z", re.MULTILINE)
 _TOO_SLOW = "TIMEOUT_EXCEEDED"
+_TABLE_NAME = re.compile(r"'(?:\w+\.)?(\w+)'|[Tt]able(?:: | \w+\.)(\w+)")
 # What an error calls the URL, which may hold a password.
 _SERVER = "the delivery log clickhouse://…"
 _EMBEDDED = "the delivery log chdb:///…"
@@ -169,7 +170,11 @@ def _translated(error: Exception) -> Exception:
     if isinstance(error, OperationalError):
         return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer")
     if isinstance(error, DatabaseError) and _UNKNOWN_TABLE in text:
-        return DeliveryLogError("the delivery log's tables are missing; run relay-cli log migrate")
+        table = _TABLE_NAME.search(text)
+        missing = (
+            f"the delivery log's table {table[1]} is missing" if table else "the delivery log's tables are missing"
+        )
+        return DeliveryLogError(f"{missing}; run relay-cli log migrate")
     if isinstance(error, DatabaseError) and _TOO_SLOW in text:
         return _Overdue("the delivery log's ClickHouse cancelled a statement at its deadline")
     if isinstance(error, DatabaseError):

@@ -1,15 +1,16 @@
 """The delivery log in ClickHouse, embedded (chdb) or a server: one denormalised table, and lists that order it.
 
 A page is one range of a list (narrow rows in the order of the page), whose deliveries are then fetched by their key.
-No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, and a delivery whose status changed
-since it was listed is recognised by its newest copy and skipped.
+No GROUP BY and no FINAL there: copies that are not merged yet are dropped here, a delivery whose status changed since
+it was listed is recognised by its newest copy and skipped, and so is an entry whose delivery the TTL has deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from heapq import merge
 from typing import Any
 
@@ -20,6 +21,7 @@ from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected
+from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
@@ -27,7 +29,7 @@ from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
-from relay.deliverylog.times import LATEST, to_ms
+from relay.deliverylog.times import LATEST, from_ms, to_ms
 from relay.postgres.migrations import MigrationPlan
 
 _QUARANTINE = "event_log_quarantine"
@@ -75,25 +77,47 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def retention(self) -> int | None:
         """The days that the server keeps deliveries, read from its tables; None: without a limit."""
-        return (await self._ttls())["event_log"]
+        return (await self._ttls())[self._sql.table("event_log")]
 
     async def apply_retention(self, days: int | None) -> None:
-        """Make ``days`` the TTL of every table, where it is not already; None or 0 removes it."""
+        """Make ``days`` the TTL of every table, where it is not already; None or 0 removes it.
+
+        Raises DeliveryLogError for a TTL that the log did not write, which stays as it is.
+        """
         now = await self._ttls()
         if days:
-            if set(now.values()) != {days}:
-                for statement in self._sql.ttl(days):
-                    await self._client.command(statement)
+            await self._keep(days, now, sync=True)
             return
         for table, ttl in now.items():
             if ttl is not None:  # ClickHouse refuses to remove a TTL that does not exist
-                await self._client.command(self._sql.no_ttl(table))
+                await self._alter(table, self._sql.no_ttl(table))
+
+    async def prepare_ahead(self) -> None:
+        """Apply the retention of the options where another one is in force; the server deletes in the background."""
+        if self._options.retention_days:
+            await self._keep(self._options.retention_days, await self._ttls(), sync=False)
+
+    async def _keep(self, days: int, now: Mapping[str, int | None], *, sync: bool) -> None:
+        for table, statement in self._sql.ttl(days, sync=sync):
+            if now[table] != days:
+                await self._alter(table, statement)
+
+    async def _alter(self, table: str, statement: str) -> None:
+        try:
+            await self._client.command(statement)
+        except DeliveryLogUnavailable:
+            raise
+        except DeliveryLogError as error:
+            raise DeliveryLogError(f"table {table}: {error}") from error
 
     async def _ttls(self) -> dict[str, int | None]:
+        """The retention of each table by its real name. Raises DeliveryLogError for a table that is missing."""
         ttls = {}
-        for table in _TABLES:
-            engine_rows = await self._client.rows(self._sql.text("retention:read"), {"name": self._sql.table(table)})
-            ttls[table] = ttl_days(str(engine_rows[0][0])) if engine_rows else None
+        for table in map(self._sql.table, _TABLES):
+            engine_rows = await self._client.rows(self._sql.text("retention:read"), {"name": table})
+            if not engine_rows:
+                raise DeliveryLogError(f"table {table} is missing; run relay-cli log migrate")
+            ttls[table] = ttl_days(str(engine_rows[0][0]), table)
         return ttls
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
@@ -126,53 +150,77 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return int(counted[0][0])
 
     async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
+        """Read on until the page is full: the TTL may have deleted deliveries whose list entries are still there, and
+        a later copy of an event may have another topic or other destinations than the first, which counts.
+        """
         parts, narrowed = branches(scan, _MOST_BRANCHES)
-        keys = await self._keys(narrowed, parts, rows.event_place)
-        deliveries = await self._fetch(keys, scan)
-        events = [deliveries[key.delivery].event for key in keys if key.delivery in deliveries]
-        return within_bytes(events, event_bytes)
+        passing: list[LoggedEvent] = []
+        while True:
+            listed = await self._keys(narrowed, parts, rows.event_place)
+            copies = await self._all_copies(listed) if _depends_on_copy(scan) else listed
+            records = await self._deliveries(copies, scan)
+            passing += [one.event for one in records if one is not None and _is_listed(scan, one.event)]
+            if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
+                return within_bytes(passing[: scan.fetch], event_bytes)
+            narrowed = _further(narrowed, rows.event_place(listed[-1][0]))
 
     async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
-        """Read on until the page is full: a delivery may no longer have the status it was listed with."""
+        """Read on until the page is full: likewise, and a delivery may have another status than it was listed with."""
         parts, narrowed = branches(scan, _MOST_BRANCHES)
-        by_event = scan.sort_by == "event_time"
+        place = partial(rows.attempt_place, by_event=scan.sort_by == "event_time")
         passing: list[AttemptRecord] = []
         while True:
-            keys = await self._keys(narrowed, parts, lambda key: rows.attempt_place(key, by_event=by_event))
-            deliveries = await self._fetch(keys, scan)
-            passing += [
-                deliveries[key.delivery]
-                for key in keys
-                if key.delivery in deliveries and _passes(scan, deliveries[key.delivery])
-            ]
-            if len(passing) >= scan.fetch or len(keys) < narrowed.fetch:
+            listed = await self._keys(narrowed, parts, place)
+            records = await self._deliveries(listed, scan)
+            passing += [record for record in records if record is not None and _passes(scan, record)]
+            if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
                 return within_bytes(passing[: scan.fetch], attempt_bytes)
-            narrowed = replace(
-                narrowed,
-                position=rows.attempt_place(keys[-1], by_event=by_event),
-                limit=min(narrowed.limit * 2, _MOST_FETCHED),
-            )
+            narrowed = _further(narrowed, place(listed[-1][0]))
 
-    async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[Key]:
-        """Up to ``scan.fetch`` keys of all branches, in reading order, each once."""
+    async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[list[Key]]:
+        """Up to ``scan.fetch`` places of all branches, in reading order, each with its deliveries."""
         lists = [await self._range(scan, part, place) for part in parts]
         if len(lists) == 1:
             return lists[0]
-        merged = merge(*lists, key=lambda key: _order(place(key)), reverse=scan.descending)
-        return _distinct(merged, place)[: scan.fetch]
+        merged = merge(*lists, key=lambda keys: _order(place(keys[0])), reverse=scan.descending)
+        return _places((key for keys in merged for key in keys), place)[: scan.fetch]
 
-    async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[Key]:
-        """The same of one branch; reads again, and further, when copies that are not merged yet used up the limit.
+    async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[list[Key]]:
+        """The same of one branch; reads again, and further, when copies and retries used up the limit.
 
-        One place more is read than returned, so that the last one is returned with all its copies.
+        One place more is read than returned, so that the last one is returned with all its keys.
         """
         most = scan.fetch + 1
         while True:
             listed = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
-            distinct = _distinct(listed, place)
-            if len(distinct) > scan.fetch or len(listed) < most:
-                return distinct[: scan.fetch]
+            places = _places(listed, place)
+            if len(places) > scan.fetch or len(listed) < most:
+                return places[: scan.fetch]
             most *= 2
+
+    async def _deliveries(self, listed: Sequence[Sequence[Key]], scan: Scan) -> list[AttemptRecord | None]:
+        """For each place the first of its deliveries that is still there; None where the TTL has deleted them all."""
+        records: list[AttemptRecord | None] = [None] * len(listed)
+        missing, rank = list(range(len(listed))), 0
+        while missing:
+            fetched = await self._fetch([listed[index][rank] for index in missing], scan)
+            for index in missing:
+                records[index] = fetched.get(listed[index][rank].delivery)
+            rank += 1
+            missing = [index for index in missing if records[index] is None and len(listed[index]) > rank]
+        return records
+
+    async def _all_copies(self, listed: Sequence[Sequence[Key]]) -> list[list[Key]]:
+        """The same places, each with the deliveries of all copies of its event, that of the first copy first."""
+        if not listed:
+            return []
+        ids = tuple({keys[0].event_id for keys in listed})
+        times = [keys[0].sort_ms for keys in listed]
+        window = {"gte": from_ms(min(times)), "lte": from_ms(max(times))}
+        scan = replace(_by_id("evt", None), window=window, limit=_MOST_FETCHED)
+        part = Branch("event_id", ("",), ids)
+        copies = {rows.event_place(keys[0]): keys for keys in await self._range(scan, part, rows.event_place)}
+        return [copies.get(rows.event_place(keys[0]), list(keys)) for keys in listed]
 
     async def _fetch(self, keys: Sequence[Key], scan: Scan) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
         """The deliveries of the keys. Payloads are read in portions, and no more of them than a page has bytes."""
@@ -191,11 +239,11 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         """The newest of the id that has an attempt to ``destination_id``, unless that is None."""
         scan = _by_id("evt", tenant_id)
-        keys = await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place)
-        for key in keys:
-            if destination_id is not None and not await self._attempted(key, destination_id):
+        for keys in await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place):
+            if destination_id is not None and not await self._attempted(keys[0], destination_id):
                 continue
-            for record in (await self._fetch([key], scan)).values():
+            [record] = await self._deliveries([keys], scan)
+            if record is not None:
                 return record.event if destination_id is None else replace(record.event, destination_id=destination_id)
         return None
 
@@ -206,9 +254,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         scan = replace(_by_id("att", tenant_id), limit=0)
-        keys = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
-        deliveries = await self._fetch(keys, scan)
-        return next(iter(deliveries.values()), None)
+        listed = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
+        return next(iter(await self._deliveries(listed, scan)), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
         answer = await self._client.rows(*self._sql.combine(kind, count, most), seconds=LONGEST_METRICS)
@@ -219,14 +266,20 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 
-def _distinct(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[Key]:
-    """One key of each place, of the highest version."""
-    distinct: dict[Position, Key] = {}
+def _places(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[list[Key]]:
+    """The keys of each place, one for each delivery, that of the highest version first."""
+    places: dict[Position, dict[tuple[Any, ...], Key]] = {}
     for key in keys:
-        known = distinct.setdefault(place(key), key)
-        if key.version > known.version:
-            distinct[place(key)] = key
-    return list(distinct.values())
+        deliveries = places.setdefault(place(key), {})
+        known = deliveries.get(key.delivery)
+        if known is None or key.version > known.version:
+            deliveries[key.delivery] = key
+    return [sorted(deliveries.values(), key=lambda key: -key.version) for deliveries in places.values()]
+
+
+def _further(scan: Scan, position: Position) -> Scan:
+    """The scan that goes on after a place, with twice the limit."""
+    return replace(scan, position=position, limit=min(scan.limit * 2, _MOST_FETCHED))
 
 
 def _order(at: Position) -> tuple[Any, ...]:
@@ -236,6 +289,18 @@ def _order(at: Position) -> tuple[Any, ...]:
 def _passes(scan: Scan, record: AttemptRecord) -> bool:
     """Whether the newest copy still passes the filter by status; nothing else of an attempt ever changes."""
     return "status" not in scan.filters or record.attempt.status in scan.filters["status"]
+
+
+def _depends_on_copy(scan: Scan) -> bool:
+    """Whether the listing filters by what may differ between copies of one event."""
+    return "destination_id" in scan.filters or "topic" in scan.filters
+
+
+def _is_listed(scan: Scan, event: LoggedEvent) -> bool:
+    """Whether an event passes the filters by what may differ between its copies."""
+    destinations, topics = scan.filters.get("destination_id"), scan.filters.get("topic")
+    matched = destinations is None or not set(destinations).isdisjoint(event.matched_destination_ids)
+    return matched and (topics is None or event.topic in topics)
 
 
 def _by_id(resource: str, tenant_id: str | None) -> Scan:

@@ -16,7 +16,10 @@ _RECORD = "event_log_migration"
 
 def migrations(statements: ClickHouseStatements) -> tuple[Migration, ...]:
     """All migrations under the prefix of ``statements``."""
-    return (Migration(1, "tables", statements.file("migrations/0001_tables")),)
+    return (
+        Migration(1, "tables", statements.file("migrations/0001_tables")),
+        Migration(2, "events listed by each delivery", statements.file("migrations/0002_events_by_delivery")),
+    )
 
 
 async def plan(client: ClickHouseClient, statements: ClickHouseStatements) -> MigrationPlan:

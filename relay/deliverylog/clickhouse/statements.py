@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
+from relay.deliverylog.errors import DeliveryLogError
 from relay.deliverylog.measures import Count
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.times import to_ms
@@ -17,7 +18,8 @@ _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")
 _LISTS = ("event_log_attempts", "event_log_events")
 _NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine", "event_log_migration")
 _DAYS = "30"  # in the files
-_TTL_DAYS = re.compile(r"toIntervalDay\((\d+)\)")
+_TTL = re.compile(r" TTL (.+?)(?: SETTINGS .*)?$", re.DOTALL)
+_OWN_TTL = re.compile(r"toDateTime\((?:delivery_time|time|quarantined_at)\) \+ toIntervalDay\((\d+)\)")
 
 # The filter whose list is read; the others discard rows of it. The first that the query has.
 _EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
@@ -65,19 +67,23 @@ class ClickHouseStatements:
         """All statements of a file in their order, for example of ``migrations/0001_tables``."""
         return tuple(self.text(f"{name}:{each}") for each in statement_names(f"{_FOLDER}/{name}"))
 
-    def ttl(self, days: int) -> list[str]:
-        """The statements that make ``days`` the retention of every table."""
+    def ttl(self, days: int, *, sync: bool) -> list[tuple[str, str]]:
+        """Each table with the statement that makes ``days`` its retention; with ``sync`` it deletes before it ends."""
         names = {**self._names, _DAYS: days}
-        lists = [{**names, "event_log_lists": self.table(table)} for table in _LISTS]
+        tags = ["sync"] if sync else []
+        statements = {
+            "event_log": ("set", names),
+            **{table: ("set_lists", {**names, "event_log_lists": self.table(table)}) for table in _LISTS},
+            "event_log_quarantine": ("set_quarantine", names),
+        }
         return [
-            statement(f"{_FOLDER}/retention:set", names=names),
-            *(statement(f"{_FOLDER}/retention:set_lists", names=own) for own in lists),
-            statement(f"{_FOLDER}/retention:set_quarantine", names=names),
+            (self.table(table), statement(f"{_FOLDER}/retention:{name}", names=own, tags=tags))
+            for table, (name, own) in statements.items()
         ]
 
     def no_ttl(self, table: str) -> str:
-        """The statement that ends the retention of a table that has one."""
-        return statement(f"{_FOLDER}/retention:remove", names={"event_log": self.table(table)})
+        """The statement that ends the retention of a table, by its real name, that has one."""
+        return statement(f"{_FOLDER}/retention:remove", names={"event_log": table})
 
     def list_keys(self, scan: Scan, branch: Branch, most: int) -> Statement:
         """The statement that reads up to ``most`` keys, copies included, from one branch of a listing."""
@@ -146,10 +152,21 @@ def branches(scan: Scan, most: int) -> tuple[list[Branch], Scan]:
     return [Branch(name, (owner,), (value,)) for owner in owners for value in values], narrowed
 
 
-def ttl_days(engine: str) -> int | None:
-    """The retention that a table's engine clause states; None for none."""
-    match = _TTL_DAYS.search(engine)
-    return int(match.group(1)) if match else None
+def ttl_days(engine: str, table: str) -> int | None:
+    """The retention that a table's engine clause states; None for none.
+
+    Raises DeliveryLogError for a TTL that the log did not write: it is not the log's to read or change.
+    """
+    clause = _TTL.search(engine)
+    if clause is None:
+        return None
+    match = _OWN_TTL.fullmatch(clause[1])
+    if match is None:
+        raise DeliveryLogError(
+            f"table {table} has the TTL {clause[1]}, which the delivery log did not write. Remove it and let the log "
+            f"manage the retention (ALTER TABLE {table} REMOVE TTL), or unset DELIVERY_LOG_RETENTION_DAYS"
+        )
+    return int(match[1])
 
 
 def _counted(count: Count) -> tuple[set[str], dict[str, Any]]:
