@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -140,14 +140,21 @@ def export(
     time = window(since, until or datetime.now(UTC).isoformat(), None, None)
     filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic, time=time)
     filters = _narrowed(filters, destination_type, status)
-    if output is None:
-        count = with_store(url, schema, prefix, _exporting(filters, form, sys.stdout, with_data=data))
-    else:
-        part = output.with_name(f"{output.name}.part")
-        with part.open("w", encoding="utf-8", newline="") as target:
-            count = with_store(url, schema, prefix, _exporting(filters, form, target, with_data=data))
-        part.replace(output)
+    with _target(output) as target:
+        count = with_store(url, schema, prefix, _exporting(filters, form, target, with_data=data))
     typer.echo(f"exported {count} attempts{f' to {output}' if output else ''}", err=True)
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that gets its name when it is complete."""
+    if output is None:
+        yield sys.stdout
+        return
+    part = output.with_name(f"{output.name}.part")
+    with part.open("w", encoding="utf-8", newline="") as target:
+        yield target
+    part.replace(output)
 
 
 def _exporting(

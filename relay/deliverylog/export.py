@@ -32,7 +32,7 @@ _ATTEMPT: Final = (
 )
 
 
-class Portion(NamedTuple):
+class ExportPage(NamedTuple):
     """A page of an export."""
 
     text: str
@@ -42,8 +42,8 @@ class Portion(NamedTuple):
 
 async def export_attempts(
     store: DeliveryLog, filters: ListAttempts, form: str, *, with_data: bool
-) -> AsyncIterator[Portion]:
-    """Every attempt that passes the filters, the oldest first; the CSV's header comes with the first portion.
+) -> AsyncIterator[ExportPage]:
+    """Every attempt that passes the filters, the oldest first; the CSV's header comes with the first page.
 
     ``form`` is one of ``FORMATS``. The filters' limit, order and cursors are not used. Times are in UTC, payloads in
     base64, and in CSV what is a list or a map is JSON, None is empty and a flag is ``true`` or ``false``.
@@ -57,7 +57,7 @@ async def export_attempts(
         count += len(page.items)
         text += encode(page.items, lambda record: attempt_json(record, with_data=with_data))
         if text:
-            yield Portion(text, count)
+            yield ExportPage(text, count)
         text, cursor = "", page.next
         if cursor is None:
             return

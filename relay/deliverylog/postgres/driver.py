@@ -7,23 +7,23 @@ the retention.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageTimeout, StorageUnavailable
+from relay.core.errors import RowRefused
 from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
-from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE, too_slow
+from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
 from relay.deliverylog.postgres.history import schema_history
 from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
 from relay.deliverylog.postgres.planner import looks_large, near
@@ -31,8 +31,7 @@ from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import LATEST, time_near, to_ms
-from relay.postgres.connect import Connection, Work, connect_async
-from relay.postgres.deadline_pool import DeadlinePool
+from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
 from relay.postgres.migrations import MigrationPlan
 from relay.postgres.url import ConnectionParameters, connection_parameters
@@ -42,21 +41,12 @@ Result = TypeVar("Result")
 
 _SOURCE = "DELIVERY_LOG_URL"
 _NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL names another
-# Seconds, all four. Connecting is repeated, so a short wait for each attempt is a short wait after a failure.
+# Seconds, both. Connecting is repeated, so a short wait for each attempt is a short wait after a failure.
 _CONNECT_TIMEOUT = 4
-_LONGEST_WAIT = 10.0  # for a connection that other callers use
-_DEADLINE = 30.0  # of a statement that does not read
 _LONGEST_MIGRATION = 3600.0  # it may wait for locks, and builds indexes
-_DECODED_AT_ONCE = 100  # rows
-_MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
 _TRIES = 5  # of a batch that lost a race, or whose month was dropped meanwhile
 _LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
 _NO_PARTITION = "23514"
-_NO_ANSWER = "the delivery log's database does not answer"
-_KINDS: Mapping[type[StorageError], type[DeliveryLogError]] = {
-    StorageUnavailable: DeliveryLogUnavailable,
-    StorageBusy: DeliveryLogBusy,
-}
 
 
 class PostgresDeliveryLog(DeliveryLog):
@@ -65,14 +55,7 @@ class PostgresDeliveryLog(DeliveryLog):
     def __init__(self, parameters: ConnectionParameters, options: DeliveryLogOptions) -> None:
         super().__init__()
         self._parameters = parameters
-        self._pool = DeadlinePool(
-            parameters,
-            size=max(options.connections, 1),
-            deadline=_DEADLINE,
-            longest_wait=_LONGEST_WAIT,
-            adapters=None,
-            schema_hint=_MIGRATE,
-        )
+        self._pool = LogConnections(parameters, max(options.connections, 1))
         self._options = options
         self._sql = PostgresStatements(options.schema)
         self.partitions = Partitions(self._sql)
@@ -82,7 +65,7 @@ class PostgresDeliveryLog(DeliveryLog):
     async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
         """Connect. Raises ConfigError for an invalid URL, DeliveryLogUnavailable when the database does not answer."""
         store = cls(connection_parameters(url, _NAME, source=_SOURCE, connect_timeout=_CONNECT_TIMEOUT), options)
-        await store._run("connecting", _connected)
+        await store._pool.run("connecting", _connected)
         return store
 
     async def close(self) -> None:
@@ -91,7 +74,7 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def ping(self) -> None:
         """Raise DeliveryLogError unless the database answers and the tables exist."""
-        await self._run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
+        await self._pool.run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
 
     async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
         """Create the tables and the partitions of the coming months, or upgrade a log of an earlier release.
@@ -112,7 +95,7 @@ class PostgresDeliveryLog(DeliveryLog):
                     await connection.execute(self._sql.text("migrate:create_schema"))
                 return await history.apply(connection)
 
-        plan = await self._run("migrating the delivery log", upgrade, _LONGEST_MIGRATION)
+        plan = await self._pool.run("migrating the delivery log", upgrade, _LONGEST_MIGRATION)
         if dry_run:
             return plan
         await self.prepare_ahead()
@@ -129,11 +112,11 @@ class PostgresDeliveryLog(DeliveryLog):
                 await self.partitions.ensure(connection, missing)
                 self._months = await self.partitions.months(connection)
 
-        await self._run("creating the coming months", prepare)
+        await self._pool.run("creating the coming months", prepare)
 
     async def missing_months(self) -> list[datetime]:
         """Those of this month and the next ones that have no partition."""
-        have = await self._run("reading the months", self.partitions.months)
+        have = await self._pool.run("reading the months", self.partitions.months)
         return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
 
     async def apply_retention(self, days: int | None) -> None:
@@ -145,7 +128,7 @@ class PostgresDeliveryLog(DeliveryLog):
         """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
         await self.purge_quarantine(oldest)
         try:
-            with _translated():
+            with translating():
                 async with await connect_async(self._parameters) as connection:
                     return await self.partitions.drop_before(connection, oldest)
         finally:
@@ -162,7 +145,7 @@ class PostgresDeliveryLog(DeliveryLog):
             rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
             return rejected + (await self._insert(connection, placed) if placed else [])
 
-        return await self._run("writing attempts", write)
+        return await self._pool.run("writing attempts", write)
 
     async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
         """Create missing partitions; return the months beyond the retention or without the right to create them."""
@@ -221,7 +204,7 @@ class PostgresDeliveryLog(DeliveryLog):
             "entry": [as_text(one.entry) for one in rejected],
         }
         statement = self._sql.text("quarantine:add")
-        await self._run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
+        await self._pool.run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
 
     async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
         parameters: dict[str, Any] = {"most": most}
@@ -232,12 +215,12 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def _forget(self, ids: list[str]) -> None:
         statement = self._sql.text("quarantine:forget")
-        await self._run("deleting from the quarantine", lambda own: own.execute(statement, {"ids": ids}))
+        await self._pool.run("deleting from the quarantine", lambda own: own.execute(statement, {"ids": ids}))
 
     async def purge_quarantine(self, before: datetime | None) -> int:
         """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
         statement = self._sql.text("quarantine:purge")
-        cursor = await self._run(
+        cursor = await self._pool.run(
             "deleting from the quarantine", lambda own: own.execute(statement, {"before": before or LATEST})
         )
         return cursor.rowcount
@@ -253,7 +236,7 @@ class PostgresDeliveryLog(DeliveryLog):
     ) -> PageRows[Item]:
         """Read the months where the page begins first, and all months only when these do not fill it."""
         if not self._months:
-            self._months = await self._run("reading the months", self.partitions.months)
+            self._months = await self._pool.run("reading the months", self.partitions.months)
         narrowed = near(scan, self._months, datetime.now(UTC))
         if narrowed is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
@@ -273,9 +256,9 @@ class PostgresDeliveryLog(DeliveryLog):
                     await connection.execute(self._sql.jit_off)
                     cursor = connection.cursor(binary=True)
                     await cursor.execute(*statement)
-                    return await _fetched(cursor)
+                    return await fetched(cursor)
 
-            listed = await self._read(fetch)
+            listed = await self._pool.read(fetch)
         cut = len(listed) > 1 and listed[-1][-1] > limits.MOST_PAGE_BYTES  # the last column counts the bytes so far
         return PageRows([build(row) for row in listed], cut)
 
@@ -319,9 +302,9 @@ class PostgresDeliveryLog(DeliveryLog):
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(*self._sql.count(kind, count))
                 columns = [column.name for column in cursor.description or ()]
-                return tallies_of(columns, await _fetched(cursor), count, lambda slot: to_ms(slot.astimezone(UTC)))
+                return tallies_of(columns, await fetched(cursor), count, lambda slot: to_ms(slot.astimezone(UTC)))
 
-        return await self._read(fetch, LONGEST_METRICS)
+        return await self._pool.read(fetch, LONGEST_METRICS)
 
     async def _fetch(
         self,
@@ -333,70 +316,9 @@ class PostgresDeliveryLog(DeliveryLog):
         async def fetch(connection: Connection) -> list[Item]:
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(statement, parameters)
-                return [build(row) for row in await _fetched(cursor)]
+                return [build(row) for row in await fetched(cursor)]
 
-        return await self._read(fetch, deadline)
-
-    async def _read(self, work: Work[Result], deadline: float = LONGEST_PAGE) -> Result:
-        """Run a query. Raises ResourceLimit when the server answers and the query takes longer than ``deadline``."""
-        return await self._run("reading the delivery log", work, deadline, overdue=too_slow(deadline))
-
-    async def _run(
-        self,
-        doing: str,
-        work: Work[Result],
-        deadline: float | None = None,
-        overdue: DeliveryLogError | None = None,
-    ) -> Result:
-        """Await ``work`` with a connection of the pool; raises the log's errors.
-
-        A statement that the server cancelled at its deadline raises ``overdue``, and DeliveryLogBusy without one.
-        """
-        try:
-            return await self._pool.run(doing, work, deadline)
-        except StorageTimeout as error:
-            if not error.server_answers:
-                raise _unavailable(error) from error
-            raise overdue or DeliveryLogBusy(str(error)) from error
-        except StorageError as error:
-            raise _of_storage(error) from error
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise the driver's errors as the log's own."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translated(error) from error
-
-
-def translated(error: psycopg.Error) -> DeliveryLogError:
-    """The log's error for a driver's."""
-    return _of_storage(classify(error, "the delivery log's database", schema_hint=_MIGRATE))
-
-
-def _of_storage(error: StorageError) -> DeliveryLogError:
-    """The log's error for the project's."""
-    if error.sqlstate is None and isinstance(error, StorageUnavailable):
-        return _unavailable(error)
-    kind = next((own for kind, own in _KINDS.items() if isinstance(error, kind)), DeliveryLogError)
-    return kind(str(error))
-
-
-def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:
-    """The reason stays out of the message, which the HTTP API shows: it may name hosts."""
-    unavailable = DeliveryLogUnavailable(_NO_ANSWER)
-    unavailable.reason, unavailable.advice = str(error), error.advice
-    return unavailable
-
-
-async def _fetched(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> list[Sequence[Any]]:
-    """All rows, decoded in portions: other threads, such as the engine's, run between two of them."""
-    listed: list[Sequence[Any]] = []
-    while portion := await cursor.fetchmany(_DECODED_AT_ONCE):
-        listed += portion
-    return listed
+        return await self._pool.read(fetch, deadline)
 
 
 async def _connected(connection: Connection) -> None:

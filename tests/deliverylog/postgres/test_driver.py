@@ -291,7 +291,7 @@ async def test_a_read_that_takes_too_long_is_cancelled_and_says_so(log_database:
     store = await open_delivery_log(log_database.url, months_ahead=0)
     assert isinstance(store, PostgresDeliveryLog)
     with pytest.raises(ResourceLimit, match=r"longer than 0\.3 s and was cancelled"):
-        await store._read(lambda connection: connection.execute("SELECT pg_sleep(60)"), 0.3)
+        await store._pool.read(lambda connection: connection.execute("SELECT pg_sleep(60)"), 0.3)
     running = (
         "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND datname = current_database()"
     )

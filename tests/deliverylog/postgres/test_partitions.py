@@ -84,7 +84,7 @@ async def test_a_table_that_the_retention_detached_is_dropped_by_its_next_run(lo
         for step in ("mark", "detach"):
             await connection.execute(store._sql.on_partition(f"partitions:{step}", "attempts", month.name))
 
-    await store._run("testing", begin)
+    await store._pool.run("testing", begin)
     assert tables(log_database) == [MONTH]
     await store.apply_retention(30)
     assert tables(log_database) == []
