@@ -1,5 +1,16 @@
-"""The module in which Spark finds ``format("openoutbox")`` automatically."""
+"""The module in which Spark finds ``format("openoutbox")`` automatically.
 
-from relay.spark.source import OutboxDataSource as DefaultSource
+What it may import is in ``relay.spark.lookup``.
+"""
+
+from relay.spark.lookup import LateSource
 
 __all__ = ["DefaultSource"]
+
+
+class DefaultSource(LateSource):
+    """``relay.spark.source.OutboxDataSource``."""
+
+    format = "openoutbox"
+    module = "source"
+    source = "OutboxDataSource"

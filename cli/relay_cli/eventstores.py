@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -22,7 +23,15 @@ T = TypeVar("T")
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
-__all__ = ["DEFAULT_SCHEMA", "Schema", "TenantId", "print_event", "print_subscription", "with_store"]
+__all__ = [
+    "DEFAULT_SCHEMA",
+    "Schema",
+    "TenantId",
+    "print_event",
+    "print_metrics",
+    "print_subscriptions",
+    "with_store",
+]
 
 
 def with_store(
@@ -50,11 +59,31 @@ def print_event(event: StoredEvent) -> None:
     typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))
 
 
-def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
-    """Print one subscription on one line."""
+def print_subscriptions(states: Iterable[SubscriptionState], *, as_json: bool) -> None:
+    """Print each subscription, or part of one, on a line."""
+    for state in states:
+        _print_subscription(state, as_json=as_json)
+
+
+def _print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(state._asdict(), ensure_ascii=False, default=json_form))
         return
     holder = f"held by {state.holder}" if state.active else "not active"
     lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
-    typer.echo(f"{state.name}  position {state.position}  {lag}  {holder}")
+    part = "" if state.slots is None else f"  {_part(state.part)} ({state.slots} of 256 slots)"
+    typer.echo(f"{state.name}{part}  position {state.position}  {lag}  {holder}")
+
+
+def _part(part: tuple[int, int] | None) -> str:
+    return "no part" if part is None else f"part {part[0]}/{part[1]}"
+
+
+def print_metrics(
+    states: Iterable[SubscriptionState], context: typer.Context, storage_url: str | None, schema: str
+) -> None:
+    """Print the subscriptions as Prometheus reads them, labelled with the database and the schema."""
+    from relay.eventstore.prometheus import exposition
+
+    url, _ = outbox_of(context, storage_url)
+    typer.echo(exposition(states, unquote(urlsplit(url).path.lstrip("/")), schema), nl=False)

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, print_subscription, with_store
+from relay_cli.eventstores import (
+    DEFAULT_SCHEMA,
+    Schema,
+    TenantId,
+    print_event,
+    print_metrics,
+    print_subscriptions,
+    with_store,
+)
 from relay_cli.groups import command_group
 from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
+from relay_cli.output import plural
 from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
@@ -174,6 +183,32 @@ def stream(
     with_store(context, storage_url, schema, work)
 
 
+@app.command("delete-stream")
+def delete_stream(
+    context: typer.Context,
+    tenant: TenantId,
+    stream: StreamId,
+    confirm: Annotated[str, typer.Option("--confirm", metavar="STREAM", help="The stream's id again.")] = "",
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Delete all events of a stream, as the owner of the store. Only an export can restore them.
+
+    New events of the stream are numbered after the deleted ones. Rows of the outbox and backups are not changed.
+
+    Example: relay-cli store delete-stream TENANT STREAM --confirm STREAM
+    """
+    from relay.eventstore.tenants import is_same_id
+
+    if not is_same_id(confirm, stream):
+        raise ConfigError(f"deleting a stream is irreversible; confirm with: --confirm {stream}")
+
+    async def work(store: EventStore) -> None:
+        typer.echo(f"deleted {plural(await store.delete_stream(tenant, stream, confirm=confirm), 'event')} of {stream}")
+
+    with_store(context, storage_url, schema, work)
+
+
 @app.command("tail")
 def tail(
     context: typer.Context,
@@ -217,25 +252,33 @@ def subscriptions(
     ] = None,
     delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
     as_json: Json = False,
+    as_metrics: Annotated[
+        bool, typer.Option("--prometheus", help="Print metrics, for example for node exporter's textfile collector.")
+    ] = False,
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
     """List the subscriptions with their lag; or reset, move or delete one.
 
     The lag counts events of all tenants and types after the position, up to 100,000. A subscription that is reset or
-    moved goes on at its new position; its current batch can no longer be acknowledged.
+    moved goes on at its new position; its current batch can no longer be acknowledged. One that is consumed in parts
+    is listed by part, and reset, moved and deleted with all its parts.
 
     Example: relay-cli store subscriptions --move balances --to 1000
     """
     if (move is None) != (to is None):
         raise ConfigError("--move and --to: pass both, for example --move balances --to 1000")
-
+    if as_json and as_metrics:
+        raise ConfigError("--json and --prometheus: pass one of them")
     positions = {name: position for name, position in ((reset, 0), (move, to)) if name and position is not None}
 
     async def work(store: EventStore) -> None:
         await _operate(store, positions, delete)
-        for state in await store.list_subscriptions():
-            print_subscription(state, as_json=as_json)
+        states = await store.list_subscriptions()
+        if as_metrics:
+            print_metrics(states, context, storage_url, schema)
+        else:
+            print_subscriptions(states, as_json=as_json)
 
     with_store(context, storage_url, schema, work)
 

@@ -103,7 +103,7 @@ class AppendOrder:
         return {
             "tenant": self.tenant_id,
             "stream": self.stream_id,
-            "expected": self.expected,
+            "expected": min(self.expected, LARGEST_VERSION),
             "types": text_array(event.type for event in self.events),
             "metas": text_array(event.meta_json for event in self.events),
             "datas": text_array(event.data_json for event in self.events),

@@ -1,8 +1,8 @@
 """One tenant's events to a file and back.
 
-The file is JSON lines: a head that names the tenant, one line for each event, and a tail with their number, without
-which a file is not complete. Versions, times and bodies return unchanged, every digit of them; positions are assigned
-again, in the same order.
+The file is JSON lines: a head that names the tenant, and its deleted streams with their last versions; one line for
+each event; and a tail with their number, without which a file is not complete. Versions, times and bodies return
+unchanged, every digit of them; positions are assigned again, in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uuid import UUID
 from psycopg import AsyncServerCursor, IsolationLevel
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection
+from relay.eventstore.database import Connection, execute
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id
@@ -57,12 +57,14 @@ class ArchivePart(TenantPart):
         interrupted import, drop the tenant and begin again.
         """
         file_path = Path(path)
-        exported, count = await asyncio.to_thread(_inspect, file_path)
+        exported, deleted, count = await asyncio.to_thread(_inspect, file_path)
         tenant = exported if tenant_id is None else checked_id("tenant_id", tenant_id)
         await self.provision_tenant(tenant)
         has_events = self._statements.text("eventstore/archive:has_events")
         if (await self._database.run(f"import tenant {tenant}", has_events, {"tenant": tenant}))[0][0]:
             raise TenantBusy(f"tenant {tenant} has events already; drop it first, or import under another id")
+        tombstones = self._statements.text("eventstore/archive:import_tombstones")
+        await self._database.run(f"import tenant {tenant}", tombstones, {"tenant": tenant, "deleted": deleted})
         with await asyncio.to_thread(file_path.open, encoding="utf-8") as file:
             next(file)
             lines = islice(file, count)
@@ -71,11 +73,15 @@ class ArchivePart(TenantPart):
         return tenant, count
 
     async def _write_events(self, connection: Connection, tenant_id: UUID, path: Path) -> int:
-        written = 0
+        written, values = 0, {"tenant": tenant_id}
+        head: dict[str, object] = {"format": _FORMAT, "tenant_id": str(tenant_id)}
+        tombstones = self._statements.text("eventstore/archive:export_tombstones")
+        if deleted := json.loads((await execute(connection, tombstones, values))[0][0]):
+            head["deleted_streams"] = deleted
         with path.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({"format": _FORMAT, "tenant_id": str(tenant_id)}) + "\n")
+            file.write(json.dumps(head) + "\n")
             async with AsyncServerCursor(connection, "export") as cursor:
-                await cursor.execute(self._statements.text("eventstore/archive:export"), {"tenant": tenant_id})
+                await cursor.execute(self._statements.text("eventstore/archive:export"), values)
                 while rows := await cursor.fetchmany(_LINES_AT_ONCE):
                     lines = [f"{row[0]}\n" for row in rows]
                     await asyncio.to_thread(file.writelines, lines)
@@ -91,8 +97,11 @@ class ArchivePart(TenantPart):
         )
 
 
-def _inspect(path: Path) -> tuple[UUID, int]:
-    """The tenant and the number of events of a complete file. Raises ConfigError for any other file."""
+def _inspect(path: Path) -> tuple[UUID, str, int]:
+    """The tenant, its deleted streams as JSON and the number of events of a complete file.
+
+    Raises ConfigError for any other file.
+    """
     with path.open(encoding="utf-8") as file:
         head = _object(path, next(file, ""))
         if head.get("format") != _FORMAT:
@@ -102,7 +111,7 @@ def _inspect(path: Path) -> tuple[UUID, int]:
             lines += 1
     if lines == 0 or _object(path, last) != {"events": lines - 1}:
         raise ConfigError(f"{path}: the end is missing; the export was interrupted or the file was cut")
-    return checked_id("tenant_id", str(head.get("tenant_id"))), lines - 1
+    return checked_id("tenant_id", str(head.get("tenant_id"))), json.dumps(head.get("deleted_streams", {})), lines - 1
 
 
 def _object(path: Path, line: str) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Connections of the store's own, and the errors of failed statements.
 
-Nothing is prepared on the server: PostgreSQL would finally plan a prepared statement for all tenants' partitions at
-once.
+Statements are not prepared on the server, but for those that name their tenants as constants
+(``relay.eventstore.partitions``): PostgreSQL would finally plan any other for all tenants' partitions at once.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
         Migration(5, "notifications without content where tenants are isolated", ()),
         Migration(6, "ids of events, for appends that may be repeated", files("0006_event_ids")),
         Migration(7, "subscriptions consumed in parts", files("0007_consumer_groups")),
+        Migration(8, "deleted streams, and stored events that refuse changes", files("0008_tombstones")),
+        Migration(9, "time in proportion to the events of a transaction, where positions have no gaps", ()),
     )
     return SchemaHistory(
         statements.record_names,
@@ -39,5 +41,5 @@ def schema_history(statements: EventStoreStatements, positions: str) -> SchemaHi
 def _definitions(statements: EventStoreStatements, positions: str) -> list[LiteralString]:
     kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
     functions = ("eventstore/append_function", "eventstore/append_once_function", "eventstore/announce_function")
-    files = (kind, "eventstore/definitions", *functions, "eventstore/rights")
+    files = (kind, "eventstore/definitions", "eventstore/protection", *functions, "eventstore/rights")
     return [sql for file in files for sql in statements.definitions(file, positions)]

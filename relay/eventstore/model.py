@@ -125,8 +125,11 @@ def checked_id(name: str, value: UUID | str) -> UUID:
 
 
 def checked_version(expected: object) -> int:
-    """An expected version as a plain number; raises EventError for an impossible one."""
-    if isinstance(expected, bool) or not isinstance(expected, int) or not -1 <= expected <= LARGEST_VERSION:
+    """An expected version as a plain number; raises EventError for an impossible one.
+
+    One that no stream can reach is a conflict like any other: the append finds out the actual version.
+    """
+    if isinstance(expected, bool) or not isinstance(expected, int) or expected < -1:
         raise EventError(f"expected_version: {expected!r}; pass a version of 0 or more, ANY or NO_STREAM")
     return int(expected)
 

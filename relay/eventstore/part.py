@@ -1,11 +1,13 @@
 """What the parts of ``EventStore`` have in common.
 
 The public class is composed of parts, one module each: ``SchemaPart``, ``TenantPart``, ``AppendPart``, ``ReadPart``,
-``SubscriptionPart`` and ``ArchivePart``. A part holds the public methods of its topic and what they do.
+``SubscriptionPart``, ``ArchivePart`` and ``DeletionPart``. A part holds the public methods of its topic and what they
+do.
 """
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
@@ -13,6 +15,7 @@ from relay.eventstore.database import Database
 from relay.eventstore.statements import EventStoreStatements
 
 Id = UUID | str
+LARGEST_LIMIT: Final = 2**31 - 1
 
 
 class StorePart:
@@ -26,6 +29,6 @@ class StorePart:
 
 
 def check_limit(limit: int | None) -> None:
-    """Raise ConfigError for a limit below 1; None means no limit."""
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit: {limit}; pass 1 or more")
+    """Raise ConfigError for a limit below 1 or beyond PostgreSQL's integers; None means no limit."""
+    if limit is not None and not 1 <= limit <= LARGEST_LIMIT:
+        raise ConfigError(f"limit: {limit}; pass 1 to {LARGEST_LIMIT}")

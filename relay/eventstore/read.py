@@ -2,7 +2,8 @@
 
 Reading over all tenants goes in three steps, each a statement with a snapshot of its own, in this order: the horizon
 (how far everything has settled), the page (positions up to it, from the narrow feed), the events themselves, a few
-tenants at a time and with the tenants as constants, so that each statement plans and locks a few partitions only.
+tenants at a time and with the tenants as constants, so that each statement plans and locks a few partitions only
+(``relay.eventstore.partitions``).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id
 from relay.eventstore.part import Id, StorePart, check_limit
+from relay.eventstore.partitions import Partitions
 from relay.eventstore.statements import EventStoreStatements
-from relay.postgres.sql import PARTITIONS_AT_ONCE
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
 
@@ -73,6 +74,7 @@ class Reader:
     def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
         self._statements = statements
+        self._partitions = Partitions(statements)
         self._horizon = 0
 
     async def horizon(self, connection: Pool) -> tuple[int, int, datetime]:
@@ -127,7 +129,7 @@ class Reader:
             return rows, decoded(rows)
         values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
         rows = await execute(connection, _text(self._statements, "feed_page", values), values)
-        return rows, decoded(await _fetch(connection, self._statements, rows, values))
+        return rows, decoded(await self._partitions.fetch(connection, rows, after, values))
 
 
 def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[StoredEvent]:
@@ -216,19 +218,4 @@ async def _from_partitions(
     rows: list[Row] = []
     for tenant_id in tenants:
         rows += await fetch_events(connection, statement, values | {"tenant": tenant_id})
-    return sorted(rows, key=lambda row: int(row[0]))
-
-
-async def _fetch(
-    connection: Pool, statements: EventStoreStatements, page: Sequence[Row], values: dict[str, object]
-) -> list[Row]:
-    """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile."""
-    if not page:
-        return []
-    statement = _text(statements, "fetch", values)
-    tenants = list(dict.fromkeys(row[1] for row in page))
-    rows: list[Row] = []
-    for start in range(0, len(tenants), PARTITIONS_AT_ONCE):
-        portion = {"tenants": tenants[start : start + PARTITIONS_AT_ONCE], "last": page[-1][0]}
-        rows += await fetch_events(connection, statement, values | portion)
     return sorted(rows, key=lambda row: int(row[0]))

@@ -6,6 +6,7 @@ quoted names, which were checked first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, LiteralString
 from uuid import UUID
 
@@ -53,6 +54,11 @@ class EventStoreStatements:
             _BUCKET: f"event_tenants_{bucket}",
         }
         return self._named(path, names)
+
+    def fetch_from(self, tenants: Iterable[UUID], *tags: str) -> LiteralString:
+        """``fetch`` with these tenants as constants, to be prepared."""
+        constant = "'{" + ",".join(map(str, tenants)) + "}'"
+        return self.text("eventstore/read:fetch", *tags).replace("%(tenants)s", constant)
 
     def announcing(self, table: TableName, variant: str) -> LiteralString:
         """The append that announces in the outbox ``table``, ``plain`` or ``once``."""

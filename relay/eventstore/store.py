@@ -5,6 +5,7 @@ Each part implements the methods of its topic, in the module of its name:
 - ``AppendPart`` in ``append.py``: ``append``
 - ``ReadPart`` in ``read.py``: ``read_stream``, ``read_all``
 - ``SubscriptionPart`` in ``subscriptions.py``: ``subscribe``, and listing, resetting and deleting subscriptions
+- ``DeletionPart`` in ``deletion.py``: ``delete_stream``
 - ``TenantPart`` in ``tenants.py``: ``provision_tenant``, ``list_tenants``, ``drop_tenant``
 - ``ArchivePart`` in ``archive.py``: ``export_tenant``, ``import_tenant``
 - ``SchemaPart`` in ``schema.py``: ``migrate``, ``grant``, ``isolate_tenants``
@@ -22,6 +23,7 @@ from relay.eventstore.append import AppendPart
 from relay.eventstore.archive import ArchivePart
 from relay.eventstore.database import Database
 from relay.eventstore.decoding import decode_body
+from relay.eventstore.deletion import DeletionPart
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id
 from relay.eventstore.read import ReadPart
@@ -31,7 +33,7 @@ from relay.eventstore.subscriptions import SubscriptionPart
 from relay.eventstore.tenants import TenantPart
 
 
-class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, TenantPart, SchemaPart):
+class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, DeletionPart, TenantPart, SchemaPart):
     """Append-only streams of many tenants. Created by ``connect``; use it as a context manager or call ``close``."""
 
     @classmethod

@@ -67,27 +67,33 @@ class TenantPart(StorePart):
         statements = self._statements
         async with (
             self._database.connection(f"drop tenant {tenant}") as connection,
-            _locked(connection, statements, tenant),
+            _locked(connection, statements, "session", tenant),
         ):
             partition = await _partition(connection, statements, tenant)
             if partition is None:
                 raise UnknownTenant(tenant)
-            await _detach(connection, statements, tenant, partition)
+            if partition.bucket is not None:
+                async with _locked(connection, statements, "bucket", partition.bucket):
+                    await _detach(connection, statements, tenant, partition.bucket)
             await _forget(connection, statements, tenant)
             await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant))
 
 
-async def _detach(
-    connection: Connection, statements: EventStoreStatements, tenant_id: UUID, partition: _Partition
-) -> None:
-    if partition.bucket is None:
-        return
-    step = "eventstore/tenants:finalize" if partition.detaching else "eventstore/tenants:detach"
-    await execute(connection, statements.for_tenant(step, tenant_id, partition.bucket))
+async def _detach(connection: Connection, statements: EventStoreStatements, tenant_id: UUID, bucket: str) -> None:
+    """Detach the tenant's partition, after completing the interrupted detach of any partition of the bucket.
+
+    PostgreSQL refuses to detach a partition while another detach of the same table is pending. The other tenant stays
+    half dropped.
+    """
+    for pending in await execute(connection, statements.for_tenant("eventstore/tenants:detaching", tenant_id, bucket)):
+        await execute(connection, statements.for_tenant("eventstore/tenants:finalize", pending[0], bucket))
+    partition = await _partition(connection, statements, tenant_id)
+    if partition is not None and partition.bucket is not None:
+        await execute(connection, statements.for_tenant("eventstore/tenants:detach", tenant_id, bucket))
 
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
-    """Remove the tenant's events from the feed, and their ids, in short transactions."""
+    """Remove the tenant's events from the feed, their ids and the records of deleted streams, in short transactions."""
     statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:
@@ -95,6 +101,7 @@ async def _forget(connection: Connection, statements: EventStoreStatements, tena
     ids = statements.text("eventstore/tenants:forget_ids")
     while (await execute(connection, ids, {"tenant": tenant_id}))[0][0]:
         pass
+    await execute(connection, statements.text("eventstore/tenants:forget_tombstones"), {"tenant": tenant_id})
 
 
 async def check_tenant(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
@@ -121,11 +128,14 @@ def is_same_id(confirm: Id, tenant_id: Id) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _locked(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> AsyncIterator[None]:
-    values = {"tenant": tenant_id}
-    await execute(connection, statements.text("eventstore/tenants:lock_session"), values)
+async def _locked(
+    connection: Connection, statements: EventStoreStatements, lock: str, subject: UUID | str
+) -> AsyncIterator[None]:
+    """Hold the session's lock of a tenant (``session``) or of a bucket (``bucket``)."""
+    values = {"tenant": subject, "bucket": subject}
+    await execute(connection, statements.text(f"eventstore/tenants:lock_{lock}"), values)
     try:
         yield
     finally:
         with contextlib.suppress(psycopg.OperationalError):  # a lost connection has released the lock
-            await execute(connection, statements.text("eventstore/tenants:unlock_session"), values)
+            await execute(connection, statements.text(f"eventstore/tenants:unlock_{lock}"), values)

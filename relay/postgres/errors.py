@@ -1,6 +1,6 @@
 """What a failed statement means: SQLSTATE to error class, as one table.
 
-Message texts are not looked at, but by ``is_full``, and for the advice about a connection.
+Message texts are not looked at, but for the advice about a connection.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageRefuses``: of these, what a ping that is answered does not take back.
@@ -78,7 +78,6 @@ CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
 
 _LIBPQ_ADVICE: Final = "Is the server running on that host and accepting TCP/IP connections?"
 """Left out of messages: ``_ADVICE`` says it once."""
-_FULL: Final = frozenset({"53300", "57P03"})  # too_many_connections, cannot_connect_now
 
 
 _ADVICE: Final = (
@@ -153,15 +152,6 @@ def wants_new_connections(error: psycopg.Error) -> bool:
     """Whether every connection is suspect now: one was lost, or this server no longer takes writes."""
     state = error.sqlstate or ""
     return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
-
-
-def is_full(error: psycopg.Error) -> bool:
-    """Whether a server refused a connection because it has none left, or is starting: one may become free soon.
-
-    libpq gives no SQLSTATE for a refused connection, only the server's message: the one place where a text is read.
-    """
-    text = str(error).lower()
-    return error.sqlstate in _FULL or "too many" in text or "slots are reserved" in text or "starting up" in text
 
 
 def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:

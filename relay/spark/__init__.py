@@ -1,7 +1,8 @@
 """The outbox as a data source of Spark, ``format("openoutbox")``, and the jobs built on it.
 
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
-``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot.
+``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot;
+``run_summary`` tells what a ``save()`` has done.
 Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
 """
 
@@ -15,14 +16,17 @@ if TYPE_CHECKING:
     from relay.spark.read.snapshots import exported_snapshot
     from relay.spark.source import OutboxDataSource
     from relay.spark.write.identity import key_id
+    from relay.spark.write.runs import RunSummary, run_summary
 
-__all__ = ["OutboxDataSource", "exported_snapshot", "key_id", "read_archive"]
+__all__ = ["OutboxDataSource", "RunSummary", "exported_snapshot", "key_id", "read_archive", "run_summary"]
 
 _MODULES = {
     "OutboxDataSource": "source",
     "exported_snapshot": "read.snapshots",
     "key_id": "write.identity",
     "read_archive": "jobs.archive.files",
+    "run_summary": "write.runs",
+    "RunSummary": "write.runs",
 }
 
 

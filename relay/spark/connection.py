@@ -1,53 +1,203 @@
-"""Connections of drivers and executors to the outbox's database.
+"""Connections of drivers and executors to the outbox's database, and waiting for one that is unavailable.
 
-A full database is retried: other tasks, and other programs, close their connections.
+A database that restarts, fails over or is full is waited for: by ``connect``, and by ``persist`` for work that may be
+done again. Both give up ``maxWait`` seconds after the first failure.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import psycopg
 
 from relay.core.errors import StorageUnavailable
 from relay.postgres import connect as connections
-from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import classify, is_full
+from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.errors import classify, is_connection_loss
 from relay.postgres.url import ConnectionParameters, connection_parameters
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 APPLICATION: Final = "openoutbox-spark"
 """The name of Spark's connections in pg_stat_activity."""
-_PATIENCE: Final = 600.0
-"""Seconds for which a full or starting database is retried."""
+DEFAULT_MAX_WAIT: Final = 600.0
+"""Seconds for which an unavailable database is waited for."""
 
 URL_OPTION: Final = "option url"
 """The source that an error names for an invalid URL of a data source."""
 
+_FIRST_PAUSE: Final = 0.05  # seconds
+_LONGEST_PAUSE: Final = 2.0
+_LOG_INTERVAL: Final = 30.0
 
-def connect(url: str, name: str = APPLICATION) -> SyncConnection:
+_PASSING_STATES: Final = frozenset(
+    {
+        "25006",  # read_only_sql_transaction: a standby that becomes the primary, or a primary that was demoted
+        "25P03",  # idle_in_transaction_session_timeout: the server closed the connection
+        "53300",  # too_many_connections
+        "57P01",  # admin_shutdown
+        "57P02",  # crash_shutdown
+        "57P03",  # cannot_connect_now
+        "57P05",  # idle_session_timeout
+        "40001",  # serialization_failure
+        "40P01",  # deadlock_detected
+        "55006",  # object_in_use
+        "55P03",  # lock_not_available
+    }
+)
+"""States after which the same work may succeed. Not 57014: a statement_timeout would pass again, and an operator who
+cancels the statement wants it to end."""
+_PASSING_WORDS: Final = (
+    "connection refused",
+    "connection reset",
+    "broken pipe",
+    "timeout expired",
+    "timed out",
+    "no route to host",
+    "network is unreachable",
+    "server closed the connection",
+    "terminating connection",
+    "ssl syscall error",
+    "starting up",
+    "shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "not accepting connections",
+    "session is read-only",
+    "session is not read-only",
+    "server is in hot standby mode",
+    "too many",
+    "slots are reserved",
+    "no more connections allowed",
+    "server_login_retry",
+)
+"""Parts of libpq's, PostgreSQL's and PgBouncer's messages about a connection: libpq gives no SQLSTATE for it."""
+_LASTING_WORDS: Final = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "does not exist",
+    "certificate",
+)
+"""Parts of messages that no waiting changes, although another host of the URL may be starting."""
+
+
+class Wait:
+    """The time that an unavailable database is waited for, from the first failure on."""
+
+    def __init__(self, max_wait: float) -> None:
+        """``max_wait`` is in seconds; 0 does not wait."""
+        self._max_wait = max_wait
+        self._until: float | None = None
+        self._logged = -_LOG_INTERVAL
+        self._pause = _FIRST_PAUSE
+
+    def pause(self, error: Exception) -> bool:
+        """Sleep until the next try; returns False, at once, when the time is over."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._max_wait
+        if now >= self._until:
+            return False
+        if now - self._logged >= _LOG_INTERVAL:
+            self._logged = now
+            _log.warning("waiting for the database, for another %.0f s at most: %s", self._until - now, error)
+        time.sleep(min(self._pause * random.uniform(0.5, 1.5), self._until - now))
+        self._pause = min(self._pause * 1.5, _LONGEST_PAUSE)
+        return True
+
+
+def connect(
+    url: str,
+    name: str = APPLICATION,
+    *,
+    writes: bool = False,
+    max_wait: float = DEFAULT_MAX_WAIT,
+    wait: Wait | None = None,
+) -> SyncConnection:
     """A connection in autocommit mode, without prepared statements.
 
-    ``name`` is shown in pg_stat_activity. Raises StorageUnavailable; for a full database after ten minutes.
+    ``name`` is shown in pg_stat_activity. A connection that ``writes`` is to a primary. ``wait`` replaces ``max_wait``
+    where other failures count too. Raises StorageUnavailable: for a server that refuses connections, does not answer,
+    is starting, full, or only a standby, when the time is over; for a wrong password and the like at once.
     """
-    until = time.monotonic() + _PATIENCE
-    wait = 0.05
+    wait = wait or Wait(max_wait)
     while True:
         try:
-            return connections.connect(_parameters(url, name))
+            return connections.connect(_parameters(url, name, writes))
         except psycopg.OperationalError as error:
-            if not is_full(error) or time.monotonic() > until:
+            if not _may_connect_later(error) or not wait.pause(error):
                 refused = classify(error, "connecting to the database")
                 unavailable = StorageUnavailable(str(refused), error.sqlstate)
                 unavailable.advice = refused.advice
                 raise unavailable from None
-        time.sleep(wait * random.uniform(0.5, 1.5))
-        wait = min(wait * 1.5, 2.0)
+
+
+def persist(work: Callable[[Wait], T], max_wait: float) -> T:
+    """Do ``work``, and again while the database fails for a reason that passes. ``work`` must be repeatable.
+
+    It passes its ``Wait`` to ``connect``. Raises psycopg's errors, and StorageUnavailable of ``connect``.
+    """
+    wait = Wait(max_wait)
+    while True:
+        try:
+            return work(wait)
+        except psycopg.Error as error:
+            if not is_passing(error) or not wait.pause(error):
+                raise
+
+
+class TaskConnection:
+    """One connection of a task for work that may be repeated; opened when it is needed, and again after a loss."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: SyncConnection | None = None
+
+    def run(self, work: Callable[[SyncConnection], T]) -> T:
+        """Do ``work``, as ``persist`` does. Raises psycopg's errors, and StorageUnavailable."""
+
+        def once(wait: Wait) -> T:
+            if self._connection is None:
+                self._connection = connect(self._url, writes=True, wait=wait)
+            try:
+                return work(self._connection)
+            except psycopg.Error:
+                self.close()  # also one that is open still: after a failover its server may be a standby
+                raise
+
+        return persist(once, DEFAULT_MAX_WAIT)
+
+    def close(self) -> None:
+        """Close the connection, if one is open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            close_and_wait(connection)
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether the same work may succeed later: the connection was lost, or the database rolled the work back."""
+    state = error.sqlstate or ""
+    return is_connection_loss(error) or state in _PASSING_STATES or state.startswith("08")
+
+
+def _may_connect_later(error: psycopg.OperationalError) -> bool:
+    text = str(error).lower()
+    if any(words in text for words in _LASTING_WORDS):
+        return False
+    return error.sqlstate in _PASSING_STATES or any(words in text for words in _PASSING_WORDS)
 
 
 @lru_cache(maxsize=16)  # logs a warning about the URL once, and not for each connection
-def _parameters(url: str, name: str) -> ConnectionParameters:
+def _parameters(url: str, name: str, writes: bool) -> ConnectionParameters:
     """Libpq's parameters, with the job's name even if the URL has another one."""
-    return {**connection_parameters(url, name, source=URL_OPTION, streams=True), "application_name": name}
+    primary: ConnectionParameters = {"target_session_attrs": "read-write"} if writes else {}
+    parameters = connection_parameters(url, name, source=URL_OPTION, streams=True)
+    return {**primary, **parameters, "application_name": name}

@@ -14,7 +14,7 @@ from relay.core.durations import parse_duration
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.postgres.url import check_url
-from relay.spark.connection import URL_OPTION
+from relay.spark.connection import DEFAULT_MAX_WAIT, URL_OPTION
 
 DEFAULT_CONNECTIONS: Final = 8
 MOST_CONNECTIONS: Final = 10_000
@@ -73,6 +73,10 @@ class Options:
     def connections(self) -> int:
         """The most connections that a job's tasks hold at a time, by the option ``maxConnections``."""
         return self.number("maxConnections", DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
+
+    def max_wait(self) -> float:
+        """Seconds for which an unavailable database is waited for, by the option ``maxWait``."""
+        return self.seconds("maxWait", DEFAULT_MAX_WAIT)
 
     def seconds(self, name: str, default: float) -> float:
         """A duration with its unit, such as ``90m``, in seconds."""

@@ -13,7 +13,7 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
-_ADDED: Final = ["checkpoint"]
+_ADDED: Final = ["checkpoint", "bytes", "retries"]
 """Columns of the ledger of runs that earlier releases did not create."""
 
 
@@ -23,7 +23,7 @@ def setup(
     """Create the missing objects and grant the rights; returns the grants. Raises SchemaError for a missing right."""
     statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
-    with translating("setting up"), connect(url) as connection:
+    with translating("setting up"), connect(url, writes=True) as connection:
         create_ledger(connection, statements)
         with connection.transaction():
             for grant in grants:

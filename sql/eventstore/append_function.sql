@@ -7,7 +7,7 @@
 -- the event p_expected is inserted once more, and must be refused, together with the new events, which must not.
 -- Its position is -1: where it is not refused by the key, the feed's trigger refuses it (ES002).
 -- Nothing is skipped silently: any difference raises. ON CONFLICT names no key: finding the partition's one would
--- take a tenth of the time. So a position that is taken is refused as well; the two cases are distinguished after a refusal.
+-- take a tenth of the time. The first event of a deleted stream follows the last deleted one. So a position that is taken is refused as well; the two cases are distinguished after a refusal.
 -- Looking the version up instead means planning over the partitions for each append (measured: a third of its time),
 -- because a cached plan would be one over all tenants; it is done for -1 only, with EXECUTE, which caches none.
 -- Tags: gapless or settled, how positions are handed out.
@@ -33,8 +33,13 @@ BEGIN
         -- ), --? settled
         -- public.event_register(); --? settled
     IF p_expected = -1 THEN
-        EXECUTE 'SELECT Version FROM public.event WHERE TenantId = $1 AND StreamId = $2 ORDER BY Version DESC LIMIT 1'
+        EXECUTE
+            'SELECT greatest('
+            '(SELECT Version FROM public.event WHERE TenantId = $1 AND StreamId = $2 ORDER BY Version DESC LIMIT 1), '
+            '(SELECT Version FROM public.event_tombstone WHERE TenantId = $1 AND StreamId = $2), 0)'
         INTO v_version USING p_tenant, p_stream;
+    ELSIF p_expected = 0 THEN
+        SELECT Version INTO v_version FROM public.event_tombstone WHERE TenantId = p_tenant AND StreamId = p_stream;
         v_version := coalesce(v_version, 0);
     END IF;
     IF p_expected <= 0 THEN

@@ -20,6 +20,19 @@ LEFT JOIN public.event_id AS known
 WHERE stored.TenantId = %(tenant)s::UUID
 ORDER BY stored.SequenceNum;
 
+-- name: export_tombstones
+-- A tenant's deleted streams with their last versions, as one JSON object. Index: the primary key.
+SELECT COALESCE(JSONB_OBJECT_AGG(StreamId, Version), '{}')::TEXT
+FROM public.event_tombstone
+WHERE TenantId = %(tenant)s::UUID;
+
+-- name: import_tombstones
+-- Records exported deleted streams. Index: the primary key. Locks: the new rows.
+INSERT INTO public.event_tombstone AS known (TenantId, StreamId, Version)
+SELECT %(tenant)s::UUID, key::UUID, value::INT
+FROM JSONB_EACH_TEXT(%(deleted)s::JSONB)
+ON CONFLICT (TenantId, StreamId) DO UPDATE SET Version = GREATEST(known.Version, EXCLUDED.Version);
+
 -- name: has_events
 -- Whether a tenant has any event. Index: the partition's primary key.
 SELECT EXISTS (SELECT 1 FROM public.event WHERE TenantId = %(tenant)s::UUID);

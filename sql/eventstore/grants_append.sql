@@ -23,6 +23,10 @@ TO app_role;
 -- To look the ids up, and to store them.
 GRANT SELECT, INSERT ON public.event_id TO app_role;
 
+-- name: tombstones
+-- To number new events of a deleted stream.
+GRANT SELECT ON public.event_tombstone TO app_role;
+
 -- name: announce
 -- To announce what is appended; the outbox's own rights come on top.
 GRANT EXECUTE ON FUNCTION

@@ -55,6 +55,19 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_id;
 CREATE POLICY tenant_isolation ON public.event_id
 USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
 
+-- name: secure_tombstones
+-- The same for deleted streams. Locks: their table, exclusively, for an instant.
+ALTER TABLE public.event_tombstone ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_tombstones_policy
+-- Drops their policy, to be created again in the same transaction. Locks: their table, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_tombstone;
+
+-- name: tombstones_policy
+-- The deleted streams of the tenant named by the setting. Locks: their table, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_tombstone
+USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
+
 -- name: secure_member
 -- The same for the members of groups. Locks: these, exclusively, for an instant.
 ALTER TABLE public.event_subscription_member ENABLE ROW LEVEL SECURITY;

@@ -3,24 +3,41 @@
 
 -- name: take_positions
 -- Assigns that many positions and returns the last of them. Runs with the owner's rights: a role that may insert an
--- event needs none on the counter. Index: the primary key.
+-- event needs none on the counter.
+-- Each call leaves a version of the counter's row, which PostgreSQL cannot remove before the transaction ends. To search
+-- for the newest version at each call would take time that grows with the square of the events. So the transaction
+-- remembers its place, in a setting of this store that a rolled back savepoint sets back as well. A session may change
+-- the setting: another place has no visible version, or not this transaction's, and then the row is searched for.
+-- Index: the primary key, once in a transaction.
 -- Locks: the counter's row until the transaction ends, so that others wait for its outcome.
 CREATE OR REPLACE FUNCTION public.event_take_positions(p_count INT) RETURNS BIGINT
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    v_name CONSTANT TEXT := 'eventstore.counter_' || 'public.event'::REGCLASS::OID::TEXT;
+    v_setting CONSTANT TEXT := current_setting(v_name, TRUE);
+    v_place TID;
     v_last BIGINT;
 BEGIN
     IF p_count IS NULL OR p_count < 1 THEN
         RAISE EXCEPTION 'event_take_positions: % is not a number of positions; take 1 or more', p_count
         USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    UPDATE public.event_position
-    SET
-        Last = Last + p_count,
-        Since = CASE WHEN TakenBy = pg_current_xact_id() THEN Since ELSE Last END,
-        TakenBy = pg_current_xact_id()
-    WHERE OnlyRow
-    RETURNING Last INTO v_last;
+    IF v_setting <> '' THEN
+        v_place := v_setting::TID;
+        UPDATE public.event_position SET Last = Last + p_count
+        WHERE ctid = v_place AND TakenBy = pg_current_xact_id()
+        RETURNING Last, ctid INTO v_last, v_place;
+    END IF;
+    IF v_last IS NULL THEN
+        UPDATE public.event_position
+        SET
+            Last = Last + p_count,
+            Since = CASE WHEN TakenBy = pg_current_xact_id() THEN Since ELSE Last END,
+            TakenBy = pg_current_xact_id()
+        WHERE OnlyRow
+        RETURNING Last, ctid INTO v_last, v_place;
+    END IF;
+    PERFORM set_config(v_name, v_place::TEXT, TRUE);
     RETURN v_last;
 END
 $$;
@@ -33,14 +50,23 @@ REVOKE EXECUTE ON FUNCTION public.event_take_positions(INT) FROM PUBLIC;
 -- Copies a statement's new events into the feed. Runs with the owner's rights, so that a tenant's own role needs none
 -- on the feed. Its search_path is not pinned, which would cost each append 30 us: it names every operator, type and
 -- table with its schema, and a transition table goes before any other. On another table it would copy forged events.
--- A position is accepted only where this transaction took it from the counter.
--- Index: the counter's primary key. Locks: the new rows.
+-- A position is accepted only where this transaction took it from the counter, whose newest version is where
+-- event_take_positions left it; from any other place it is refused. Index: the counter's primary key, where the
+-- transaction took none. Locks: the new rows.
 CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    v_setting CONSTANT pg_catalog.text := pg_catalog.current_setting(
+        pg_catalog.concat('eventstore.counter_', TG_RELID), TRUE
+    );
+    v_place pg_catalog.tid := CASE WHEN v_setting OPERATOR(pg_catalog.<>) '' THEN v_setting::pg_catalog.tid END;
 BEGIN
     IF TG_RELID OPERATOR(pg_catalog.<>) 'public.event'::pg_catalog.regclass::pg_catalog.oid THEN
         RAISE EXCEPTION 'event_feed_inserted serves the table of events only, not %', TG_TABLE_NAME
         USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF v_place IS NULL THEN
+        SELECT ctid INTO v_place FROM public.event_position WHERE OnlyRow;
     END IF;
     INSERT INTO public.event_feed (SequenceNum, TenantId, StreamId, Version, Type)
     SELECT
@@ -53,7 +79,7 @@ BEGIN
             ELSE public.event_refuse_position(new_event.SequenceNum)
         END,
         new_event.TenantId, new_event.StreamId, new_event.Version, new_event.Type
-    FROM inserted AS new_event LEFT JOIN public.event_position AS counter ON counter.OnlyRow;
+    FROM inserted AS new_event LEFT JOIN public.event_position AS counter ON counter.ctid OPERATOR(pg_catalog.=) v_place;
     RETURN NULL;
 END
 $$;

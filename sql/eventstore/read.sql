@@ -63,9 +63,20 @@ FROM (
 WHERE SequenceNum <= %(horizon)s::BIGINT
 ORDER BY SequenceNum;
 
+-- name: own_session
+-- Whether the session of the database is the connection's own. A pooler gives a connection a number of its own.
+-- Locks: nothing.
+SELECT PG_BACKEND_PID() = %(pid)s::INT;
+
+-- name: keep_plans
+-- Lets this transaction execute prepared statements by the plans that the session keeps, for any positions. For this
+-- transaction only: any other statement would be planned for all tenants. Locks: nothing.
+SELECT set_config('plan_cache_mode', 'force_generic_plan', TRUE);
+
 -- name: fetch
 -- The events of a page, of a few of its tenants. The page has every wanted event of these tenants up to its last
--- position, so that a range finds them. The tenants must reach the planner as constants, so never prepare this.
+-- position, so that a range finds them. The tenants must reach the planner as constants: prepare this only with the
+-- tenants written into it, because a plan for any tenants is one over all partitions.
 -- Index: the partitions' primary keys. Locks: nothing.
 SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
 FROM public.event

@@ -23,6 +23,7 @@ BEGIN
     LOOP
         IF v_grant.privilege_type = 'SELECT' THEN
             EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION public.event_horizon() TO %s', v_grant.role);
+            EXECUTE pg_catalog.format('GRANT SELECT ON public.event_id, public.event_tombstone TO %s', v_grant.role);
             CONTINUE;
         END IF;
         EXECUTE pg_catalog.format(
@@ -35,7 +36,7 @@ BEGIN
             -- 'public.event_register(), public.event_next_position() TO %s', --? settled
             v_grant.role
         );
-        EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store TO %s', v_grant.role);
+        EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store, public.event_tombstone TO %s', v_grant.role);
         EXECUTE pg_catalog.format('GRANT SELECT, INSERT ON public.event_id TO %s', v_grant.role);
     END LOOP;
 END

@@ -54,6 +54,23 @@ WHERE partition.oid = TO_REGCLASS('public.event_00000000000000000000000000000000
 -- The same lock as lock, held until unlock_session: detaching cannot run inside a transaction.
 SELECT pg_advisory_lock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));
 
+-- name: lock_bucket
+-- Lets one session at a time detach partitions of a bucket, until unlock_bucket. A detach that is pending while this
+-- lock is held was interrupted.
+SELECT pg_advisory_lock(hashtextextended('public.event_tenants/' || %(bucket)s, 0));
+
+-- name: detaching
+-- The tenants of a bucket whose detach is pending: PostgreSQL allows one, and refuses the next detach.
+-- Indexes: those of the catalogue. Locks: nothing.
+SELECT SUBSTRING(partition.relname FROM 7)::UUID AS tenant
+FROM pg_catalog.pg_inherits AS link
+INNER JOIN pg_catalog.pg_class AS partition ON link.inhrelid = partition.oid
+WHERE link.inhparent = 'public.event_tenants_00'::REGCLASS AND link.inhdetachpending;
+
+-- name: unlock_bucket
+-- Releases the lock of lock_bucket.
+SELECT pg_advisory_unlock(hashtextextended('public.event_tenants/' || %(bucket)s, 0));
+
 -- name: detach
 -- Takes a partition out of the table without blocking readers or writers: it waits for the transactions that use the
 -- bucket now. Not inside a transaction. Locks: the bucket against other changes of its partitions.
@@ -93,6 +110,10 @@ deleted AS (
 )
 
 SELECT COUNT(*) FROM deleted;
+
+-- name: forget_tombstones
+-- Deletes the records of a tenant's deleted streams. Index: the primary key. Locks: the rows deleted.
+DELETE FROM public.event_tombstone WHERE TenantId = %(tenant)s::UUID;
 
 -- name: drop
 -- Drops a detached partition irreversibly. Locks: that table, which no session uses any more.

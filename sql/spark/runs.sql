@@ -23,13 +23,22 @@ SET
     state = %(state)s,
     written_rows = %(written_rows)s,
     inserted_rows = %(inserted_rows)s,
+    bytes = %(bytes)s,
+    retries = %(retries)s,
     seen_at = NOW(),
     finished_at = NOW()
 WHERE run_id = %(run_id)s AND state = 'writing';
 
 -- name: summarise_run
 -- The result of a save(). Index: the ledger's primary key. Locks nothing.
-SELECT state, COALESCE(written_rows, 0), COALESCE(inserted_rows, 0) FROM openoutbox_spark.runs
+SELECT
+    state,
+    COALESCE(written_rows, 0),
+    COALESCE(inserted_rows, 0),
+    COALESCE(bytes, 0),
+    COALESCE(retries, 0),
+    EXTRACT(EPOCH FROM COALESCE(finished_at, seen_at) - started_at)::float8
+FROM openoutbox_spark.runs
 WHERE run_id = %(run_id)s;
 
 -- name: last_epoch

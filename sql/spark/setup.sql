@@ -48,6 +48,8 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
     state TEXT NOT NULL DEFAULT 'writing' CHECK (state IN ('writing', 'committed', 'aborted')),
     written_rows BIGINT,
     inserted_rows BIGINT,
+    bytes BIGINT,
+    retries BIGINT,
     started_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     seen_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     finished_at TIMESTAMPTZ
@@ -56,7 +58,10 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
 -- name: extend_runs
 -- The columns that a ledger of an earlier release lacks. Locks: ACCESS EXCLUSIVE on the ledger, for an instant; waits for
 -- commits in flight.
-ALTER TABLE openoutbox_spark.runs ADD COLUMN IF NOT EXISTS checkpoint TEXT;
+ALTER TABLE openoutbox_spark.runs
+ADD COLUMN IF NOT EXISTS checkpoint TEXT,
+ADD COLUMN IF NOT EXISTS bytes BIGINT,
+ADD COLUMN IF NOT EXISTS retries BIGINT;
 
 -- name: create_runs_epoch
 -- No micro-batch of a stream is committed twice, by any try. Also serves last_epoch.

@@ -11,9 +11,9 @@ import psycopg
 from relay.eventstore import EventStore
 
 
-async def main(url: str) -> None:
+async def main(url: str, number: int, parts: int) -> None:
     async with await EventStore.connect(url) as store, await psycopg.AsyncConnection.connect(url) as connection:
-        async for batch in store.subscribe("projection", lease=1.0, poll_interval=0.2):
+        async for batch in store.subscribe("projection", part=(number, parts), lease=1.0, poll_interval=0.2):
             async with connection.transaction():
                 for event in batch:
                     values = (event.data, os.getpid())
@@ -22,4 +22,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -10,7 +10,7 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from relay.core.errors import EventError, StorageBusy, StorageError
+from relay.core.errors import ConfigError, EventError, StorageBusy, StorageError
 from relay.eventstore import (
     ANY,
     NO_STREAM,
@@ -175,9 +175,17 @@ async def test_of_racing_appends_exactly_the_winners_are_in_the_stream(store: Ev
 async def test_numbers_beyond_their_type_are_no_fault_of_the_database(store: EventStore) -> None:
     largest = 2**31 - 1
     await store.append(TENANT, STREAM, events("A"), NO_STREAM)
-    with pytest.raises(VersionConflict) as caught:
-        await store.append(TENANT, STREAM, events("B"), largest)
-    assert (caught.value.expected, caught.value.actual) == (largest, 1)
+    for version in (largest, largest + 1, 2**70):
+        with pytest.raises(VersionConflict) as caught:
+            await store.append(TENANT, STREAM, events("B"), version)
+        assert (caught.value.expected, caught.value.actual) == (version, 1)
+    for limit in (0, 2**31, 2**70):
+        with pytest.raises(ConfigError, match="limit"):
+            await store.read_stream(TENANT, STREAM, limit=limit)
+        with pytest.raises(ConfigError, match="limit"):
+            await store.read_all(limit=limit)
+        with pytest.raises(ConfigError, match="limit"):
+            store.subscribe("any", batch_size=limit)
     assert await store.read_stream(TENANT, STREAM, 2**40) == []
     assert len(await store.read_stream(TENANT, STREAM, -(2**40), 2**40)) == 1
     assert await store.read_all(after=2**70) == []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
+import os
+import re
 import subprocess
 import uuid
 from pathlib import Path
@@ -15,6 +18,7 @@ from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, StoredEvent, 
 from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database, drop_database
+from tests.support.paths import ROOT
 
 Content = dict[uuid.UUID, list[tuple[object, ...]]]
 
@@ -50,12 +54,15 @@ async def test_export_drop_and_import_give_back_the_same_streams(
     columns = "StreamId, Version, Type, Meta::text, Data::text, LogDate"
     raw = f"SELECT {columns} FROM event WHERE TenantId = '{TENANT}' ORDER BY 1, 2"
     before, text_before = content(await store.read_all(tenants=[TENANT])), database.run(raw)
+    end = (await store.read_all())[-1].sequence_num
     file = tmp_path / "tenant.jsonl"
     assert await store.export_tenant(TENANT, file) == 82
     await store.drop_tenant(TENANT, confirm=TENANT)
     assert await store.import_tenant(file) == (TENANT, 82)
     assert content(await store.read_all(tenants=[TENANT])) == before
     assert database.run(raw) == text_before
+    async with contextlib.aclosing(store.subscribe("reader", start=end)) as batches:
+        assert content((await anext(batches)).events) == before, "to a subscription they are new"
     with pytest.raises(TenantBusy, match="has events"):
         await store.import_tenant(file)
     copy = uuid.uuid4()
@@ -112,13 +119,52 @@ async def test_a_dumped_and_restored_store_goes_on(store: EventStore, database: 
         drop_database(restored)
 
 
+async def test_a_store_is_dumped_by_parts_of_one_snapshot(
+    gapless_store: EventStore, database: Database, tmp_path: Path
+) -> None:
+    """With the commands of docs/event-store.md. The events that are appended meanwhile are in none of the parts."""
+    await fill(gapless_store, 5)
+    for first_digit in "4c":  # a quarter without a tenant has nothing to dump
+        await gapless_store.provision_tenant(first_digit + TENANT.hex[1:])
+    before = await gapless_store.read_all()
+    restored = create_database(database.admin_url)
+    try:
+        with database.connect(autocommit=False) as holder:
+            holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            ((snapshot,),) = holder.execute("SELECT pg_export_snapshot()").fetchall()
+            await gapless_store.append(OTHER_TENANT, STREAM, [NewEvent("Meanwhile")], 5)
+            await asyncio.to_thread(_copy_by_parts, tmp_path, database, restored, snapshot)
+        async with await EventStore.connect(restored.url) as copy:
+            assert (await copy.migrate()).up_to_date
+            assert restored.run("SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
+            assert await copy.read_all() == before
+            assert (await copy.append(OTHER_TENANT, STREAM, [NewEvent("After")], 5)).version == 6
+            await copy.drop_tenant(TENANT, confirm=TENANT)
+            assert len(await copy.read_all()) == 6
+    finally:
+        drop_database(restored)
+
+
+def _copy_by_parts(folder: Path, source: Database, target: Database, snapshot: str) -> None:
+    """Run the shell commands of the document, which are for schema bank."""
+    document = (ROOT / "docs/event-store.md").read_text(encoding="utf-8")
+    commands = re.findall(r"```sh\n(pg_(?:dump|restore) .*?)```", document, re.DOTALL)
+    values = {"URL": source.url, "NEW_URL": target.url, "SNAPSHOT": snapshot}
+    path = f"{_tools()}{os.pathsep}{os.environ['PATH']}"
+    script = "set -eu\n" + "".join(commands).replace("bank.", "public.")
+    subprocess.run(["sh", "-c", script], cwd=folder, env={**os.environ, **values, "PATH": path}, check=True)
+
+
 def _copy(source: Database, target: Database) -> None:
+    dump = [str(_tools() / "pg_dump"), "--no-owner", source.url]
+    with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
+        restore = [str(_tools() / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", target.url]
+        subprocess.run(restore, stdin=dumping.stdout, check=True)
+    assert dumping.returncode == 0
+
+
+def _tools() -> Path:
     package = importlib.util.find_spec(DEFAULT_BUILD)
     assert package is not None
     assert package.origin is not None
-    tools = Path(package.origin).parent / "pginstall" / "bin"
-    dump = [str(tools / "pg_dump"), "--no-owner", source.url]
-    with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
-        restore = [str(tools / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", target.url]
-        subprocess.run(restore, stdin=dumping.stdout, check=True)
-    assert dumping.returncode == 0
+    return Path(package.origin).parent / "pginstall" / "bin"

@@ -63,6 +63,19 @@ def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: p
     assert "JSON" in cli("store", "append", tenant, stream, "X", "--data", "{", fails=ConfigError)
 
 
+def test_a_stream_is_deleted_when_its_id_is_repeated(database: Database, tmp_path: Path) -> None:
+    def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return call_cli(tmp_path, *arguments, STORAGE_URL=database.url)
+
+    cli("store", "migrate")
+    cli("tenant", "provision", str(TENANT))
+    cli("store", "append", str(TENANT), str(STREAM), "Opened")
+    delete = ("store", "delete-stream", str(TENANT), str(STREAM))
+    assert f"confirm with: --confirm {STREAM}" in cli(*delete, "--confirm", str(TENANT)).stderr
+    assert cli(*delete, "--confirm", str(STREAM)).stdout == f"deleted 1 event of {STREAM}\n"
+    assert cli("store", "stream", str(TENANT), str(STREAM)).stdout == ""
+
+
 def test_a_dry_run_prints_the_pending_sql(database: Database, tmp_path: Path) -> None:
     planned = call_cli(tmp_path, "store", "migrate", "--dry-run", STORAGE_URL=database.url).stdout
     assert planned.startswith("-- migration 1: tables\n")
@@ -85,6 +98,10 @@ def test_subscriptions_are_listed_moved_and_deleted(database: Database, tmp_path
     balances, mails = cli("store", "subscriptions").stdout.splitlines()
     assert re.fullmatch(r"balances  position 1  lag 1 event, \d+\.\d s  not active", balances)
     assert mails == "mails  position 2  lag 0 events, 0.0 s  not active"
+    metrics = cli("store", "subscriptions", "--prometheus").stdout
+    labels = f'database="{database.name}",part="",schema="public",subscription="balances"'
+    assert f"openoutbox_eventstore_checkpoint_lag_events{{{labels}}} 1.0" in metrics
+    assert "pass one" in cli("store", "subscriptions", "--prometheus", "--json").stderr
     moved = cli("store", "subscriptions", "--move", "mails", "--to", "1", "--delete", "balances", "--json").stdout
     state = json.loads(moved)
     assert (state["name"], state["position"], state["lag_events"]) == ("mails", 1, 1)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.eventstore import ANY, EventStore, NewEvent
+from relay.eventstore.groups import slot_positions
 from relay.eventstore.statements import EventStoreStatements
 from tests.eventstore.conftest import TENANT
 from tests.support.fixtures.postgres import Database
@@ -133,14 +134,25 @@ async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: Eve
     database.run(f"ALTER TABLE event_{TENANT.hex} SET (autovacuum_enabled = off)")
     database.run(fill.format("event_feed", TENANT, ""))
     database.run(fill.format(f"event_{TENANT.hex}", TENANT, ", '{}'"))
-    values = {"after": 0, "horizon": 20000, "limit": 100, "types": None, "tenants": None, "tenant": TENANT}
-    for path in (
-        "eventstore/read:feed_page",
-        "eventstore/read:tenant_page",
-        "eventstore/read:nth_position",
+    slots = slot_positions(dict.fromkeys(range(0, 256, 2), 0))
+    values = {
+        "after": 0,
+        "horizon": 20000,
+        "limit": 100,
+        "types": None,
+        "tenants": None,
+        "tenant": TENANT,
+        "slots": slots,
+    }
+    for text in (
+        statements.text("eventstore/read:feed_page"),
+        statements.text("eventstore/read:feed_page", "part"),
+        statements.text("eventstore/read:tenant_page"),
+        statements.text("eventstore/read:tenant_page", "part"),
+        statements.text("eventstore/read:nth_position"),
     ):
         with database.connect() as connection:
-            rows = connection.execute(f"EXPLAIN {statements.text(path)}".encode(), values, prepare=False).fetchall()
+            rows = connection.execute(f"EXPLAIN {text}".encode(), values, prepare=False).fetchall()
         plan = "\n".join(row[0] for row in rows)
         assert "Index" in plan, plan
         assert "Sort" not in plan, plan

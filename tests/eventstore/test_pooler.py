@@ -34,3 +34,20 @@ async def test_it_works_through_a_pool_of_two(store: EventStore, outbox_database
                     break
         assert len(types) == 82
     assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+async def test_a_page_of_many_tenants_leaves_nothing_in_a_pooled_session(
+    gapless_store: EventStore, database: Database, pgbouncer: str
+) -> None:
+    url = urlsplit(database.url)._replace(netloc=urlsplit(pgbouncer).netloc).geturl()
+    tenants = [uuid.uuid4() for _ in range(25)]
+    for tenant in tenants:
+        await gapless_store.provision_tenant(tenant)
+        await gapless_store.append(tenant, STREAM, [NewEvent("E")], NO_STREAM)
+    async with await EventStore.connect(url, max_connections=4) as pooled:
+        for _ in range(3):
+            pages = await asyncio.gather(*(pooled.read_all() for _ in range(4)))
+            assert [[event.tenant_id for event in page] for page in pages] == [tenants] * 4
+        look = "SELECT count(*), current_setting('plan_cache_mode') FROM pg_prepared_statements"
+        for _ in range(4):
+            assert await pooled._database.run("look", look) == [(0, "auto")]

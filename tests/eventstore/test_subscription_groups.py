@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -12,10 +13,21 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, EventStore, NewEvent, SubscriptionDeleted, SubscriptionLost
-from relay.eventstore.groups import SLOTS, Part
+from relay.eventstore import (
+    ANY,
+    EventStore,
+    NewEvent,
+    StoredEvent,
+    SubscriptionDeleted,
+    SubscriptionLost,
+    SubscriptionState,
+)
+from relay.eventstore.groups import SLOTS, Part, slot_positions
 from relay.eventstore.lease import LeaseWatch, StoredLease
+from relay.eventstore.prometheus import EXPOSED, exposition
+from relay.eventstore.read import EventFilter, Reader
 from relay.postgres.sql import load_sql
+from relay_cli.eventstores import print_subscriptions
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
@@ -89,14 +101,14 @@ async def test_each_event_comes_once_and_in_order_while_the_number_of_parts_chan
             async with contextlib.AsyncExitStack() as consumers:
                 for part in parts:
                     await consumers.enter_async_context(projecting(projection, part))
-                await grow(store, 20)
+                await grow(store, 12)
                 await before.aclose()  # the last deployment ends while this one waits for its slots
                 reached = projection.run("SELECT coalesce(max(number), 0) FROM projection")[0][0]
-                await grow(store, 40)
+                await grow(store, 24)
                 await wait_until_async(lambda: all_projected(store, projection))
 
                 async def shared(parts: list[tuple[int, int] | None] = parts, reached: int = reached) -> bool:
-                    await grow(store, 20)
+                    await grow(store, 12)
                     return parts_since(projection, reached) >= {str(part) for part in parts}
 
                 await wait_until_async(shared)
@@ -195,6 +207,50 @@ async def test_slots_that_become_free_are_taken_by_a_part_that_runs(gapless_stor
     states = await store.list_subscriptions()
     assert [(one.part, one.slots) for one in states] == [((0, 3), 86), (None, 170)]
     await new.aclose()
+
+
+async def test_parts_of_some_tenants_and_types_are_all_of_their_events(gapless_store: EventStore) -> None:
+    """A few tenants are read from their partitions, not through the feed."""
+    await grow(gapless_store, 74)
+    await gapless_store.append(TENANT, STREAM, [NewEvent("Rare")], ANY)
+    reader = Reader(gapless_store._database, gapless_store._statements)
+    for tenants, types in ((None, None), ([TENANT], None), (None, ["Rare"]), ([TENANT], ["E"])):
+        expected = await gapless_store.read_all(tenants=tenants, types=types)
+        events: list[StoredEvent] = []
+        for part in range(3):
+            slots = slot_positions(dict.fromkeys(range(part, SLOTS, 3), 0))
+            page = await reader.page(0, 1000, replace(EventFilter.of(tenants, types), slots=slots))
+            assert len(page.events) < len(expected) or len(expected) == 1
+            events += page.events
+        assert sorted(event.sequence_num for event in events) == [event.sequence_num for event in expected]
+
+
+def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    held = SubscriptionState("sums", 7, True, datetime.now(UTC), STREAM, 3, 1.5, (0, 2), 100)
+    rest = held._replace(active=False, position=5, holder=None, part=None, slots=156, lag_seconds=9.0)
+    mails = held._replace(name="mails", part=None, slots=None)
+    print_subscriptions([held, rest, mails], as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        f"sums  part 0/2 (100 of 256 slots)  position 7  lag 3 events, 1.5 s  held by {STREAM}",
+        "sums  no part (156 of 256 slots)  position 5  lag 3 events, 9.0 s  not active",
+        f"mails  position 7  lag 3 events, 1.5 s  held by {STREAM}",
+    ]
+    second = held._replace(position=6, lag_seconds=2.5)  # a second instance that holds slots of the same part
+    text = exposition([held, rest, second, mails], "app", "bank", now=lambda: 8.0)
+    lines = [line.removeprefix("openoutbox_eventstore_") for line in text.splitlines() if line[0] != "#"]
+    sums = 'schema="bank",subscription="sums"'
+    assert {
+        f'checkpoint_active{{database="app",part="0/2",{sums}}} 1.0',
+        f'checkpoint_active{{database="app",part="none",{sums}}} 0.0',
+        f'checkpoint_position{{database="app",part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_events{{database="app",part="0/2",{sums}}} 6.0',
+        f'checkpoint_lag_seconds{{database="app",part="0/2",{sums}}} 2.5',
+        f'checkpoint_lag_seconds{{database="app",part="none",{sums}}} 9.0',
+        'checkpoint_lag_seconds{database="app",part="",schema="bank",subscription="mails"} 1.5',
+        'listed_timestamp_seconds{database="app",schema="bank"} 8.0',
+    } <= set(lines)
+    assert len(lines) == 4 * 3 + 1
+    assert {line.split("{")[0] for line in lines} == {name.removeprefix("openoutbox_eventstore_") for name in EXPOSED}
 
 
 def lease_row(held_until: int, length: float | None = 3.0, number: int = 1) -> StoredLease:

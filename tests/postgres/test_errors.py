@@ -14,7 +14,7 @@ from relay.core.errors import (
     StorageRefuses,
     StorageUnavailable,
 )
-from relay.postgres.errors import CLASSES, STATES, classify, is_full, translating, wants_new_connections
+from relay.postgres.errors import CLASSES, STATES, classify, translating, wants_new_connections
 
 TABLE = [
     ("08000", StorageUnavailable, True),
@@ -109,19 +109,6 @@ def test_other_exceptions_pass() -> None:
     with pytest.raises(StorageBusy, match=r"^reading: ") as caught, translating("reading"):
         raise errors.DeadlockDetected("no")
     assert isinstance(caught.value.__cause__, errors.DeadlockDetected)
-
-
-@pytest.mark.parametrize(
-    ("text", "full"),
-    [
-        ("FATAL:  sorry, too many clients already", True),
-        ("FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute", True),
-        ("FATAL:  the database system is starting up", True),
-        ("connection refused", False),
-    ],
-)
-def test_a_full_server_is_known_by_its_text(text: str, full: bool) -> None:
-    assert is_full(psycopg.OperationalError(text)) is full
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.sql import TableName
-from relay.spark import connection as connections
 from relay.spark import slots
 from relay.spark.connection import connect
 from relay.spark.slots import slot
@@ -97,8 +96,7 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
     monkeypatch.setattr("relay.spark.connection.time.sleep", instead_of_sleeping)
     second = connect(url, "test")
     assert waited
-    monkeypatch.setattr(connections, "_PATIENCE", 0.0)
     with pytest.raises(StorageUnavailable, match="too many connections"):
-        connect(url, "test")
+        connect(url, "test", max_wait=0)
     close_and_wait(second)
     outbox.database.run(f"DROP ROLE {role}")

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from relay.postgres.errors import translating
+from relay.spark.connection import Wait, persist
 from relay.spark.read.events import Events, Share, shares
 
 
@@ -20,12 +21,16 @@ class EventReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises ConfigError and SchemaError for an unreadable store."""
         options = self._events.options
-        with translating("planning to read events"), self._events.connect() as connection:
-            self._events.check(connection)
-            horizon = self._events.horizon(connection)
+        with translating("planning to read events"):
+            horizon = persist(self._horizon, options.max_wait)
         end = horizon if options.end is None else min(options.end, horizon)
         start = end if options.start is None else options.start
         return list(shares(start, end, options.partitions)) or [Share(end, end)]
+
+    def _horizon(self, wait: Wait) -> int:
+        with self._events.connect(wait) as connection:
+            self._events.check(connection)
+            return self._events.horizon(connection)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: one share."""

@@ -24,7 +24,7 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import DEFAULT_SCHEMA as STORE_SCHEMA
 from relay.postgres.sql import PARTITIONS_AT_ONCE, TableName, statement
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import EVENTS, Field, arrow_schema, requested_fields, schema_of
@@ -72,9 +72,9 @@ class Events:
         chosen = requested_fields(schema, options.columns, EVENTS)
         return cls(options, chosen, arrow_schema(schema, chosen), run_id)
 
-    def connect(self) -> SyncConnection:
+    def connect(self, wait: Wait | None = None) -> SyncConnection:
         """Open a connection. Raises StorageUnavailable."""
-        return connect(self.options.url)
+        return connect(self.options.url, max_wait=self.options.max_wait, wait=wait)
 
     def check(self, connection: SyncConnection) -> None:
         """Raises ConfigError for a role that does not see the events of all tenants."""

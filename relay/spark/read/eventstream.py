@@ -10,7 +10,6 @@ This stream has the interface of Spark 4.1; ``relay.spark.read.boundedstream`` a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -19,13 +18,12 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import classify
+from relay.postgres.errors import translating
+from relay.spark.connection import Wait, persist
 from relay.spark.read.events import Events, shares
 
 POSITION: Final = "position"
-_TRIES: Final = 5
 
 Offset = dict[str, Any]
 
@@ -59,27 +57,23 @@ class EventStream(DataSourceStreamReader):
         self._disconnect()
 
     def horizon(self) -> int:
-        """The position up to which may be read now. Raises StorageUnavailable after five tries."""
+        """The position up to which may be read now. Raises StorageUnavailable after ``maxWait``."""
         return self.query(self.events.horizon)
 
     def query(self, work: Callable[[SyncConnection], int]) -> int:
         """Call ``work`` with one open connection, reopened after it was lost: Spark calls many times a second."""
-        for tries in range(1, _TRIES):
-            try:
-                return self._query(work)
-            except StorageUnavailable:
-                self._disconnect()
-                time.sleep(tries)
-        return self._query(work)
+        with translating("reading the horizon"):
+            return persist(lambda wait: self._query(work, wait), self.events.options.max_wait)
 
-    def _query(self, work: Callable[[SyncConnection], int]) -> int:
+    def _query(self, work: Callable[[SyncConnection], int], wait: Wait) -> int:
         try:
             if self._connection is None:
-                self._connection = self.events.connect()
+                self._connection = self.events.connect(wait)
                 self.events.check(self._connection)
             return work(self._connection)
-        except psycopg.Error as error:
-            raise classify(error, "reading the horizon") from error
+        except psycopg.Error:
+            self._disconnect()
+            raise
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -9,12 +9,13 @@ from uuid import UUID
 
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
+from relay.spark.connection import DEFAULT_MAX_WAIT
 from relay.spark.options import DEFAULT_CONNECTIONS, Options
 
 DEFAULT_PARTITIONS: Final = 8
 MOST_PARTITIONS: Final = 10_000
 
-_COMMON: Final = ("url", "columns", "numPartitions", "maxConnections")
+_COMMON: Final = ("url", "columns", "numPartitions", "maxConnections", "maxWait")
 _TABLE: Final = (*_COMMON, "pushdown", "snapshot")
 _EVENTS: Final = (*_COMMON, "storeSchema", "tenants", "types", "start", "end", "maxEventsPerTrigger")
 _LARGEST: Final = (1 << 63) - 1
@@ -28,6 +29,7 @@ class ReadOptions:
     columns: tuple[str, ...] = ()
     partitions: int = DEFAULT_PARTITIONS
     max_connections: int = DEFAULT_CONNECTIONS
+    max_wait: float = DEFAULT_MAX_WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def _table_options(values: Options, table: TableName) -> TableOptions:
         columns=_columns(values),
         partitions=_partitions(values),
         max_connections=values.connections(),
+        max_wait=values.max_wait(),
         table=table,
         pushdown=values.flag("pushdown", default=False),
         snapshot=values.text("snapshot"),
@@ -86,6 +89,7 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
         columns=_columns(values),
         partitions=_partitions(values),
         max_connections=values.connections(),
+        max_wait=values.max_wait(),
         store_schema=checked_schema(values.text("storeSchema") or DEFAULT_SCHEMA),
         tenants=_tenants(values.names("tenants")) or None,
         types=values.names("types") or None,

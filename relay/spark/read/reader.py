@@ -19,7 +19,7 @@ from relay.core.errors import SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect, persist
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import Field, arrow_schema, requested_fields
@@ -71,13 +71,8 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises SchemaError for a missing table or right."""
         doing = f"planning to read {self._source.relation}"
-        with translating(doing), connect(self._options.url) as connection:
-            pages = check_readable(connection, self._source, self._chosen)
-            most = self._options.partitions
-            if self._snapshot is not None and "page_from" in self._values:
-                return list(by_page(pages, most))
-            sample = read_statement(self._source.select, self._source.relation, sample=True)
-            return list(by_key(connection, sample, self._values, pages, most))
+        with translating(doing):
+            return persist(self._ranges, self._options.max_wait)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: one share."""
@@ -95,8 +90,17 @@ class TableReader(DataSourceReader):
             for rows in portions(connection, select, values):
                 yield decode(rows, kinds, self._schema)
 
+    def _ranges(self, wait: Wait) -> list[InputPartition]:
+        with connect(self._options.url, wait=wait) as connection:
+            pages = check_readable(connection, self._source, self._chosen)
+            most = self._options.partitions
+            if self._snapshot is not None and "page_from" in self._values:
+                return list(by_page(pages, most))
+            sample = read_statement(self._source.select, self._source.relation, sample=True)
+            return list(by_key(connection, sample, self._values, pages, most))
+
     def _connect(self) -> SyncConnection:
-        connection = connect(self._options.url)
+        connection = connect(self._options.url, max_wait=self._options.max_wait)
         if self._snapshot is not None:
             share_snapshots(connection)
         return connection

@@ -32,6 +32,8 @@ class Run:
     """The stream's ``checkpointLocation``, as far as Spark passes it on."""
     moved_from: str | None = None
     """Where the checkpoint was before."""
+    transaction: bool = False
+    """Whether ``query_id`` and ``epoch`` are the options ``txnAppId`` and ``txnVersion`` of a ``save()``."""
 
     @property
     def stage(self) -> str:
@@ -64,7 +66,7 @@ class Committed:
 def is_replay(run: Run, rows: int, last: Committed) -> bool:
     """Whether a micro-batch of ``rows`` rows is the committed one; False for a later one.
 
-    Raises ConfigError for a micro-batch of another stream.
+    Raises ConfigError for a micro-batch of another stream. The versions of a ``txnAppId`` follow the same rule.
     """
     if None not in (run.checkpoint, last.checkpoint) and last.checkpoint not in (run.checkpoint, run.moved_from):
         raise ConfigError(
@@ -76,6 +78,12 @@ def is_replay(run: Run, rows: int, last: Committed) -> bool:
         return False
     if run.epoch == last.epoch and rows <= last.rows:
         return True
+    if run.transaction:
+        raise ConfigError(
+            f"option txnVersion: txnAppId {run.query_id} has committed version {last.epoch} with {last.rows} rows, and "
+            f"this is version {run.epoch} with {rows} rows. Nothing was written. Versions of one txnAppId only grow, "
+            "and a version that is repeated has the same rows; take another txnAppId for another checkpoint or job"
+        )
     raise ConfigError(
         f"option queryId: query {run.query_id} has committed micro-batch {last.epoch} with {last.rows} rows, and this "
         f"stream writes micro-batch {run.epoch} with {rows} rows: its checkpoint is another one, or was set back. "

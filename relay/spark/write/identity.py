@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -38,9 +39,11 @@ def job_namespace(job: str) -> UUID:
 
 
 def key_id(job: str, event_type: str, *key: object) -> UUID:
-    """The event id of one business key of text, whole numbers and booleans, as ``idColumns`` derives it."""
-    name = json.dumps([event_type, *key], ensure_ascii=False, separators=(",", ":"))
-    return uuid5(job_namespace(job), name)
+    """The event id of one business key of text, whole numbers, decimals and booleans, as ``idColumns`` derives it.
+
+    A decimal's scale does not matter: ``Decimal("1.10")`` and ``Decimal("1.1")`` are one key.
+    """
+    return uuid5(job_namespace(job), f"[{','.join(_key_text(value) for value in (event_type, *key))}]")
 
 
 def ids_of_keys(job: str, event_types: pa.Array, names: list[str], keys: list[pa.Array]) -> Ids:
@@ -56,9 +59,9 @@ def ids_of_content(space: UUID, content: pa.Array, seen: Occurrences) -> Ids:
     ids = _uuid5(space, content)
     numbers = seen.number(ids[:, :8].copy().view(np.uint64).ravel())
     (repeats,) = np.nonzero(numbers)
-    for place in repeats:
-        repeated = content[int(place)].as_py() + b"#%d" % numbers[place]
-        ids[place] = _uuid5(space, pa.array([repeated], pa.binary()))[0]
+    if len(repeats):
+        marks = pa.array(numbers[repeats]).cast(pa.string()).cast(pa.binary())
+        ids[repeats] = _uuid5(space, pc.binary_join_element_wise(content.take(pa.array(repeats)), marks, b"#"))
     return ids
 
 
@@ -102,6 +105,15 @@ class Occurrences:
             counts = np.zeros(len(values), np.int64)
             np.add.at(counts, places, both)
         self._seen.append((values, counts))
+
+
+def _key_text(value: object) -> str:
+    """The JSON text of one value of a key; a decimal as ``plain_decimals`` writes it."""
+    if not isinstance(value, Decimal):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
 
 
 def _counts(

@@ -1,54 +1,103 @@
 """Arrow values to JSON text, whole columns at a time: only binary values become Python objects.
 
-The text is that of Spark's own ``to_json`` with ``ignoreNullFields=false`` and UTC as its time zone: nulls
-stay, binary is base64, times are ISO 8601 with microseconds, NaN and the infinities are strings.
+docs/spark.md has each type's form beside that of Spark's ``to_json``. Nulls stay, binary is base64, times are ISO 8601
+in UTC with microseconds, a double keeps its point, NaN and the infinities are strings.
+
+A column's text is made of pieces: constants, and arrays with one element a row. A struct's pieces are those of its
+fields, so that a row of a flat struct is joined once, whatever the number of its fields.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_CONTROLS = [(chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20)]
-_ANY_CONTROL = "[\\x00-\\x1f]"
+_CONTROLS: Final = [(chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20)]
+_ANY_CONTROL: Final = "[\\x00-\\x1f]"
+_ANY_ESCAPED: Final = '[\\x00-\\x1f"\\\\]'
+
+Piece: TypeAlias = "str | pa.Array"
+"""A constant, or an array with one element a row."""
 
 
 def json_column(column: pa.Array) -> pa.Array:
     """The JSON text of each value, ``null`` for a null; an array of strings without nulls."""
-    text = _text(column)
-    return pc.fill_null(pc.if_else(pc.is_valid(column), text, pa.scalar(None, pa.string())), "null")
+    return _joined(_pieces(column), len(column))
 
 
 def json_array(columns: list[pa.Array]) -> pa.Array:
-    """The JSON array of each row's values."""
-    return _join("[", [json_column(column) for column in columns], "]")
+    """The JSON array of each row's values; decimals as in ``plain_decimals``, whose nulls are null."""
+    pieces: list[Piece] = ["["]
+    for number, column in enumerate(columns):
+        pieces += [*([","] if number else []), *_key_pieces(column)]
+    return _joined([*pieces, "]"], len(columns[0]))
 
 
-def _text(column: pa.Array) -> pa.Array:
-    """The JSON text of each value; undefined for a null."""
+def _key_pieces(column: pa.Array) -> Sequence[Piece]:
+    if not pa.types.is_decimal(column.type):
+        return _pieces(column)
+    return [pc.fill_null(plain_decimals(column), "null")]
+
+
+def plain_decimals(column: pa.Array) -> pa.Array:
+    """Decimals as text without an exponent and without zeros at their end: ``1.10`` and ``1.1000`` are ``1.1``."""
+    text = column.cast(pa.string())
+    if pc.any(pc.match_substring(text, "E")).as_py():
+        text = pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+    text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
+    return pc.replace_substring_regex(text, r"\.$", "")
+
+
+def _pieces(column: pa.Array) -> Sequence[Piece]:
+    """The pieces of each value's text; ``null`` for a null."""
     kind = column.type
-    if pa.types.is_struct(kind):
-        return _struct(column)
+    if pa.types.is_null(kind):
+        return ["null"]
+    pieces = _struct(column) if pa.types.is_struct(kind) else _value(column, kind)
+    if not column.null_count:
+        return pieces
+    text = _joined(pieces, len(column))
+    return [pc.if_else(column.is_valid(), text, "null")]
+
+
+def _value(column: pa.Array, kind: pa.DataType) -> Sequence[Piece]:
+    """The pieces of a value that is no struct; those of a null may be anything."""
     if pa.types.is_map(kind):
-        return _join_members(column, _entries(column), "{", "}")
+        return ["{", _members(column, _entries(column)), "}"]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _join_members(column, json_column(column.values), "[", "]")
-    return _leaf(column, kind)
-
-
-def _leaf(column: pa.Array, kind: pa.DataType) -> pa.Array:
+        return ["[", _members(column, json_column(column.values)), "]"]
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        return column.cast(pa.string())
+        return [column.cast(pa.string())]
     if pa.types.is_floating(kind):
-        return _floating(column)
+        return [_floating(column)]
     if pa.types.is_timestamp(kind):
         return _timestamp(column, zoned=kind.tz is not None)
-    if pa.types.is_null(kind):
-        return pa.nulls(len(column), pa.string())
-    return _quote(_base64(column) if _is_binary(kind) else _escape(column.cast(pa.string())))
+    return ['"', _base64(column) if _is_binary(kind) else _escape(column.cast(pa.string())), '"']
+
+
+def _struct(column: pa.Array) -> Sequence[Piece]:
+    pieces: list[Piece] = []
+    for number, field in enumerate(column.type):
+        name = json.dumps(field.name, ensure_ascii=False)
+        pieces += [f"{',' if number else '{'}{name}:", *_pieces(column.field(number))]
+    return [*pieces, "}"] if pieces else ["{}"]
+
+
+def _joined(pieces: Sequence[Piece], count: int) -> pa.Array:
+    """The pieces of each row as one text. Neighbouring constants become one; a null's pieces are empty."""
+    merged: list[Piece] = []
+    for constant, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+        neighbours = list(group)
+        merged += ["".join(neighbours)] if constant else neighbours
+    if len(merged) == 1 and isinstance(merged[0], str):
+        return pa.repeat(pa.scalar(merged[0], pa.string()), count)
+    return pc.binary_join_element_wise(*merged, "", null_handling="replace", null_replacement="")
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -61,6 +110,8 @@ def _base64(column: pa.Array) -> pa.Array:
 
 
 def _escape(column: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(column, _ANY_ESCAPED)).as_py():
+        return column
     column = pc.replace_substring(column, "\\", "\\\\")
     column = pc.replace_substring(column, '"', '\\"')
     if pc.any(pc.match_substring_regex(column, _ANY_CONTROL)).as_py():
@@ -69,46 +120,28 @@ def _escape(column: pa.Array) -> pa.Array:
     return column
 
 
-def _quote(column: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', column, '"', "")
-
-
 def _floating(column: pa.Array) -> pa.Array:
-    text = column.cast(pa.string())
+    """With a point or an exponent, so that a reader takes it for no whole number: Arrow writes 1.0 as 1."""
+    text = pc.replace_substring_regex(column.cast(pa.string()), "^(-?[0-9]+)$", r"\1.0")
+    if not pc.any(pc.invert(pc.is_finite(column))).as_py():
+        return text
     text = pc.if_else(pc.is_nan(column), '"NaN"', text)
     name = pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"')
     return pc.if_else(pc.is_inf(column), name, text)
 
 
-def _timestamp(column: pa.Array, *, zoned: bool) -> pa.Array:
+def _timestamp(column: pa.Array, *, zoned: bool) -> Sequence[Piece]:
     """From the number of microseconds: Arrow's own formatting of zoned times needs a time zone database."""
     naive = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
-    text = pc.replace_substring(naive.cast(pa.string()), " ", "T")
-    return pc.binary_join_element_wise('"', text, 'Z"' if zoned else '"', "")
-
-
-def _struct(column: pa.Array) -> pa.Array:
-    fields = []
-    for number, field in enumerate(column.type):
-        name = json.dumps(field.name, ensure_ascii=False)
-        fields.append(pc.binary_join_element_wise(f"{name}:", json_column(column.field(number)), ""))
-    if not fields:
-        return pa.array(["{}"] * len(column), pa.string())
-    return _join("{", fields, "}")
+    return ['"', pc.replace_substring(naive.cast(pa.string()), " ", "T"), 'Z"' if zoned else '"']
 
 
 def _entries(column: pa.Array) -> pa.Array:
-    keys = _quote(_escape(column.keys.cast(pa.string())))
-    return pc.binary_join_element_wise(keys, json_column(column.items), ":")
+    keys = _escape(column.keys.cast(pa.string()))
+    return _joined(['"', keys, '":', *_pieces(column.items)], len(column.items))
 
 
-def _join_members(column: pa.Array, texts: pa.Array, opening: str, closing: str) -> pa.Array:
-    """The text of each list or map, from the texts of all members in order."""
+def _members(column: pa.Array, texts: pa.Array) -> pa.Array:
+    """The texts of each list's or map's members, from those of all members in order, with commas between."""
     offsets = column.offsets.cast(pa.int32())
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
-    return pc.binary_join_element_wise(opening, joined, closing, "")
-
-
-def _join(opening: str, parts: list[pa.Array], closing: str) -> pa.Array:
-    between = pc.binary_join_element_wise(*parts, ",")
-    return pc.binary_join_element_wise(opening, between, closing, "")
+    return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")

@@ -10,11 +10,13 @@ from uuid import UUID
 
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName, is_identifier
+from relay.spark.connection import DEFAULT_MAX_WAIT
 from relay.spark.options import DEFAULT_CONNECTIONS, Options
 from relay.spark.statements import DEFAULT_SCHEMA
 
 DEFAULT_BATCH_ROWS: Final = 50_000
 MOST_BATCH_ROWS: Final = 10_000_000
+_LARGEST: Final = (1 << 63) - 1
 DEFAULT_MAX_AGE: Final = 86_400.0
 """Seconds without a sign of life after which a run of another machine counts as dead."""
 
@@ -39,6 +41,7 @@ class WriteOptions:
     job: str | None = None
     commit: Commit = Commit.ATOMIC
     max_connections: int = DEFAULT_CONNECTIONS
+    max_wait: float = DEFAULT_MAX_WAIT
     batch_rows: int = DEFAULT_BATCH_ROWS
     staging_schema: str = DEFAULT_SCHEMA
     staging_max_age: float = DEFAULT_MAX_AGE
@@ -48,17 +51,23 @@ class WriteOptions:
     moved_from: str | None = None
     """The checkpoint's former location."""
     run_id: UUID | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
 
 
 _KNOWN: Final = (
-    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "batchRows", "stagingSchema",
-    "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
+    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "maxWait", "batchRows",
+    "stagingSchema", "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
+    "txnAppId", "txnVersion",
 )  # fmt: skip
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
     values = Options("openoutbox", options, _KNOWN, streams=True)
+    txn_app_id, txn_version = values.text("txnAppId"), values.text("txnVersion")
+    if (txn_app_id is None) != (txn_version is None):
+        raise ConfigError("options txnAppId and txnVersion: only together; set both, or neither")
     return WriteOptions(
         url=values.url,
         table=values.table(),
@@ -67,6 +76,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         job=values.text("job"),
         commit=values.choice("commit", Commit.ATOMIC),
         max_connections=values.connections(),
+        max_wait=values.max_wait(),
         batch_rows=values.number("batchRows", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
         staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),
@@ -74,6 +84,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         checkpoint=values.text("checkpointLocation"),
         moved_from=values.text("checkpointMovedFrom"),
         run_id=values.uuid("runId"),
+        txn_app_id=txn_app_id,
+        txn_version=None if txn_version is None else values.number("txnVersion", 0, _LARGEST, least=0),
     )
 
 

@@ -18,27 +18,26 @@ remove those of an active run: a task that writes holds a lock on the table.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
 import psycopg
 
-from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.postgres.sql import TableName
+from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
 from relay.spark.setup import create_ledger, has_ledger
-from relay.spark.statements import SparkStatements, stage_name
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements, stage_name
 from relay.spark.write.epochs import Committed, Run, is_replay
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.options import WriteOptions
 
 _log = logging.getLogger(__name__)
 
-_COMMIT_TRIES: Final = 5
 _PLAIN_TABLE: Final = "r"  # relkind
 
 
@@ -50,6 +49,33 @@ class Staged:
     rows: int
     inserted: int = 0
     """How many of the rows are in the outbox already, written by tasks of mode ``partition``."""
+    bytes: int = 0
+    """Bytes of COPY data."""
+    retries: int = 0
+    """Attempts before those that Spark names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run has done, by the ledger. The numbers are 0 before its commit."""
+
+    state: str
+    """``writing``, ``committed`` or ``aborted``."""
+    rows: int
+    """Rows that the run wrote."""
+    new: int
+    """Rows that were inserted."""
+    bytes: int
+    """Bytes that its tasks sent to the database."""
+    retries: int
+    """Attempts at its tasks that failed, or that Spark repeated, before the ones that count."""
+    seconds: float
+    """From the first statement to the commit, or to the last sign of life."""
+
+    @property
+    def skipped(self) -> int:
+        """Rows whose event existed already."""
+        return self.rows - self.new
 
 
 def prepare(options: WriteOptions, statements: SparkStatements) -> None:
@@ -57,10 +83,34 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
 
     Creates a missing ledger if this role may. Raises SchemaError, which names what is missing.
     """
-    with translating("preparing to write"), connect(options.url) as connection:
-        _check_outbox(connection, statements)
-        _ensure_ledger(connection, statements)
-        clean(connection, statements, options.staging_max_age)
+
+    def work(wait: Wait) -> None:
+        with connect(options.url, writes=True, wait=wait) as connection:
+            _check_outbox(connection, statements)
+            _ensure_ledger(connection, statements)
+            clean(connection, statements, options.staging_max_age)
+
+    with translating("preparing to write"):
+        persist(work, options.max_wait)
+
+
+def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> bool:
+    """Record a new run; returns False when it was committed before, by its ``runId`` or ``txnVersion``.
+
+    Raises StorageError for a run that was aborted, and ConfigError for an earlier ``txnVersion``.
+    """
+
+    def work(wait: Wait) -> str:
+        with connect(options.url, writes=True, wait=wait) as connection, connection.transaction():
+            if run.epoch is not None and _is_repeated(connection, statements, run, 0):
+                return "committed"
+            return str(_one(connection, statements, "runs:open_run", run.parameters())[0])
+
+    with translating("opening the run"):
+        state = persist(work, options.max_wait)
+    if state == "aborted":
+        raise StorageError(f"option runId: run {run.run_id} was aborted; take a new id")
+    return state == "writing"
 
 
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
@@ -73,19 +123,24 @@ def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, 
             connection.execute(statements.query("staging:create_staging", run.stage))
 
 
-def commit_run(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
+def commit_run(
+    url: str, statements: SparkStatements, run: Run, staged: Staged, max_wait: float = DEFAULT_MAX_WAIT
+) -> tuple[int, int]:
     """Make a run visible; returns the numbers of rows that it wrote and of new ones.
 
     Tries again when the connection is lost, since the ledger says whether an earlier try was committed, and when the
     database rolled the commit back, for example after a deadlock with another run that inserts the same events.
     """
-    for tries in range(1, _COMMIT_TRIES):
-        try:
-            return _commit_once(url, statements, run, staged)
-        except (StorageUnavailable, StorageBusy) as error:
-            _log.warning("run %s could not be committed, trying again: %s", run.run_id, error)
-            time.sleep(tries)
-    return _commit_once(url, statements, run, staged)
+
+    def work(wait: Wait) -> tuple[int, int]:
+        with connect(url, writes=True, wait=wait) as connection:
+            with connection.transaction():
+                counts = _commit(connection, statements, run, staged)
+            _tidy(connection, statements, run)
+        return counts
+
+    with translating("committing"):
+        return persist(work, max_wait)
 
 
 def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: UUID, *, wait: str = "5s") -> bool:
@@ -94,7 +149,7 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
     Aborting comes first, in a transaction of its own: a task may hold the table for hours, and the next write of any
     driver drops the table of a run that has ended.
     """
-    _finish(connection, statements, run_id, "aborted", None, None)
+    _finish(connection, statements, run_id, "aborted")
     return _drop(connection, statements, run_id, wait)
 
 
@@ -119,12 +174,14 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
     return removed
 
 
-def run_summary(options: WriteOptions, run_id: UUID) -> tuple[int, int]:
-    """How many rows a run has written, and how many of them were new. Zero when it was not committed."""
-    statements = SparkStatements(options.table, options.staging_schema)
-    with translating("reading the ledger"), connect(options.url) as connection:
-        state, rows, inserted = _one(connection, statements, "runs:summarise_run", {"run_id": run_id})
-    return (rows, inserted) if state == "committed" else (0, 0)
+def run_summary(url: str, run_id: UUID | str, staging_schema: str = DEFAULT_SCHEMA) -> RunSummary:
+    """What the ``save()`` with the option ``runId`` has done. Raises StorageError for an unknown id."""
+    statements = SparkStatements(TableName(), staging_schema)
+    with translating("reading the ledger"), connect(url) as connection:
+        row = connection.execute(statements.query("runs:summarise_run"), {"run_id": run_id}).fetchone()
+    if row is None:
+        raise StorageError(f"schema {staging_schema}: the ledger has no run {run_id}; was it the option runId?")
+    return RunSummary(*row)
 
 
 def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tuple[int, int]:
@@ -134,14 +191,6 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     with translating("reading the ledger"), connect(options.url) as connection:
         rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
     return rows, inserted
-
-
-def _commit_once(url: str, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
-    with translating("committing"), connect(url) as connection:
-        with connection.transaction():
-            counts = _commit(connection, statements, run, staged)
-        _tidy(connection, statements, run)
-    return counts
 
 
 def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
@@ -155,20 +204,20 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
             "nothing was written, run it again with a longer stagingMaxAge"
         )
-    if run.epoch is not None and _is_repeated(connection, statements, run, staged):
-        _finish(connection, statements, run.run_id, "aborted", 0, 0)
+    if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
+        _finish(connection, statements, run.run_id, "aborted", Staged((), 0))
         return 0, 0
     inserted = staged.inserted
     if staged.attempts:
         inserted = _insert(connection, statements, run, staged)
-    _finish(connection, statements, run.run_id, "committed", staged.rows, inserted)
+    _finish(connection, statements, run.run_id, "committed", replace(staged, inserted=inserted))
     return staged.rows, inserted
 
 
-def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> bool:
+def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, rows: int) -> bool:
     """Whether the run's micro-batch is in the outbox already. Raises ConfigError for another stream's micro-batch."""
     last = connection.execute(statements.query("runs:last_epoch"), run.parameters()).fetchone()
-    return last is not None and is_replay(run, staged.rows, Committed(*last))
+    return last is not None and is_replay(run, rows, Committed(*last))
 
 
 def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
@@ -200,6 +249,7 @@ def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> 
         _drop(connection, statements, run.run_id, "5s")
         if run.query_id is not None:
             connection.execute(statements.query("runs:forget_epochs"), run.parameters())
+        if run.query_id is not None and not run.transaction:  # a job may write several versions at once
             values = {**run.parameters(), "schema": statements.schema}
             tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
             for (other,) in tries:
@@ -216,7 +266,7 @@ def _drop(
         with connection.transaction():
             connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
             if abort:
-                _finish(connection, statements, run_id, "aborted", None, None)
+                _finish(connection, statements, run_id, "aborted")
             connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
         return False
@@ -228,10 +278,16 @@ def _finish(
     statements: SparkStatements,
     run_id: UUID,
     state: str,
-    rows: int | None,
-    inserted: int | None,
+    staged: Staged | None = None,
 ) -> None:
-    values = {"run_id": run_id, "state": state, "written_rows": rows, "inserted_rows": inserted}
+    values = {
+        "run_id": run_id,
+        "state": state,
+        "written_rows": staged and staged.rows,
+        "inserted_rows": staged and staged.inserted,
+        "bytes": staged and staged.bytes,
+        "retries": staged and staged.retries,
+    }
     connection.execute(statements.query("runs:finish_run"), values)
 
 

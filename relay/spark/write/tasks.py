@@ -26,7 +26,7 @@ from relay.spark.write.columns import Columns
 from relay.spark.write.epochs import Run
 from relay.spark.write.frames import Frame, Framer
 from relay.spark.write.identity import job_namespace
-from relay.spark.write.load import DirectLoad, load_staging
+from relay.spark.write.load import Counted, DirectLoad, load_staging
 from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import open_run
 
@@ -41,6 +41,9 @@ class Written(WriterCommitMessage):
     attempt: int | None = None
     rows: int = 0
     inserted: int = 0
+    bytes: int = 0
+    retries: int = 0
+    """Attempts at the partition before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +72,25 @@ class Task:
         with self._slot() as connection:
             now = self._begin(connection)
             load = DirectLoad(connection, self.statements, self.options.batch_rows, careful=not self.first)
-            load.load(self._frames(batches, now, None))
-        return Written(self.run, None, load.rows, load.inserted)
+            frames = Counted(self._frames(batches, now, None))
+            load.load(frames)
+        return Written(self.run, None, load.rows, load.inserted, frames.bytes)
 
     def _stage(self, batches: Batches) -> Written:
         attempt = secrets.randbits(63)
         with self._slot(self._open) as connection:
             self._begin(connection)
             statement = self.statements.query("staging:copy_staging", self.run.stage)
-            rows = load_staging(connection, statement, self._frames(batches, None, attempt))
-        return Written(self.run, attempt, rows)
+            frames = Counted(self._frames(batches, None, attempt))
+            rows = load_staging(connection, statement, frames)
+        return Written(self.run, attempt, rows, bytes=frames.bytes)
 
     @contextmanager
     def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:
         """One of the job's connections, in a transaction; ``before`` is called in a transaction of its own."""
 
         def open_connection() -> SyncConnection:
-            connection = connect(self.options.url)
+            connection = connect(self.options.url, writes=True, max_wait=self.options.max_wait)
             try:
                 if before is not None:
                     before(connection)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Final
 from uuid import uuid4
@@ -19,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from relay.core.errors import ConfigError
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect, persist
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
 from relay.spark.write.epochs import Run, normal_location
@@ -28,8 +29,8 @@ from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import (
     Staged,
     abort_run,
+    begin_run,
     commit_run,
-    open_run,
     prepare,
 )
 from relay.spark.write.tasks import Task, Written, current_task
@@ -38,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
+
+_LONGEST_ABORT: Final = 60.0
+"""Seconds that aborting waits for the database: the job has failed already, mostly because of the database."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -53,27 +57,42 @@ class BatchWriter(DataSourceArrowWriter):
         prepare(options, self._statements)
         run_id = options.run_id or uuid4()
         job = options.job or str(run_id)
-        self._run = Run(run_id, options.table.quoted, job, options.commit.value, this_driver())
-        with connect(options.url) as connection:
-            open_run(connection, self._statements, self._run, staging=False)
+        self._run = Run(
+            run_id=run_id,
+            outbox=options.table.quoted,
+            job=job,
+            mode=options.commit.value,
+            driver=this_driver(),
+            query_id=options.txn_app_id,
+            epoch=options.txn_version,
+            transaction=options.txn_app_id is not None,
+        )
+        self._repeated = not begin_run(options, self._statements, self._run)
+        if self._repeated:
+            _log.warning("%s was committed before: this write changes nothing", _name(self._run))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """On an executor: one partition."""
+        """On an executor: one partition. Reads no row for a run that was committed before."""
+        if self._repeated:
+            return Written()
         context = current_task()
         first = context.attemptNumber() == 0
         task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
-        return task.write(iterator)
+        return replace(task.write(iterator), retries=context.attemptNumber())
 
     def commit(self, messages: Messages) -> None:
         """On the driver, after every partition was written."""
+        if self._repeated:
+            return
         staged = _staged(messages)
-        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged)
+        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged, self._options.max_wait)
         _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
-        with translating("aborting the run"), connect(self._options.url) as connection:
-            abort_run(connection, self._statements, self._run.run_id)
+        if self._repeated:
+            return
+        _abort(self._options, self._statements, self._run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -87,6 +106,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         if options.run_id is not None:
             raise ConfigError("option runId: not for a stream; each micro-batch is a run of its own")
+        if options.txn_app_id is not None:
+            raise ConfigError("option txnAppId: not for a stream, which has its query's id; it is for foreachBatch")
         self._options = options
         self._columns = columns
         self._statements = SparkStatements(options.table, options.staging_schema)
@@ -102,22 +123,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if batch is None:
             return Written()
         task = Task(self._options, self._columns, self._statements, run, context.partitionId(), first=True)
-        return task.write(_with(batch, iterator))
+        return replace(task.write(_with(batch, iterator)), retries=context.attemptNumber())
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's names
         """On the driver, after every partition was written."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is None:
             return
-        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages))
+        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages), self._options.max_wait)
         _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """On the driver. A task may still be active, so the next commit of the query cleans up after all tries."""
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is not None:
-            with translating("aborting the run"), connect(self._options.url) as connection:
-                abort_run(connection, self._statements, run.run_id)
+            _abort(self._options, self._statements, run)
 
     def _run(self, context: TaskContext) -> Run:
         """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
@@ -144,6 +164,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
 
+def _abort(options: WriteOptions, statements: SparkStatements, run: Run) -> None:
+    def work(wait: Wait) -> None:
+        with connect(options.url, writes=True, wait=wait) as connection:
+            abort_run(connection, statements, run.run_id)
+
+    with translating("aborting the run"):
+        persist(work, min(options.max_wait, _LONGEST_ABORT))
+
+
+def _name(run: Run) -> str:
+    return f"txnVersion {run.epoch} of txnAppId {run.query_id}" if run.transaction else f"run {run.run_id}"
+
+
 def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield batch
     yield from rest
@@ -152,7 +185,13 @@ def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.
 def _staged(messages: Messages) -> Staged:
     written = [message for message in messages if isinstance(message, Written) and message.run is not None]
     attempts = [message.attempt for message in written if message.attempt is not None]
-    return Staged(attempts, sum(message.rows for message in written), sum(message.inserted for message in written))
+    return Staged(
+        attempts,
+        rows=sum(message.rows for message in written),
+        inserted=sum(message.inserted for message in written),
+        bytes=sum(message.bytes for message in written),
+        retries=sum(message.retries for message in written),
+    )
 
 
 @cache

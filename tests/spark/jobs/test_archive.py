@@ -89,6 +89,44 @@ def test_the_next_run_finishes_or_discards_a_run_that_stopped_after_any_step(
     assert len(in_table(outbox)) == 20
 
 
+def lose_lock(outbox: Outbox) -> None:
+    """End the connection that holds the lock, as a restart of the database does."""
+    outbox.database.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+
+
+def test_a_run_that_loses_its_lock_goes_on_unless_another_one_has_taken_over(
+    spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
+) -> None:
+    a_past(outbox, 20)
+    before = in_table(outbox)
+    with archive_run(spark, options(outbox, folder)) as run_:
+        write = run_.write
+
+        def write_and_lose_lock() -> None:
+            write()
+            lose_lock(outbox)
+
+        run_.write = write_and_lose_lock  # type: ignore[method-assign]
+        assert run_.run().deleted == 40
+    assert in_both(spark, outbox, folder) == before
+    fill(outbox, "DELIVERED", 5)
+    with archive_run(spark, options(outbox, folder)) as run_:
+        verify = run_.verify
+
+        def verify_beside_another_run() -> None:
+            verify()
+            lose_lock(outbox)
+            archive()
+
+        run_.verify = verify_beside_another_run  # type: ignore[method-assign]
+        with pytest.raises(ArchiveError, match="another run has taken over its files"):
+            run_.run()
+    assert len(in_archive(spark, folder)) == 45
+
+
 def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_once(
     spark: SparkSession, outbox: Outbox, folder: Path, archive: Ask
 ) -> None:

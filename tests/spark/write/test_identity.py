@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,15 @@ def test_a_key_makes_the_uuid_that_is_documented() -> None:
     assert uuids(ids) == [key_id("job", "t", 1, "x"), key_id("job", 'é"', 2, "y\n")]
     assert key_id("job", "t", 1, "x") == uuid.uuid5(job_namespace("job"), '["t",1,"x"]')
     assert all(each.version == 5 and each.variant == uuid.RFC_4122 for each in uuids(ids))
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.decimal128(38, 18)])
+def test_a_decimals_scale_does_not_change_its_id(kind: pa.DataType) -> None:
+    values = [Decimal(text) for text in ("1.1", "-1.10", "100", "0.00", "0.01")]
+    ids = uuids(ids_of_keys("job", pa.array(["t"] * 5), ["a"], [pa.array(values, kind)]))
+    assert ids == [key_id("job", "t", value) for value in values]
+    assert ids[0] == key_id("job", "t", Decimal("1.1000")) == uuid.uuid5(job_namespace("job"), '["t",1.1]')
+    assert ids[2] == key_id("job", "t", Decimal("1E+2")) == key_id("job", "t", 100)
 
 
 def test_a_key_that_is_null_is_refused() -> None:

@@ -155,6 +155,50 @@ def the_event_store(reader: Reader, block: Block) -> None:
     assert reader.outbox.rows("event_type") == [("bank.accounts",)]
 
 
+A_STORE = """
+import asyncio, uuid
+from relay.eventstore import EventStore
+
+TENANT, STREAM = uuid.UUID(int=1), uuid.UUID(int=2)
+
+async def prepare():
+    async with await EventStore.connect("URL", schema="bank") as store:
+        await store.migrate()
+        await store.provision_tenant(TENANT)
+
+asyncio.run(prepare())
+"""
+IN_A_SESSION = """
+import sqlalchemy
+
+with Session(sqlalchemy.create_engine("URL")) as session:
+    deposit(session, str(TENANT), str(STREAM), 5, 0)
+    deposit(session, str(TENANT), str(STREAM), 7, 1)
+    session.commit()
+"""
+AGAIN = """
+async def twice():
+    async with await EventStore.connect("URL", schema="bank") as store:
+        for _ in range(2):
+            await record(store, TENANT, STREAM, uuid.UUID(int=3))
+
+asyncio.run(twice())
+"""
+
+
+def appending_in_a_session(reader: Reader, block: Block) -> None:
+    program = A_STORE.replace("URL", reader.outbox.url) + block.text
+    run_python(program + IN_A_SESSION.replace("URL", sqlalchemy_url(reader, "+psycopg")), reader.folder)
+    amounts = "SELECT array_agg(Data->'amount' ORDER BY Version) FROM bank.event"
+    assert reader.outbox.database.run(amounts) == [([5, 7],)]
+    assert reader.outbox.rows("event_type") == [("bank.accounts",)] * 2
+
+
+def appending_again(reader: Reader, block: Block) -> None:
+    run_python((A_STORE + block.text + AGAIN).replace("URL", reader.outbox.url), reader.folder)
+    assert reader.outbox.database.run("SELECT count(*) FROM bank.event") == [(1,)]
+
+
 SUBSCRIBER = """
 import asyncio, contextlib
 from uuid import uuid4
@@ -246,7 +290,9 @@ RUN: dict[str, Follow] = {
     "docs/client.md python 1": announcing,
     "docs/client.md python 2": announcing,
     "docs/event-store.md python 1": the_event_store,
-    "docs/event-store.md python 2": a_subscription,
+    "docs/event-store.md python 2": appending_in_a_session,
+    "docs/event-store.md python 3": appending_again,
+    "docs/event-store.md python 4": a_subscription,
     "docs/delivery-log.md sh 1": the_delivery_log,
     "docs/operations.md sh 1": an_event_that_does_not_arrive,
     "docs/operations.md sh 2": sending_again_what_is_dead,

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import TaskConnection
 from relay.spark.statements import SparkStatements
 
 _LOCK_WAIT = "60s"
@@ -45,18 +46,22 @@ class Removal:
         return rows.coalesce(self.connections).mapInArrow(remove, "event_id string")
 
     def remove(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One task. Raises StorageError and its subclasses."""
-        connection: SyncConnection | None = None
+        """One task. Raises StorageError and its subclasses.
+
+        A database that restarts is waited for: a deletion that is repeated finds its rows gone.
+        """
+        connection = TaskConnection(self.url)
         try:
             for batch in batches:
                 for start in range(0, batch.num_rows, self.batch_rows):
-                    connection = connection or connect(self.url)
-                    yield self._remove(connection, batch.slice(start, self.batch_rows))
+                    part = batch.slice(start, self.batch_rows)
+                    with translating("deleting archived rows"):
+                        left = connection.run(partial(self._remove, part))
+                    yield left
         finally:
-            if connection is not None:
-                close_and_wait(connection)
+            connection.close()
 
-    def _remove(self, connection: SyncConnection, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _remove(self, batch: pa.RecordBatch, connection: SyncConnection) -> pa.RecordBatch:
         ids = batch.column("event_id").to_pylist()
         values = {
             "ids": ids,
@@ -64,7 +69,7 @@ class Removal:
             "digests": batch.column("digest").to_pylist(),
         }
         left: list[str] = []
-        with translating("deleting archived rows"), connection.transaction():
+        with connection.transaction():
             connection.execute(self.statements.query("slots:task_settings"))
             connection.execute(self.statements.query("slots:lock_timeout"), {"wait": _LOCK_WAIT})
             deleted = connection.execute(self.statements.query("archive:remove_archived"), values).fetchall()

@@ -11,8 +11,8 @@
 Until ``publish`` every row is in the table, and the files are not part of the archive. After it every row is in the
 archive and may be deleted; until ``close`` it may be in both. ``recover`` of the next run ends that.
 
-One run of an outbox at a time: the driver holds an advisory lock in a transaction of its own, and checks before each
-step that the transaction is still open.
+One run of an outbox at a time: the driver holds an advisory lock, and checks it before each step. After a restart of
+the database it takes the lock again, and goes on if no other run has discarded or closed this one meanwhile.
 """
 
 from __future__ import annotations
@@ -28,16 +28,11 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from relay.core.errors import StorageBusy
-from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import translating
-from relay.postgres.sql import statement
-from relay.spark.connection import connect
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.delete import Removal
 from relay.spark.jobs.archive.files import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
+from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.jobs.folder import ArchiveError
-from relay.spark.jobs.outbox import Outbox, identify
 from relay.spark.jobs.parquet import materialize, parquet_writer
 from relay.spark.jobs.settled import SettledTable, settled_rows
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
@@ -66,12 +61,13 @@ class ArchiveProgress:
 
 
 class ArchiveRun:
-    """A run. Call its steps in order, each once, while ``connection`` holds the lock."""
+    """A run. Call its steps in order, each once, while ``lock`` is held."""
 
-    def __init__(self, spark: SparkSession, job: ArchiveArguments, connection: SyncConnection, outbox: Outbox) -> None:
+    def __init__(self, spark: SparkSession, job: ArchiveArguments, lock: ArchiveLock) -> None:
+        outbox = lock.outbox
         self._spark = spark
         self._job = job
-        self._connection = connection
+        self._lock = lock
         self._statements = SparkStatements(job.table, DEFAULT_SCHEMA)
         self._archive = Archive.at(spark, job.path)
         self._outbox = outbox
@@ -89,8 +85,8 @@ class ArchiveRun:
     def run(self) -> ArchiveProgress:
         """Do all steps."""
         for step in self.steps():
-            with translating("checking that the lock of this archive run is held"):
-                self._connection.execute(statement("session:ping"))
+            if not self._lock.still_held():
+                self._check_alone()
             step()
         return self.progress
 
@@ -173,6 +169,16 @@ class ArchiveRun:
         outbox = SettledTable(self._job.url, self._job.table)
         return settled_rows(self._spark, outbox, names, self._job.statuses, None, self.progress.before)
 
+    def _check_alone(self) -> None:
+        """Raises ArchiveError where another run had the lock meanwhile: it has discarded or closed this run."""
+        published = bool(self.progress.archived)
+        runs = self._archive.open_runs() if published else self._archive.strays()
+        if self._written[0] and self.progress.run not in runs:
+            raise ArchiveError(
+                f"run {self.progress.run} lost its lock with the database's connection, and another run has taken over "
+                "its files; no event is lost, run it again for what is left"
+            )
+
     def _remove(self, run: str) -> None:
         removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
         archived = self._archive.read(self._archive.paths_of(run))
@@ -188,14 +194,13 @@ class ArchiveRun:
 def archive_run(spark: SparkSession, job: ArchiveArguments) -> Iterator[ArchiveRun]:
     """A run that is the only one of its outbox. Raises StorageBusy while another one is active."""
     statements = SparkStatements(job.table, DEFAULT_SCHEMA)
-    with connect(job.url) as connection, connection.transaction():
-        outbox = identify(connection, statements)
+    lock = ArchiveLock(job.url, statements)
+    try:
+        outbox = lock.outbox
         outbox.require("archive from", outbox.may_read and (job.keep or (outbox.may_delete and outbox.may_lock)))
-        with translating("locking this outbox's archiving"):
-            row = connection.execute(statements.query("archive:lock_archive"), {"outbox": job.table.quoted}).fetchone()
-        if row is None or not row[0]:
-            raise StorageBusy(f"{job.table}: is being archived by another run; wait for it, or stop it")
-        yield ArchiveRun(spark, job, connection, outbox)
+        yield ArchiveRun(spark, job, lock)
+    finally:
+        lock.close()
 
 
 def _sums() -> tuple[Column, Column]:

@@ -89,8 +89,8 @@ def _batch(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> 
     writer = events.write.format("openoutbox").mode("append").options(**options)
     with report_progress("ingest", lambda: task_progress(events.sparkSession)):
         writer.option("runId", str(run_id)).save()
-    written, inserted = run_summary(write_options(options), run_id)
-    _print_summary(written, inserted, time.monotonic() - start, f"run {run_id}")
+    summary = run_summary(job.url or "", run_id)
+    _print_summary(summary.rows, summary.new, time.monotonic() - start, f"run {run_id}")
 
 
 def _stream(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
 
-from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import TaskConnection
 from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
@@ -43,19 +44,22 @@ class Copying:
     duplicate_window: float
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One task; a row of ``COUNTS`` for each batch. Raises StorageError and its subclasses."""
-        connection: SyncConnection | None = None
+        """One task; a row of ``COUNTS`` for each batch. Raises StorageError and its subclasses.
+
+        A database that restarts is waited for: the ledger knows the copies of an insert whose reply was lost.
+        """
+        connection = TaskConnection(self.url)
         due = 0.0
         try:
             for batch in batches:
                 for part in self._parts(batch):
                     time.sleep(max(due - time.monotonic(), 0.0))
-                    connection = connection or connect(self.url)
                     due = time.monotonic() + (0.0 if self.rate is None else part.num_rows / self.rate)
-                    yield self._insert(connection, part)
+                    with translating("inserting copies"):
+                        counts = connection.run(partial(self._insert, part))
+                    yield counts
         finally:
-            if connection is not None:
-                close_and_wait(connection)
+            connection.close()
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces with a bounded number of rows and bytes (a row may be larger); with a rate, of one second's rows."""
@@ -64,8 +68,8 @@ class Copying:
         for start in range(0, batch.num_rows, most):
             yield batch.slice(start, most)
 
-    def _insert(self, connection: SyncConnection, part: pa.RecordBatch) -> pa.RecordBatch:
-        with translating("inserting copies"), connection.transaction():
+    def _insert(self, part: pa.RecordBatch, connection: SyncConnection) -> pa.RecordBatch:
+        with connection.transaction():
             self._execute(connection, "slots:task_settings", {})
             self._execute(connection, "slots:lock_timeout", {"wait": _LOCK_WAIT})
             counts = self._insert_new(connection, part.to_pydict())

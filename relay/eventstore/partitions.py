@@ -1,0 +1,151 @@
+"""Reads the events of a page from their tenants' partitions.
+
+Reading one event from a partition takes PostgreSQL a few microseconds, and planning that takes tens of them: it opens
+the table and its indexes, and compares what it knows of them with each tenant of the list. So a page of many tenants
+is read by prepared statements, whose plans PostgreSQL keeps: groups of tenants that came in two pages one after the
+other. A prepared statement names its tenants as constants, and so plans and locks their partitions only.
+
+The plans belong to the database's session. Behind a pooler in transaction mode the session changes between statements:
+then every page is planned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, LiteralString, TypeVar
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8
+
+from relay.eventstore.database import Row, execute
+from relay.eventstore.decoding import Read, fetch_together
+from relay.eventstore.statements import EventStoreStatements
+from relay.postgres.sql import PARTITIONS_AT_ONCE
+
+T = TypeVar("T")
+
+_MOST_GROUPS: Final = 50
+"""For one connection: their plans take the server about 20 kB for each tenant. psycopg keeps 100 statements."""
+_READS_AT_ONCE: Final = 4
+"""Statements in one trip to the database, which holds their locks together: three for each of up to 80 partitions."""
+_WORTH_A_STATEMENT: Final = 5
+"""Tenants of a page in one group. Fewer are read together with others: a statement costs as much as planning four."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Tenants whose partitions one prepared statement reads."""
+
+    tenants: tuple[UUID, ...]
+    of_all_streams: LiteralString
+    of_slots: LiteralString
+    """As ``of_all_streams``, for the streams of a part of a subscription."""
+
+
+class Groups:
+    """The groups of one connection."""
+
+    def __init__(self, statements: EventStoreStatements) -> None:
+        self._statements = statements
+        self._groups: OrderedDict[Group, None] = OrderedDict()  # the one that was used last is the last
+        self._group_of: dict[UUID, Group] = {}
+        self._ungrouped: set[UUID] = set()
+        """Tenants of the previous page that were read without a group."""
+
+    def split(self, tenants: Sequence[UUID]) -> tuple[list[Group], list[UUID]]:
+        """The groups that read a page of these tenants, and the tenants that are read without one.
+
+        A group may have tenants that the page does not have.
+        """
+        counts = Counter(group for tenant in tenants if (group := self._group_of.get(tenant)) is not None)
+        used = {group: None for group, count in counts.items() if count >= _WORTH_A_STATEMENT}
+        for group in used:
+            self._groups.move_to_end(group)
+        rest = [tenant for tenant in tenants if self._group_of.get(tenant) not in used]
+        repeated = [tenant for tenant in rest if tenant in self._ungrouped and tenant not in self._group_of]
+        self._ungrouped = set(rest)
+        for start in range(0, len(repeated) - PARTITIONS_AT_ONCE + 1, PARTITIONS_AT_ONCE):
+            if not self._has_room(used):
+                break
+            used[self._add(repeated[start : start + PARTITIONS_AT_ONCE])] = None
+        return list(used), [tenant for tenant in rest if self._group_of.get(tenant) not in used]
+
+    def _has_room(self, used: dict[Group, None]) -> bool:
+        """Whether one more group may be added. Removes the one that was unused for longest, unless the page uses it."""
+        if len(self._groups) < _MOST_GROUPS:
+            return True
+        oldest = next(iter(self._groups))
+        if oldest in used:
+            return False
+        del self._groups[oldest]
+        for tenant in oldest.tenants:
+            del self._group_of[tenant]
+        return True
+
+    def _add(self, tenants: Sequence[UUID]) -> Group:
+        fetch_from = self._statements.fetch_from
+        group = Group(tuple(tenants), fetch_from(tenants), fetch_from(tenants, "part"))
+        self._groups[group] = None
+        self._group_of |= dict.fromkeys(tenants, group)
+        return group
+
+
+class Partitions:
+    """Reads pages for one store."""
+
+    def __init__(self, statements: EventStoreStatements) -> None:
+        self._statements = statements
+        self._groups: WeakKeyDictionary[AsyncConnection[TupleRow], Groups | None] = WeakKeyDictionary()
+        """None for a connection that cannot keep a plan."""
+
+    async def fetch(
+        self,
+        connection: AsyncConnection[TupleRow],
+        page: Sequence[Row],
+        after: int,
+        values: Mapping[str, object],
+    ) -> list[Row]:
+        """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile.
+
+        ``values`` are those of ``feed_page``; the page has every event that they select, up to its last position.
+        """
+        if not page:
+            return []
+        tenants: list[UUID] = list(dict.fromkeys(row[1] for row in page))
+        # Int8: a prepared statement is one for the sizes of its numbers too.
+        bounds: dict[str, object] = {**values, "after": Int8(after), "last": Int8(page[-1][0])}
+        part = "slots" in values
+        kept: list[Read] = []
+        # Of some tenants only, the page does not have the events of all tenants of a group.
+        if len(tenants) > PARTITIONS_AT_ONCE and values["tenants"] is None:
+            known = await self._known_groups(connection)
+            groups, tenants = ([], tenants) if known is None else known.split(tenants)
+            kept = [Read(group.of_slots if part else group.of_all_streams, bounds, prepare=True) for group in groups]
+        fetch = self._statements.text("eventstore/read:fetch", *(["part"] if part else []))
+        planned = [Read(fetch, bounds | {"tenants": part}) for part in _parts(tenants, PARTITIONS_AT_ONCE)]
+        keep_plans = self._statements.text("eventstore/read:keep_plans")
+        rows: list[Row] = []
+        for reads in _parts(kept, _READS_AT_ONCE):
+            rows += await fetch_together(connection, reads, keep_plans)
+        for reads in _parts(planned, _READS_AT_ONCE):
+            rows += await fetch_together(connection, reads)
+        return sorted(rows, key=lambda row: int(row[0]))
+
+    async def _known_groups(self, connection: AsyncConnection[TupleRow]) -> Groups | None:
+        if connection not in self._groups:
+            owned = {"pid": connection.info.backend_pid}
+            [(own_session,)] = await execute(connection, self._statements.text("eventstore/read:own_session"), owned)
+            if own_session:
+                connection.prepare_threshold = 2**31  # uses: only what asks for it is prepared
+            self._groups[connection] = Groups(self._statements) if own_session else None
+        return self._groups[connection]
+
+
+def _parts(items: list[T], size: int) -> Iterator[list[T]]:
+    """The items in parts of that size; the last one may be smaller."""
+    return (items[start : start + size] for start in range(0, len(items), size))

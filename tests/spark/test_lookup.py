@@ -1,0 +1,72 @@
+"""Spark's own look-up of data sources, in processes where something of this package's is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FORMATS = ["openoutbox", "openoutbox_deliverylog", "openoutbox_eventstore"]
+
+_PREPARE = """
+import importlib.abc, io, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+if {version!r}:
+    import pyspark, pyspark.sql.datasource
+    pyspark.__version__ = {version!r}
+    del pyspark.sql.datasource.DataSourceStreamArrowWriter  # new in 4.1
+"""
+_LOOK_UP = """
+from pyspark.sql.worker.lookup_data_sources import _main
+from pyspark.serializers import read_int
+out = io.BytesIO()
+_main(io.BytesIO(), out)
+out.seek(0)
+names = []
+for _ in range(read_int(out)):
+    names.append(out.read(read_int(out)).decode())
+    out.read(read_int(out))
+print(sorted(names))
+"""
+_USE = """
+from pyspark_openoutbox import DefaultSource
+from relay.core.errors import ConfigError
+try:
+    DefaultSource({"url": "postgresql://u@h/d"}).schema()
+except ConfigError as error:
+    print(error)
+"""
+
+
+def run(program: str, folder: Path, missing: tuple[str, ...] = (), version: str = "") -> str:
+    """What the program prints in an own process, beside another data source."""
+    (folder / "pyspark_of_another.py").write_text(
+        "from pyspark.sql.datasource import DataSource\nclass DefaultSource(DataSource):\n"
+        "    @classmethod\n    def name(cls):\n        return 'of_another'\n"
+    )
+    text = _PREPARE.format(missing=missing, version=version) + f"sys.path.insert(0, {str(folder)!r})\n" + program
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("missing", "version"), [((), ""), (("pyarrow", "numpy", "psycopg"), ""), ((), "4.0.2")])
+def test_every_source_of_the_session_is_found_whatever_ours_lack(
+    tmp_path: Path, missing: tuple[str, ...], version: str
+) -> None:
+    assert run(_LOOK_UP, tmp_path, missing, version) == str(sorted([*FORMATS, "of_another"]))
+
+
+def test_a_source_that_is_used_says_what_is_missing(tmp_path: Path) -> None:
+    message = run(_USE, tmp_path, ("pyarrow",))
+    assert message.startswith("format(\"openoutbox\"): No module named 'pyarrow'. Install it")
+    assert "[spark]" in message
+    assert run(_USE, tmp_path, version="4.0.2").endswith(
+        "need Spark 4.1 or newer, on the driver and the executors; this is Spark 4.0.2"
+    )
