@@ -60,7 +60,7 @@ async def test_following_shows_the_last_ones_then_each_arrival_once_and_late_one
     assert await arrivals(readings) == ["a6"]
     await store.insert_many([coming(5), coming(7)])  # another relay's batch, a little late
     assert await arrivals(readings) == ["a5", "a7"]
-    await store.insert_many([entry("old", SOON - MARGIN - timedelta(minutes=1)), coming(8)])
+    await store.insert_many([entry("old", datetime.now(UTC) - MARGIN - timedelta(minutes=1)), coming(8)])
     assert await arrivals(readings) == ["a8"]
 
 
