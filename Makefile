@@ -9,8 +9,9 @@ DEMO_STAMP := $(VENV)/.demo
 # What the image can do; the Dockerfile says the same.
 IMAGE_EXTRAS := all otel clickhouse
 CORES := $(shell nproc 2>/dev/null || echo 2)
-# Tests wait for servers and leases about as long as they compute: one process more than there are cores, four at most.
-WORKERS ?= $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4)))
+# Tests wait for servers and leases twice as long as they compute: three processes keep two cores half busy. So two more
+# than there are cores, four at most.
+WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 

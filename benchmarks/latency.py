@@ -41,7 +41,6 @@ from relay.postgres.sql import TableName
 
 _INSERT = "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) VALUES (%s, %s, %s, %s)"
 _LOGGED = re.compile(rb"LOG:  (?:execute |statement: )")
-_WARM_UP = 3.0  # seconds whose events are not counted
 _ALONE = 9.0  # seconds for the broker alone
 _DRY = 5.0  # seconds without a message after which the consumer stops
 
@@ -177,7 +176,7 @@ def measure(servers: Servers, publisher: str, options: argparse.Namespace, *, wa
     follower = threading.Thread(target=_FOLLOW[publisher], args=(broker.url, target, stop, seen))
     follower.start()
     with RelayProcess(env) as relay:
-        _write(url, target, options.rate, _WARM_UP)
+        _write(url, target, options.rate, options.warm_up)
         committed = _write(url, target, options.rate, options.seconds)
         deadline = time.monotonic() + _DRY
         while not committed.keys() <= seen.keys() and time.monotonic() < deadline:
@@ -225,6 +224,7 @@ def main() -> None:
     parser.add_argument("--publishers", nargs="+", default=["kafka", "nats", "redis"], choices=sorted(_FOLLOW))
     parser.add_argument("--rate", type=float, default=200.0, help="events a second (default 200)")
     parser.add_argument("--seconds", type=float, default=30.0, help="length of each run (default 30)")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds whose events do not count (default 3)")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds that the idle relay is watched (default 20)")
     parser.add_argument("--json", type=Path, help="write every run to this file")
     options = parser.parse_args()

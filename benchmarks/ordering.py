@@ -222,10 +222,9 @@ class Drained(Cell):
     ordered: list[float]
 
 
-def _drain(servers: Servers, cell: Cell, load: Load, ordering: str) -> float:
+def _drain(servers: Servers, cell: Cell, load: Load, ordering: str, due_in: float) -> float:
     target = f"bench{uuid.uuid4().hex[:10]}"
-    # All rows fall due at one moment, when the relays are there.
-    url = _prepared(servers, load, target, due_in=10.0 + 3.0 * cell.relays)
+    url = _prepared(servers, load, target, due_in=due_in)
     broker = servers.brokers.get(cell.publisher)
     if broker is not None:
         broker.prepare(target)
@@ -266,9 +265,11 @@ def drains(servers: Servers, options: argparse.Namespace) -> list[Drained]:
         load = Load(f"{keys} keys", options.events, keys)
         for cell in _cells(options):
             paces: dict[str, list[float]] = {"none": [], "key": []}
+            # All rows fall due at one moment, when the relays are ready.
+            due_in = options.due_in + 3.0 * (cell.relays - 1)
             for number in range(options.rounds):
                 for ordering in ("none", "key") if number % 2 == 0 else ("key", "none"):
-                    paces[ordering].append(_drain(servers, cell, load, ordering))
+                    paces[ordering].append(_drain(servers, cell, load, ordering, due_in))
             drained.append(Drained(**asdict(cell), keys=keys, unordered=paces["none"], ordered=paces["key"]))
     return drained
 
@@ -294,6 +295,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--relays", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--publishers", nargs="+", default=["kafka"])
+    due_in = "seconds from the insert until the rows are due, for one relay; each further one adds 3 (default 13)"
+    parser.add_argument("--due-in", type=float, default=13.0, help=due_in)
     parser.add_argument("--only", choices=["mechanisms", "drains"])
     parser.add_argument("--json", type=Path, help="write the drains to this file")
     options = parser.parse_args()

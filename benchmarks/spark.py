@@ -229,8 +229,7 @@ def make_session() -> SparkSession:
     os.environ.update(environment())
     builder = SparkSession.Builder().master("local[2]").appName("benchmark")
     for name, value in {**SESSION, "spark.jars": str(jdbc_jar()), "spark.driver.memory": "2g"}.items():
-        if "extraJavaOptions" not in name:
-            builder = builder.config(name, value)
+        builder = builder.config(name, value)
     return builder.getOrCreate()
 
 

@@ -20,6 +20,7 @@ LocalServer.patience = PATIENCE
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
 pytest_plugins = [
     "tests.support.needs",
+    "tests.support.collecting",
     "tests.support.schedule",
     "tests.support.durations",
     "tests.support.fixtures.event_loop",

@@ -11,7 +11,6 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from deploy.release.packages import Package
@@ -26,6 +25,9 @@ def document(source: Source, subject: str, kind: ComponentType, packages: Iterab
 
     Raises ReleaseRefused when it does not validate.
     """
+    # Importing it builds grammars of URLs, which takes seconds that importing this module need not take.
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     root = Component(name=subject, version=source.version, type=kind, bom_ref=subject)
     components = [_component(package) for package in packages]
     bom = Bom(components=components, serial_number=uuid5(NAMESPACE_URL, f"{source.commit}/{subject}"))

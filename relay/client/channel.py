@@ -50,7 +50,7 @@ class AsyncChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StatementFailure:
     """The reason of a failed statement, whichever driver reported it."""
 
     sqlstate: str | None
@@ -90,7 +90,7 @@ def async_channel(target: object) -> AsyncChannel | None:
     return None
 
 
-def failure_of(error: BaseException) -> Failure | None:
+def failure_of(error: BaseException) -> StatementFailure | None:
     """The failure that an error of a channel reports; None for any other error."""
     library = _library(error)
     if library == "psycopg":

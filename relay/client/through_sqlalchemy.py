@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from sqlalchemy import Connection, CursorResult, TextClause, exc, text
 from sqlalchemy.orm import Session, scoped_session
 
-from relay.client.channel import Failure, Row, Values
+from relay.client.channel import Row, StatementFailure, Values
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -75,7 +75,7 @@ class AsyncAlchemyChannel:
         return self._target.begin_nested()
 
 
-def failure_of(error: BaseException) -> Failure | None:
+def failure_of(error: BaseException) -> StatementFailure | None:
     """See ``relay.client.channel.failure_of``. The drivers name the same fields differently."""
     if not isinstance(error, exc.DBAPIError) or error.orig is None:
         return None
@@ -85,7 +85,7 @@ def failure_of(error: BaseException) -> Failure | None:
     fields = getattr(original, "diag", None) or original.__cause__ or original  # psycopg and psycopg2, or asyncpg
     message = getattr(fields, "message_primary", None) or getattr(fields, "message", None) or str(original)
     table, constraint = getattr(fields, "table_name", None), getattr(fields, "constraint_name", None)
-    return Failure(sqlstate, message, table, constraint, lost or error.connection_invalidated)
+    return StatementFailure(sqlstate, message, table, constraint, lost or error.connection_invalidated)
 
 
 @lru_cache(maxsize=64)

@@ -22,8 +22,8 @@ from psycopg import errors
 
 from relay.client.channel import (
     AsyncChannel,
-    Failure,
     Row,
+    StatementFailure,
     SyncChannel,
     Values,
     async_channel,
@@ -261,7 +261,7 @@ async def _meaning(
 
 
 async def _conflict(
-    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: Failure
+    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
 ) -> Exception | None:
     """The error for an append that lost against another one; None when the failure has another reason."""
     beyond = failure.sqlstate == _OUT_OF_RANGE and (

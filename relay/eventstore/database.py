@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
 from psycopg_pool import PoolTimeout
 
-from relay.client.channel import Failure
+from relay.client.channel import StatementFailure
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres import errors
 from relay.postgres.codec import decode_json
@@ -43,7 +43,7 @@ def translated(error: psycopg.Error, doing: str) -> StorageError:
     return errors.classify(error, doing, schema_hint=_MIGRATE)
 
 
-def translated_failure(failure: Failure, doing: str) -> StorageError:
+def translated_failure(failure: StatementFailure, doing: str) -> StorageError:
     """As ``translated``, for a failure on a caller's connection of any library."""
     message = failure.message if failure.sqlstate is None else f"{failure.message} (SQLSTATE {failure.sqlstate})"
     return errors.classify_failure(

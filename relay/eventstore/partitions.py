@@ -95,7 +95,7 @@ class Groups:
         return group
 
 
-class Partitions:
+class TenantPartitions:
     """Reads pages for one store."""
 
     def __init__(self, statements: EventStoreStatements) -> None:

@@ -23,7 +23,7 @@ from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id
 from relay.eventstore.part import Id, StorePart, check_limit
-from relay.eventstore.partitions import Partitions
+from relay.eventstore.partitions import TenantPartitions
 from relay.eventstore.statements import EventStoreStatements
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
@@ -74,7 +74,7 @@ class Reader:
     def __init__(self, database: Database, statements: EventStoreStatements) -> None:
         self._database = database
         self._statements = statements
-        self._partitions = Partitions(statements)
+        self._partitions = TenantPartitions(statements)
         self._horizon = 0
 
     async def horizon(self, connection: Pool) -> tuple[int, int, datetime]:

@@ -67,9 +67,9 @@ def accepts(port: int) -> bool:
     return False
 
 
-def make_folder(name: str, account: Account | None = None) -> Path:
-    """A new temporary folder, which ``account`` owns and can reach even where TMPDIR is private to root."""
-    candidates = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
+def make_folder(name: str, account: Account | None = None, parent: Path | None = None) -> Path:
+    """A new folder in ``parent``, or a temporary one, which ``account`` owns and can reach even in a private TMPDIR."""
+    candidates = [parent or Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     base = next((path for path in candidates if account is None or _passable(path)), candidates[0])
     folder = Path(tempfile.mkdtemp(prefix=f"openoutbox-{name}-", dir=base))
     if account:

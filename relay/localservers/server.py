@@ -29,6 +29,8 @@ class LocalServer(ABC):
     def __init__(self, account: Account | None = None) -> None:
         """``account`` is the user it runs as, None for the caller's."""
         self._account = account
+        self._parent: Path | None = None
+        """Where ``start`` creates the folder, None for the temporary folder; for subclasses."""
         self._process: ServerProcess | None = None
         self._folder: Path | None = None
 
@@ -74,7 +76,7 @@ class LocalServer(ABC):
         if self._folder is not None:
             self._run()
             return self
-        self._folder = make_folder(self.name.lower(), self._account)
+        self._folder = make_folder(self.name.lower(), self._account, self._parent)
         try:
             self._first_run()
         except BaseException:

@@ -66,7 +66,7 @@ def test_drain(tmp_path: Path) -> None:
 @pytest.mark.redis
 def test_latency(tmp_path: Path) -> None:
     publishers = ["nats"]
-    figures = run("latency", tmp_path / "l.json", "--seconds=1", "--idle=1", "--publishers", *publishers)
+    figures = run("latency", tmp_path / "l.json", "--seconds=1", "--warm-up=0", "--idle=1", "--publishers", *publishers)
     expected = [(publisher, wake_up) for publisher in publishers for wake_up in (False, True)]
     assert [(one["publisher"], one["wake_up"]) for one in figures["runs"]] == expected
     assert all(one["missing"] == 0 and one["events"] > 0 for one in figures["runs"])
@@ -74,6 +74,7 @@ def test_latency(tmp_path: Path) -> None:
 
 def test_ordering(tmp_path: Path) -> None:
     arguments = ["--events=2000", "--rounds=1", "--relays=1", "--batches=100", "--publishers=null", "--only=drains"]
+    arguments += ["--due-in=1"]
     [drained] = run("ordering", tmp_path / "o.json", *arguments)
     assert drained["unordered"][0] > 0
     assert drained["ordered"][0] > 0

@@ -66,6 +66,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         **options: object,
     ) -> Running:
         values: dict[str, object] = {"connect_retry_interval": 0.1, "health_check_interval": 0.5, "probe_timeout": 0.3}
+        values["shutdown_timeout"] = 0.5  # many tests end while the broker holds events
         engine = engine_options(**({"retry": RETRY, "in_order": key_order is not None} | values | options))
         lease, retry = engine.lease_timeout, engine.retry
         storage = PostgresOutbox(

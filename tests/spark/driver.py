@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 
 from tests.spark.faults import FaultySource
 from tests.support.paths import ROOT
-from tests.support.servers.spark import SESSION, environment
+from tests.support.servers.spark import environment, lean_session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class Driver:
     def __init__(self, master: str, log: Path, settings: Mapping[str, str] | None = None) -> None:
         """Start it; the first call waits until it is ready."""
         self._log = log
-        conf = {**SESSION, **(settings or {})}
+        conf = {**lean_session(), **(settings or {})}
         with log.open("wb") as handle:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.driver", master, *(f"{name}={conf[name]}" for name in conf)],

@@ -1,4 +1,4 @@
-"""Where a run's time goes: the seconds of each folder, at the end of every run with many tests."""
+"""Where a run's time goes: the seconds of each folder and group, at the end of every run with many tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ _FEW = 200
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print setup, call and teardown of all tests, summed by folder; seconds of all workers together."""
+    """Print setup, call and teardown of all tests, summed by folder; seconds of all workers together.
+
+    A group runs in one worker, so no run is shorter than its longest group.
+    """
     seconds: defaultdict[str, float] = defaultdict(float)
+    groups: defaultdict[str, float] = defaultdict(float)
     tests: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 folder = _folder(report.nodeid)
                 seconds[folder] += report.duration
+                if group := report.nodeid.rpartition("]")[2].partition("@")[2]:
+                    groups[group] += report.duration
                 tests[folder] += report.when == "call"
     if tests.total() < _FEW:
         return
@@ -26,6 +32,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for folder, spent in sorted(seconds.items(), key=lambda each: -each[1]):
         terminalreporter.write_line(f"{spent:8.1f} s  {tests[folder]:5d} tests  {folder}")
     terminalreporter.write_line(f"{sum(seconds.values()):8.1f} s  {tests.total():5d} tests  in all")
+    for group, spent in sorted(groups.items(), key=lambda each: -each[1]):
+        terminalreporter.write_line(f"{spent:8.1f} s  group {group}")
 
 
 def _folder(nodeid: str) -> str:

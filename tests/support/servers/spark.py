@@ -1,7 +1,7 @@
 """A real Spark standalone cluster on 127.0.0.1: one master, worker processes; and what a driver needs to find it.
 
 The jars come with the wheel ``pyspark``; Java 17 must be there. The settings of all JVMs stand here: little
-memory, and a compiler that is quick rather than good.
+memory, and what ``spark_classes`` says.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from relay.localservers.process import accepts, free_port
 from relay.localservers.server import LocalServer
 from tests.support.paths import ROOT
 from tests.support.servers.kafka import fetched
+from tests.support.servers.spark_classes import LEAN, java_options
 
 HOME = Path(pyspark.__file__).parent
 
 _LOG4J = Path(__file__).with_name("spark-log4j2.xml")
-_LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _CLASS_PATH = f"{HOME}/conf:{HOME}/jars/*"
 """As Spark itself builds it; ``conf`` need not exist."""
 
@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LAUNCHER_OPTS": _LEAN,
+        "SPARK_LAUNCHER_OPTS": LEAN,
         "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={_LOG4J}",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": python_path(),
@@ -62,22 +62,22 @@ SESSION: Mapping[str, str] = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": _LEAN,
-    "spark.driver.extraJavaOptions": _LEAN,
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
 """Settings of every test session. On a cluster: an executor of one core on each worker."""
 
-SCALE_SESSION: Mapping[str, str] = {
-    **{name: value for name, value in SESSION.items() if "extraJavaOptions" not in name},
-    "spark.driver.memory": "1g",
-}
+SCALE_SESSION: Mapping[str, str] = {**SESSION, "spark.driver.memory": "1g"}
 """For large amounts: the memory and the compiler that Spark has by default."""
 
 
+def lean_session() -> dict[str, str]:
+    """``SESSION`` with the options of small JVMs that start quickly."""
+    return {f"spark.{process}.extraJavaOptions": java_options() for process in ("driver", "executor")} | dict(SESSION)
+
+
 def submit_arguments(**more: str) -> list[str]:
-    """``SESSION`` as arguments of spark-submit, with ``more`` settings: dots are written as underscores."""
-    settings = {**SESSION, **{name.replace("_", "."): value for name, value in more.items()}}
+    """``lean_session`` as arguments of spark-submit, with ``more`` settings: dots are written as underscores."""
+    settings = {**lean_session(), **{name.replace("_", "."): value for name, value in more.items()}}
     return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
 
@@ -107,7 +107,7 @@ class _SparkServer(LocalServer):
 
     def _started(self, role: str, *more: str | Path) -> list[str | Path]:
         # As bin/spark-class does in the end, which would start another JVM first to find these words.
-        java = ["java", *_LEAN.split(), "-Xmx256m", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", _CLASS_PATH]
+        java = ["java", *LEAN.split(), "-Xmx256m", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", _CLASS_PATH]
         places = ["--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)]
         return [*java, f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
 

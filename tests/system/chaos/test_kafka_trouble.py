@@ -103,11 +103,12 @@ def test_slow_acknowledgements_are_waited_for_and_no_outage(
     """
     watch_setbacks(outbox)
     env = {"LEASE_TIMEOUT": "4s", "HEALTH_CHECK_INTERVAL": "500ms", "KAFKA_WRITE_TIMEOUT": "30s"}
+    env["KAFKA_READ_TIMEOUT"] = "3s"
     relays = [daemon(**broker.env(), **env, RELAY_ID=f"slow-{number}").wait_ready() for number in range(2)]
     broker.proxy.tap = tap = ProducerLinks()
     outbox.fill(broker.destination, 1)
     outbox.wait_finished(30)
-    broker.proxy.slow_links, broker.proxy.delay = tap.links, 11.0
+    broker.proxy.slow_links, broker.proxy.delay = tap.links, 7.0
     outbox.fill(broker.destination, 20)
     states: set[float] = set()
 
@@ -117,12 +118,12 @@ def test_slow_acknowledgements_are_waited_for_and_no_outage(
 
     seconds = seconds_until(all_delivered, 40, "the acknowledgements")
     assert states == {1.0}
-    assert seconds > 10
+    assert seconds > 6
     assert setbacks(outbox, "TRUE") == 0
     check_finished(outbox)
     assert broker.received().total() == 21
     measured(
-        fault="Kafka acknowledges after 11 s, the lease 4 s, two relays, probed every 0.5 s",
+        fault="Kafka acknowledges after 7 s, the lease 4 s, two relays, probed every 0.5 s",
         delivered_after_s=seconds,
         renewals=sum(int(one.metric("openoutbox_storage_latency_seconds_count", op="renew")) for one in relays),
         released=0,
