@@ -1,18 +1,19 @@
-"""The commands of ``relay-cli log`` that change the log: migrate, retention, partitions, copy."""
+"""The commands of ``relay-cli log`` that change the log: migrate, retention, maintain, partitions."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay.core.errors import ConfigError
 from relay_cli import log_options
-from relay_cli.log_options import open_log, with_store
+from relay_cli.log_copy import copy
+from relay_cli.log_options import with_store
 from relay_cli.migrations import print_pending
-from relay_cli.options import DryRun
+from relay_cli.options import DryRun, Json
+from relay_cli.output import print_json
 from relay_cli.values import days
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def add_commands(app: typer.Typer) -> None:
     for name, command in (
         ("migrate", migrate),
         ("retention", retention),
+        ("maintain", maintain),
         ("partitions", partitions),
         ("copy", copy),
     ):
@@ -73,6 +75,47 @@ def retention(
     typer.echo(f"keeping {days} days" if days else "keeping everything")
 
 
+def maintain(
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--days",
+            metavar="N",
+            parser=days,
+            help="How many days to keep, instead of DELIVERY_LOG_RETENTION_DAYS; without either nothing is deleted.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    url: log_options.DeliveryLogUrl = None,
+    schema: log_options.Schema = None,
+    prefix: log_options.Prefix = None,
+) -> None:
+    """Create the coming months and delete what is older than the retention: the log's daily job.
+
+    A relay does the same once an hour where its user owns the log; elsewhere run this daily as the owner.
+
+    Example: relay-cli log maintain --days 90d
+    """
+    from relay.settings.settings import Settings
+
+    name = "DELIVERY_LOG_RETENTION_DAYS"
+    keep = days if days is not None else Settings.from_process(only={name}).delivery_log_retention_days
+
+    async def work(store: DeliveryLog) -> datetime | None:
+        await store.prepare_ahead()
+        if keep:
+            await store.apply_retention(keep)
+        return store.ready_until
+
+    ready_until = with_store(url, schema, prefix, work)
+    if as_json:
+        print_json({"ready_until": ready_until, "days": keep or None})
+        return
+    if ready_until is not None:
+        typer.echo(f"the months until {ready_until:%Y-%m-%d} are ready")
+    typer.echo(f"keeping {keep} days" if keep else "keeping everything")
+
+
 def partitions(
     action: Annotated[str, typer.Argument(metavar="ensure|drop|check")],
     days: Annotated[
@@ -107,53 +150,6 @@ def partitions(
                 typer.echo(f"dropped {name}")
         case _:
             raise typer.BadParameter(f"{action!r} is none of ensure, drop, check")
-
-
-def copy(
-    source: Annotated[str, typer.Option("--from", metavar="URL", help="The log to read.")],
-    target: Annotated[str, typer.Option("--to", metavar="URL", help="The log to write; its tables must exist.")],
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Resume after this cursor.")] = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", metavar="FILE", parser=Path, help="File that stores the cursor.")
-    ] = None,
-    schema: log_options.Schema = None,
-    prefix: log_options.Prefix = None,
-) -> None:
-    """Copy a log to another store, also of the other kind.
-
-    After an interruption it resumes at the cursor of the --state file, or of --after. Copying an entry twice is
-    harmless.
-
-    Example: relay-cli log copy --from postgres://old/db --to clickhouse://new/db --state copy.cursor
-    """
-    import asyncio
-
-    start = after or (state.read_text().strip() if state is not None and state.exists() else None)
-
-    async def run() -> int:
-        source_log = await open_log(source, schema, prefix)
-        try:
-            target_log = await open_log(target, schema, prefix)
-            try:
-                return await _copy(source_log, target_log, start or None, state)
-            finally:
-                await target_log.close()
-        finally:
-            await source_log.close()
-
-    typer.echo(f"copied {asyncio.run(run())} attempts")
-
-
-async def _copy(source: DeliveryLog, target: DeliveryLog, start: str | None, state: Path | None) -> int:
-    from relay.deliverylog.copy import copy_log
-
-    total = 0
-    async for progress in copy_log(source, target, after=start):
-        total = progress.attempts
-        if state is not None:
-            state.write_text(f"{progress.cursor}\n")  # noqa: ASYNC240 - no other task runs
-        typer.echo(f"{progress.attempts} attempts; to resume from here: --after {progress.cursor}", err=True)
-    return total
 
 
 def _postgres(store: DeliveryLog) -> PostgresDeliveryLog:

@@ -40,7 +40,7 @@ GRANT USAGE ON SCHEMA public
 TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader,
 openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
 
--- The owner runs `relay-cli migrate`, `log migrate`, `log partitions`, `log retention`, `store migrate`, `store grant` and
+-- The owner runs `relay-cli migrate`, `log migrate`, `log partitions`, `log maintain`, `store migrate`, `store grant` and
 -- `spark setup`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in the URL. The delivery log and Spark's
 -- ledgers are schemas of their own, which it creates.
 GRANT CREATE ON SCHEMA public TO openoutbox_owner;
@@ -72,7 +72,7 @@ GRANT UPDATE (updated_at) ON openoutbox_events TO openoutbox_pruner;
 GRANT SELECT ON openoutbox_events TO openoutbox_reader;
 
 -- The delivery log, where it is in this database: run this file again after `relay-cli log migrate` as the owner. The
--- recorder creates no partition: run `relay-cli log partitions ensure` daily as the owner.
+-- recorder creates and drops no partition: run `relay-cli log maintain` daily as the owner.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'openoutbox_log') THEN

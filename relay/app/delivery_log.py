@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _RECORDER_CONNECTIONS: Final = 2
 """One that writes, and one that tells whether the database answers."""
 _API_CONNECTIONS: Final = 2
+READY_UNTIL: Final = "openoutbox_log_ready_until_timestamp_seconds"
+"""The metric of ``deploy/prometheus``'s alert on a month without tables."""
 
 
 class LogCounters(Protocol):
@@ -38,6 +41,7 @@ class LogCounters(Protocol):
     written: int
     dropped: int
     quarantined: int
+    ready_until: datetime | None
 
 
 class DeliveryLogParts:
@@ -71,7 +75,7 @@ class DeliveryLogParts:
 
 
 class LogCollector(Collector):
-    """The recorder's counters in Prometheus' terms."""
+    """The recorder's counters and gauge in Prometheus' terms."""
 
     def __init__(self, counters: LogCounters, relay_id: str) -> None:
         self._counters = counters
@@ -91,6 +95,12 @@ class LogCollector(Collector):
             family = CounterMetricFamily(name, meaning, labels=["relay_id"])
             family.add_metric([self._relay_id], float(value))
             yield family
+        ready_until = GaugeMetricFamily(
+            READY_UNTIL, "Until when the log has tables for new attempts.", labels=["relay_id"]
+        )
+        if self._counters.ready_until is not None:
+            ready_until.add_metric([self._relay_id], self._counters.ready_until.timestamp())
+        yield ready_until
 
 
 class LogApi:

@@ -133,7 +133,7 @@ async def _log_answers(settings: Settings, url: str) -> list[Finding]:
         return [Finding(Level.ERROR, "log", str(error), "check DELIVERY_LOG_URL and that the server runs")]
     if months:
         names = ", ".join(f"{month:%Y-%m}" for month in months)
-        advice = "run as the owner, daily: relay-cli log partitions ensure"
+        advice = "run as the owner, daily: relay-cli log maintain"
         return [Finding(Level.WARNING, "partitions", f"the log has no partition for {names}", advice)]
     return [Finding(Level.OK, "log", "the delivery log answers, and lacks no partition")]
 

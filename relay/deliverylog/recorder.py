@@ -102,6 +102,8 @@ class Recorder:
         """Attempts that the log could not store and has quarantined."""
         self.dropped = 0
         """Attempts that were not logged: the queue was full, or ``close`` ran out of time."""
+        self.ready_until: datetime | None = None
+        """Until when the log has tables for the coming months; None where it needs none, or while it is unknown."""
 
     def start(self) -> None:
         """Begin to write. The log may become available later."""
@@ -192,7 +194,13 @@ class Recorder:
         if store is None:
             return
         try:
-            await self._write_on(store, due)
+            # A task of its own: a drop waits for the readers of the month, and attempts must be written meanwhile.
+            dropping = asyncio.create_task(self._drop_expired(store))
+            try:
+                await self._write_on(store, due)
+            finally:
+                dropping.cancel()
+                await asyncio.wait([dropping], timeout=1)
         finally:
             with contextlib.suppress(TimeoutError, OutboxError):
                 await asyncio.wait_for(store.close(), 1)
@@ -249,7 +257,24 @@ class Recorder:
             async with self._limited(_LONGEST_MAINTENANCE):
                 await store.prepare_ahead()
         except (OutboxError, TimeoutError, OSError) as error:
-            _log.warning("cannot prepare the delivery log's coming months: %s", error)
+            _log.warning(
+                "cannot prepare the delivery log's coming months: %s; run relay-cli log maintain daily as its owner",
+                error,
+            )
+        self.ready_until = store.ready_until
+
+    async def _drop_expired(self, store: DeliveryLog) -> None:
+        while True:
+            try:
+                for name in await store.drop_expired():
+                    _log.info("dropped %s: older than DELIVERY_LOG_RETENTION_DAYS", name)
+            except (OutboxError, OSError) as error:
+                _log.warning(
+                    "cannot drop what is older than DELIVERY_LOG_RETENTION_DAYS: %s; "
+                    "run relay-cli log maintain daily as the log's owner",
+                    error,
+                )
+            await asyncio.sleep(_PREPARE_EVERY)
 
     async def _write(self, store: DeliveryLog, batch: list[SettledAttempt], due: asyncio.Event) -> bool:
         """Write one batch, with as many attempts as it takes; False when ``close`` ran out of time first."""

@@ -51,6 +51,8 @@ class DeliveryLog(ABC):
         """Number of entries that this object has quarantined."""
         self.last_quarantine = ""
         """What the last batch had quarantined and why; empty when it was written completely."""
+        self.ready_until: datetime | None = None
+        """Until when the coming months have tables, as of the last ``prepare_ahead``; None where they need none."""
 
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
         """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
@@ -145,7 +147,11 @@ class DeliveryLog(ABC):
         return MetricsResult(rows=rows, query_time_ms=elapsed, row_count=len(rows), row_limit=ROW_LIMIT)
 
     async def prepare_ahead(self) -> None:  # noqa: B027 - drivers without partitions have nothing to do
-        """Prepare for the coming months (PostgreSQL: their partitions). Repeatable."""
+        """Prepare for the coming months (PostgreSQL: their partitions; ClickHouse: the TTL). Repeatable."""
+
+    async def drop_expired(self) -> list[str]:
+        """Drop what is older than the retention of the options, where the server does not; returns the tables."""
+        return []
 
     @abstractmethod
     async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:

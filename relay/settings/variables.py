@@ -252,8 +252,8 @@ class Logging(_Group):
     )
     delivery_log_retention_days: Count | None = _variable(
         None,
-        "PostgreSQL: no partition is created for a month that ended longer ago; its entries are quarantined. "
-        "`relay-cli log retention` drops older partitions.",
+        "Days to retain entries. PostgreSQL: older months are dropped once an hour by a relay whose user owns the log, "
+        "else by `relay-cli log maintain`; late entries of them are quarantined. ClickHouse: the TTL of the tables.",
         shown="unset",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
 from relay.app.build import build_delivery_log
-from relay.app.delivery_log import DeliveryLogParts, LogApi, LogCollector
+from relay.app.delivery_log import READY_UNTIL, DeliveryLogParts, LogApi, LogCollector
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
@@ -35,6 +36,7 @@ class State:
     written = 7
     dropped = 3
     quarantined = 2
+    ready_until: datetime | None = datetime(2027, 3, 1, tzinfo=UTC)
 
 
 class Well:
@@ -79,6 +81,15 @@ def test_what_was_dropped_is_counted() -> None:
     assert 'openoutbox_log_dropped_total{relay_id="r1"} 3.0' in text
     assert 'openoutbox_log_written_total{relay_id="r1"} 7.0' in text
     assert 'openoutbox_log_quarantined_total{relay_id="r1"} 2.0' in text
+    assert f'{READY_UNTIL}{{relay_id="r1"}} 1.8038592e+09' in text
+
+
+def test_a_log_that_needs_no_months_exports_no_time() -> None:
+    state = State()
+    state.ready_until = None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LogCollector(state, "r1"))
+    assert "ready_until_timestamp_seconds{" not in generate_latest(registry).decode()
 
 
 @pytest.mark.parametrize(("token", "status"), [("token-of-some-length", 200), ("wrong", 401), ("", 401)])

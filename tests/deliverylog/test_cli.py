@@ -140,6 +140,21 @@ def test_the_quarantine_is_listed_retried_and_purged(run: Run, log_database: Dat
         assert "--before TIME or --all" in run("quarantine", "purge", *options, fails=True).output
 
 
+def test_maintaining_creates_months_and_drops_old_ones(
+    run: Run, log_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log_database.url, [entry("old", BASE - timedelta(days=800))])
+    assert "keeping everything" in run("maintain").stdout
+    assert read(log_database.url) == ["old"]
+    assert run("partitions", "check").stdout == "nothing is missing\n"
+    monkeypatch.setenv("DELIVERY_LOG_RETENTION_DAYS", "90")
+    assert "keeping everything" in run("maintain", "--days", "0").stdout
+    answer = json.loads(run("maintain", "--json").stdout)
+    assert answer["days"] == 90
+    assert answer["ready_until"].endswith("-01T00:00:00.000000Z")
+    assert read(log_database.url) == []
+
+
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELIVERY_LOG_URL", raising=False)
     options = ["--log-store-url", database.url, "--schema", "other"]
@@ -169,17 +184,39 @@ def test_a_copy_goes_on_where_it_stopped(run: Run, log_database: Database, datab
     state = tmp_path / "cursor"
     arguments = ("copy", "--from", log_database.url, "--to", database.url, "--state", str(state))
     result = run(*arguments)
-    assert "copied 2100 attempts" in result.stdout
+    lines = result.stdout.splitlines()
+    assert (lines[0], lines[-1]) == ("copied 2100 attempts", "both are equal")
+    assert lines[1].removeprefix("source") == lines[2].removeprefix("target")
+    assert lines[1].startswith("source: 2100 attempts, digest ")
     assert read(database.url) == [f"a{i:04d}" for i in range(2100)]
-    assert run(*arguments).stdout == "copied 0 attempts\n"
+    at_once = (*arguments, "--margin", "0s", "--no-compare")
+    assert run(*at_once).stdout == "copied 0 attempts\n"
     fill(log_database.url, [entry("b1", BASE + timedelta(days=1))])
-    assert "copied 1 attempts" in run(*arguments).stdout
+    assert "copied 1 attempts" in run(*at_once).stdout
     cursor = result.stderr.splitlines()[0].split()[-1]
-    assert (
-        "copied 1101 attempts"
-        in run("copy", "--from", log_database.url, "--to", database.url, "--after", cursor).stdout
-    )
+    resumed = ("copy", "--from", log_database.url, "--to", database.url, "--after", cursor, "--margin", "0s")
+    assert "copied 1101 attempts" in run(*resumed).stdout
     assert len(read(database.url)) == 2101
+
+
+def test_a_copy_again_brings_what_was_written_late(
+    run: Run, log_database: Database, database: Database, tmp_path: Path
+) -> None:
+    """A relay whose log was away writes attempts after newer ones of other relays."""
+    fill(log_database.url, ENTRIES)
+    CliRunner().invoke(app, ["log", "migrate", "--log-store-url", database.url])
+    arguments = ("copy", "--from", log_database.url, "--to", database.url, "--state", str(tmp_path / "cursor"))
+    run(*arguments)
+    fill(log_database.url, [entry("late", BASE - timedelta(hours=2)), entry("later", BASE - timedelta(days=2))])
+    again = run(*arguments, fails=True)
+    assert "missing 1, different 0, only in target 0; the first is attempt later" in again.stdout
+    assert "late" in read(database.url)
+    database.run("UPDATE openoutbox_log.attempts SET code = 'other' WHERE id = 'a0'")
+    database.run("DELETE FROM openoutbox_log.attempts WHERE id = 'a1'")
+    fill(database.url, [entry("new", BASE)])
+    answer = json.loads(run(*arguments, "--margin", "3d", "--json").stdout)
+    assert answer["source"]["digest"] != answer["target"]["digest"]
+    assert [answer[name] for name in ("copied", "missing", "different", "only_in_target")] == [7, 0, 0, 1]
 
 
 @pytest.mark.xdist_group("clickhouse")

@@ -17,7 +17,6 @@ from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts,
 from relay.deliverylog.entries import prepare
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.deliverylog.memory import MemoryDeliveryLog
-from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.deliverylog.recorder import Recorder, RecorderOptions
 from relay.deliverylog.times import floored, time_near
 from relay.localservers.postgres import PostgresServer
@@ -326,26 +325,3 @@ def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: 
     assert (entry.attempt.status, entry.attempt.code, entry.attempt.manual) == ("failed", "LEADER", True)
     assert entry.attempt.response_data == {"reason": "moved"}
     assert (entry.event.eligible_for_retry, entry.event.tenant_id) == (eligible, "")
-
-
-@pytest.mark.postgres
-async def test_a_store_that_may_not_migrate_is_closed_before_the_next_is_opened(database: Database) -> None:
-    """Each retry opens one; their pools stayed open until the process ended."""
-    role = f"nobody_{database.name}"
-    database.run(f"CREATE ROLE {role} LOGIN")
-    stores: list[PostgresDeliveryLog] = []
-
-    async def opened() -> DeliveryLog:
-        store = await open_delivery_log(database.url.replace("postgres@", f"{role}@"))
-        assert isinstance(store, PostgresDeliveryLog)
-        stores.append(store)
-        return store
-
-    try:
-        async with recording(opened, QUICK) as recorder:
-            await eventually(lambda: len(stores) > 2, what="the recorder retries")
-            assert "permission denied" in recorder.trouble
-            assert not any(store._pool.connected for store in stores[:-1])
-        assert not any(store._pool.connected for store in stores)
-    finally:
-        database.run(f"DROP ROLE {role}")

@@ -15,10 +15,7 @@ from tests.support.paths import ROOT
 DEPLOY = ROOT / "deploy"
 
 
-LOG_JOBS = (
-    ["relay-cli", "log", "partitions", "ensure"],
-    ["relay-cli", "log", "retention", "--days=90"],
-)
+LOG_JOBS = (["relay-cli", "log", "maintain", "--days=90"],)
 """What the chart's CronJob for the delivery log runs, with the values of ``ci/nats-values.yaml``."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from relay.app.delivery_log import READY_UNTIL
 from relay.eventstore.prometheus import EXPOSED
 from relay.telemetry.catalogue import CATALOGUE, MetricType
 from tests.support.paths import ROOT
@@ -30,7 +31,7 @@ SERIES = {
         if metric.type is MetricType.HISTOGRAM
         else [metric.name]
     )
-} | set(EXPOSED)
+} | {READY_UNTIL, *EXPOSED}
 
 
 def cases() -> list[dict[str, Any]]:

@@ -25,7 +25,14 @@ from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
 from relay.deliverylog.postgres.history import schema_history
-from relay.deliverylog.postgres.partitions import Partitions, missing_ahead, month_after, month_of, retention_start
+from relay.deliverylog.postgres.partitions import (
+    Partitions,
+    missing_ahead,
+    month_after,
+    month_of,
+    ready_until,
+    retention_start,
+)
 from relay.deliverylog.postgres.planner import looks_large, near
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
@@ -102,17 +109,21 @@ class PostgresDeliveryLog(DeliveryLog):
         return plan
 
     async def prepare_ahead(self) -> None:
-        """Create the partitions of this month and the next ones."""
+        """Create the partitions of this month and the next ones. ``ready_until`` is right also when that fails."""
 
         async def prepare(connection: Connection) -> None:
             have = await self.partitions.months(connection)
             missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
-            self._months = have
+            self._now_has(have)
             if missing:
                 await self.partitions.ensure(connection, missing)
-                self._months = await self.partitions.months(connection)
+                self._now_has(await self.partitions.months(connection))
 
         await self._pool.run("creating the coming months", prepare)
+
+    def _now_has(self, months: set[datetime]) -> None:
+        self._months = months
+        self.ready_until = ready_until(months, datetime.now(UTC))
 
     async def missing_months(self) -> list[datetime]:
         """Those of this month and the next ones that have no partition."""
@@ -123,6 +134,20 @@ class PostgresDeliveryLog(DeliveryLog):
         """Drop every month that ended more than ``days`` days ago. Writers do not wait for it."""
         if days:
             await self.drop_months(retention_start(datetime.now(UTC), days))
+
+    async def drop_expired(self) -> list[str]:
+        """Drop the months that are older than the retention of the options; returns the tables.
+
+        Reads first, so that it needs no right while nothing is to be dropped.
+        """
+        days = self._options.retention_days
+        if not days:
+            return []
+        oldest = retention_start(datetime.now(UTC), days)
+        expired = [
+            one for one in await self._pool.run("reading the months", self.partitions.all) if one.expired(oldest)
+        ]
+        return await self.drop_months(oldest) if expired else []
 
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""

@@ -53,6 +53,10 @@ class Partition:
     owned: bool
     """Whether the retention may drop it: it is a table in the log's schema."""
 
+    def expired(self, oldest: datetime) -> bool:
+        """Whether the retention drops it: it ended at or before ``oldest``, or was detached by an earlier run."""
+        return self.owned and (self.parent is None or (self.until is not None and self.until <= oldest))
+
 
 class Partitions:
     """The partitions of one schema."""
@@ -93,8 +97,7 @@ class Partitions:
         await connection.execute(self._sql.text("partitions:lock_timeout"))
         dropped, busy = [], []
         for partition in await self.all(connection):
-            ended = partition.until is not None and partition.until <= oldest
-            if not partition.owned or not (ended or partition.parent is None):
+            if not partition.expired(oldest):
                 continue
             try:
                 await self._drop(connection, partition)
@@ -127,6 +130,14 @@ def missing_ahead(have: set[datetime], now: datetime, months_ahead: int) -> list
     """Those of this month and the ``months_ahead`` after it that are missing."""
     wanted = [month_after(month_of(now), count) for count in range(months_ahead + 1)]
     return [month for month in wanted if month not in have]
+
+
+def ready_until(have: set[datetime], now: datetime) -> datetime:
+    """The begin of the first month, from this one on, that is missing."""
+    month = month_of(now)
+    while month in have:
+        month = month_after(month)
+    return month
 
 
 def retention_start(now: datetime, days: int) -> datetime:

@@ -55,6 +55,8 @@ async def test_an_event_is_listed_while_one_of_its_deliveries_is_retained(
     counted = MetricsQuery(start=OLD, end=OLD + ms(1), measures=["count"], dimensions=["destination_id"])
     await clickhouse._client.command(f"OPTIMIZE TABLE {prefix}event_log_events FINAL")
     assert await all_items(clickhouse, ListEvents()) == [its]
+    either = MetricsQuery(start=OLD, end=OLD + ms(1), measures=["count"], filters={"destination_id": ["d1", "d2"]})
+    assert (await clickhouse.event_metrics(either)).rows == [{"count": 2}]  # once for each destination
     both = [{"destination_id": "d1", "count": 1}, {"destination_id": "d2", "count": 1}]
     assert sorted((await clickhouse.event_metrics(counted)).rows, key=str) == sorted(both, key=str)
     await clickhouse.apply_retention(7)
