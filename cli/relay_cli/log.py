@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relay_cli import log_options
+from relay_cli import log_live, log_options
 from relay_cli.groups import command_group
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
@@ -16,6 +16,7 @@ from relay_cli.options import Json
 
 app = command_group("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)
+log_live.add_commands(app)
 app.add_typer(quarantine, name="quarantine")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-from relay.deliverylog import AttemptRecord, LoggedEvent, MetricsResult, Page, QuarantinedEntry
+from relay.deliverylog import AttemptRecord, LoggedAttempt, LoggedEvent, MetricsResult, Page, QuarantinedEntry
+from relay.deliverylog.follow import Arrivals
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
 from relay_cli.columns import ScreenColumn, fit
 from relay_cli.screen import ago, columns, painted, wrapped
@@ -110,6 +111,55 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
                 name.upper(), [f"{row[name]:g}" if isinstance(row[name], float) else row[name] for row in rows], rank
             )
             for rank, name in enumerate(names)
+        ]
+    )
+
+
+def print_arrivals(arrivals: Arrivals, *, as_json: bool) -> None:
+    """Print attempts as they arrive, one a line, each at once."""
+    width = columns(sys.stdout)
+    for record in arrivals.records:
+        if as_json:
+            print_json(attempt_json(record, with_data=False))
+        else:
+            typer.echo(_arrival(record.attempt, width))
+    if arrivals.more:
+        typer.echo("more arrived than one reading shows; filter to see all", err=True)
+    sys.stdout.flush()
+
+
+def _arrival(attempt: LoggedAttempt, width: int | None) -> str:
+    """One line: time, status, event, then what differs most; a terminal's width cuts the end.
+
+    A terminal shows the clock of this machine's zone, a file the whole time in UTC.
+    """
+    number = f"#{attempt.attempt_number}" if attempt.attempt_number > 1 or attempt.manual else ""
+    manual = "replay" if attempt.manual else ""
+    rest = (attempt.code or "", attempt.topic, attempt.destination_id, number, manual, attempt.tenant_id)
+    moment = time_text(attempt.time) if width is None else f"{attempt.time.astimezone():%H:%M:%S}"
+    head, status = f"{moment} ", attempt.status.ljust(len("success"))
+    line = f"{head}{status} {_cell(attempt.event_id)} {' '.join(_cell(part) for part in rest if part)}"
+    if width is not None and len(line) > width:
+        line = f"{line[: width - 1]}…"
+    return head + painted(attempt.status, status, sys.stdout) + line[len(head) + len(status) :]
+
+
+def print_top(
+    rows: Sequence[dict[str, Any]], title: str, dimension: str, *, attempts: int, span: str, as_json: bool
+) -> None:
+    """Print what fails most, or that nothing failed."""
+    if as_json:
+        print_json({"rows": list(rows), "attempts": attempts})
+        return
+    if not rows:
+        typer.echo(f"no attempt failed in the last {span}; {attempts} were made")
+        return
+    print_table(
+        [
+            ScreenColumn(title.upper(), [str(row[dimension] or "-") for row in rows], 0, 12),
+            ScreenColumn("FAILED", [str(row["failed_count"]) for row in rows], 1),
+            ScreenColumn("ATTEMPTS", [str(row["count"]) for row in rows], 2),
+            ScreenColumn("ERRORS", [f"{row['error_rate']:.1%}" for row in rows], 3),
         ]
     )
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -22,7 +22,11 @@ from relay.core.errors import OutboxError
 from relay.core.extras import requires
 from relay.deliverylog import DeliveryLog
 from relay.deliverylog.recorder import Recorder
+from relay.settings.kinds import tenant_tokens
 from relay.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.deliverylog.api.apart import ApartApp
 
 _RECORDER_CONNECTIONS: Final = 2
 """One that writes, and one that tells whether the database answers."""
@@ -106,18 +110,28 @@ class LogApi:
         self._settings = settings
         self._store: DeliveryLog | None = None
         self._opening = asyncio.Lock()
+        self._app: ApartApp | None = None
 
     def application(self) -> dict[str, ASGIApp]:
-        """Return the application by its prefix; empty without API_TOKEN. Raises ConfigError without the extra."""
-        token = self._settings.api_token
-        if token is None:
+        """Return the application by its prefix; empty without a token. Raises ConfigError without the extra.
+
+        It runs in a thread of its own: a page or a count of the log takes longer than the engine's loop may be held.
+        """
+        tokens = _tokens(self._settings)
+        if not tokens:
             return {}
         with requires("api", "API_TOKEN"):
-            from relay.deliverylog.api.app import PREFIX, build_api  # noqa: PLC0415 - FastAPI only where there is an API
-        return {PREFIX: build_api(self._opened, token.get_secret_value())}
+            from relay.deliverylog.api.apart import ApartApp  # noqa: PLC0415 - FastAPI only where there is an API
+            from relay.deliverylog.api.app import PREFIX, build_api  # noqa: PLC0415 - the same
+        self._app = ApartApp(build_api(self._opened, tokens), self._close_store)
+        return {PREFIX: self._app}
 
     async def close(self) -> None:
-        """Close the store, if there is one; never raises."""
+        """Close the store, if there is one, and end the thread; never raises."""
+        if self._app is not None:
+            await self._app.close()
+
+    async def _close_store(self) -> None:
         if self._store is not None:
             with suppress(OutboxError):
                 await self._store.close()
@@ -127,3 +141,13 @@ class LogApi:
             if self._store is None:
                 self._store = await build.delivery_log_opener(self._settings, _API_CONNECTIONS)()
             return self._store
+
+
+def _tokens(settings: Settings) -> dict[str, str | None]:
+    """The API's tokens and the tenant that each is tied to; None for the operator's, which wins over an equal one."""
+    secret = settings.api_tenant_tokens
+    pairs = {} if secret is None else tenant_tokens(secret.get_secret_value())
+    tokens: dict[str, str | None] = {token: tenant for tenant, token in pairs.items()}
+    if settings.api_token is not None:
+        tokens[settings.api_token.get_secret_value()] = None
+    return tokens

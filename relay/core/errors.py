@@ -76,6 +76,9 @@ class StorageUnavailable(StorageError):
 class StorageTimeout(StorageUnavailable):
     """A statement passed its deadline and was cut off: a smaller one may get through."""
 
+    server_answers = False
+    """Whether the server took the cancellation of the statement: then the statement is slow, not the network."""
+
 
 class StorageRefuses(StorageUnavailable):
     """The database answers and cannot do the work: its disk is full, its memory used up, its storage fails.

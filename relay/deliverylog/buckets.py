@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from relay.deliverylog.errors import InvalidQuery, ResourceLimit
+from relay.deliverylog.errors import InvalidQuery, InvalidTimeRange, ResourceLimit
 from relay.deliverylog.query import Granularity
 from relay.deliverylog.times import from_ms, to_ms
 
@@ -51,21 +51,29 @@ class Slots:
 def slots(start: datetime, end: datetime, granularity: Granularity) -> Slots:
     """Every bucket from truncate(start) up to end.
 
-    Raises InvalidQuery for an unknown granularity, ResourceLimit for more than ``ROW_LIMIT`` buckets.
+    Raises InvalidQuery for an unknown granularity, ResourceLimit for more than ``ROW_LIMIT`` buckets, and
+    InvalidTimeRange when the first bucket begins, or the last month ends, beyond the years 1 to 9999.
     """
     unit, value = granularity.unit, granularity.value
     most = _MOST.get(unit)
     if most is None or not 1 <= value <= most:
         choices = ", ".join(f"1..{most}{unit}" for unit, most in _MOST.items())
         raise InvalidQuery(f"unknown granularity {value!r}{unit}; choose from {choices}")
-    first_ms, end_ms = to_ms(start), to_ms(end)
-    return _months(start, end, value) if unit == "M" else _uniform(first_ms, end_ms, _UNIT_MS[unit] * value, unit)
+    try:
+        buckets = _months(start, end, value) if unit == "M" else _uniform(start, end, _UNIT_MS[unit] * value, unit)
+        from_ms(buckets.begins[0])
+    except (OverflowError, ValueError) as error:
+        raise InvalidTimeRange(
+            f"the first or last bucket of {value}{unit} between {start.isoformat()} and {end.isoformat()} lies beyond "
+            "the calendar; choose a range within the years 2 to 9998"
+        ) from error
+    return buckets
 
 
-def _uniform(start: int, end: int, width: int, unit: str) -> Slots:
+def _uniform(start: datetime, end: datetime, width: int, unit: str) -> Slots:
     origin = _FIRST_SUNDAY_MS if unit == "w" else 0
-    first = start - (start - origin) % width
-    count = -(-(end - first) // width)
+    first = to_ms(start) - (to_ms(start) - origin) % width
+    count = -(-(to_ms(end) - first) // width)
     _check(count)
     return Slots(range(first, first + count * width, width), first + count * width, width)
 

@@ -24,6 +24,7 @@ ATTEMPTS = "att"
 BY_TIME = 1
 BY_EVENT_TIME = 2
 
+_NUL = "the cursor's position holds a NUL; pass on what an earlier page returned, unchanged"
 _VALUE = {letter: value for value, letter in enumerate(ALPHABET)}
 _LONGEST = 12_000  # characters; the longest ids, percent-encoded, stay well below
 _HEAD = re.compile(r"(evt|att)v([0-9]{2}):(.*)", re.DOTALL)
@@ -114,13 +115,15 @@ def _by_event_time(text: str, order: str) -> Position:
         raise InvalidCursor(f"the cursor does not name the order event_time {order}; begin again at the first page")
     event_ms, event_id, milliseconds, last = fields
     position = _position(milliseconds, unquote(last))
+    if "\x00" in unquote(event_id):
+        raise InvalidCursor(_NUL)
     return position._replace(event_ms=_milliseconds(event_ms), event_id=unquote(event_id))
 
 
 def _position(milliseconds: str, last: str) -> Position:
     row_id, separator, tenant_id = last.partition("\x00")
     if "\x00" in tenant_id:
-        raise InvalidCursor("the cursor's position holds a NUL; pass on what an earlier page returned, unchanged")
+        raise InvalidCursor(_NUL)
     return Position(_milliseconds(milliseconds), row_id, tenant_id if separator else None)
 
 

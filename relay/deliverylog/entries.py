@@ -18,6 +18,9 @@ from relay.deliverylog.times import EARLIEST, LATEST, whole_millisecond
 LONGEST_KEY = 800
 """Bytes of an id, tenant, destination, destination type or topic: three of them must fit one PostgreSQL index row."""
 
+DEEPEST = 64
+"""Levels of response data, itself the first: a reader of any language must be able to parse it."""
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _HIGHEST_NUMBER = 2**31 - 1
 
@@ -181,10 +184,24 @@ def _metadata(metadata: Mapping[str, str]) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> str:
+    check_depth(value)
     text = _encode(value)
     if "\\u0000" in text or not text.isascii():
         _check_json(value)
     return text
+
+
+def check_depth(value: object) -> None:
+    """Raise ValueError for containers in more than ``DEEPEST`` levels; without recursion."""
+    level = 0
+    layer: list[Any] = [] if value is None else [value]
+    while layer:
+        level += 1
+        if level > DEEPEST:
+            raise ValueError(f"response_data is nested deeper than {DEEPEST} levels")
+        members = [list(one.values()) if isinstance(one, dict) else one for one in layer]
+        inner = [member for several in members for member in several if isinstance(member, (dict, list, tuple))]
+        layer = list({id(member): member for member in inner}.values())  # a cycle has no end, but few members
 
 
 def _check_json(value: object) -> None:

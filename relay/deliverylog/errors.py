@@ -40,4 +40,4 @@ class InvalidQuery(DeliveryLogError, ValueError):
 
 
 class ResourceLimit(DeliveryLogError):
-    """The answer would be too large; narrow the range or choose a coarser granularity."""
+    """The answer is too large or takes too long; narrow the range, filter, or choose a coarser granularity."""

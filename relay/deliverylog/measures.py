@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from relay.deliverylog.buckets import ROW_LIMIT, Slots, slots
 from relay.deliverylog.errors import InvalidQuery, InvalidTimeRange, ResourceLimit
+from relay.deliverylog.limits import check_values
 from relay.deliverylog.model import STATUSES
 from relay.deliverylog.paging import storable
 from relay.deliverylog.query import MetricsQuery, Row
@@ -185,6 +186,7 @@ def _filters(filters: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     checked: dict[str, tuple[Any, ...]] = {}
     for name, value in filters.items():
         values = value if isinstance(value, (list, tuple, set, frozenset)) else [] if value is None else [value]
+        check_values(name, len(values))
         if values:
             checked[name] = tuple(dict.fromkeys(_value(name, value) for value in values))
     return checked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.measures import Count, Counts, MeasureTally
 from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
-from relay.deliverylog.paging import Scan
+from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text, id_of
 from relay.deliverylog.store import EVENTS, DeliveryLog
 from relay.deliverylog.times import to_ms
@@ -80,13 +81,17 @@ class MemoryDeliveryLog(DeliveryLog):
         await self._forget(ids)
         return len(ids)
 
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         passing = [event for event in self._events.values() if _passes(scan, _event_fields(event))]
-        return _in_order(scan, passing, lambda event: (to_ms(event.time), event.id, event.tenant_id))
+        events = _in_order(scan, passing, lambda event: (to_ms(event.time), event.id, event.tenant_id))
+        copies = [_copy(event, with_data=scan.with_data) for event in events]
+        return within_bytes(copies, event_bytes)
 
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         passing = [record for record in self._attempts.values() if _passes(scan, _attempt_fields(record.attempt))]
-        return _in_order(scan, passing, _by_event_time if scan.sort_by == "event_time" else _by_time)
+        records = _in_order(scan, passing, _by_event_time if scan.sort_by == "event_time" else _by_time)
+        copies = [_record_copy(record, with_data=scan.with_data) for record in records]
+        return within_bytes(copies, attempt_bytes)
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         attempted = {
@@ -102,9 +107,9 @@ class MemoryDeliveryLog(DeliveryLog):
             and (destination_id is None or (event.tenant_id, event.id) in attempted)
         ]
         newest = max(events, key=lambda event: event.time, default=None)
-        if newest is None or destination_id is None:
-            return newest
-        return replace(newest, destination_id=destination_id)
+        if newest is None:
+            return None
+        return _copy(newest if destination_id is None else replace(newest, destination_id=destination_id))
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         records = [
@@ -112,7 +117,8 @@ class MemoryDeliveryLog(DeliveryLog):
             for record in self._attempts.values()
             if record.attempt.id == attempt_id and tenant_id in (None, record.attempt.tenant_id)
         ]
-        return max(records, key=lambda record: record.attempt.time, default=None)
+        newest = max(records, key=lambda record: record.attempt.time, default=None)
+        return None if newest is None else _record_copy(newest)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
         return min(most, len({tally.dimensions for tally in await self._count(kind, count)}))
@@ -138,6 +144,16 @@ class MemoryDeliveryLog(DeliveryLog):
     def _attempt_rows(self) -> Iterator[tuple[datetime, dict[str, Any], Counts]]:
         for record in self._attempts.values():
             yield record.attempt.time, _attempt_fields(record.attempt), _counts(record.attempt)
+
+
+def _copy(event: LoggedEvent, *, with_data: bool = True) -> LoggedEvent:
+    """An event that the caller may change: its lists and maps are the caller's own."""
+    return replace(event, data=event.data if with_data else b"")
+
+
+def _record_copy(record: AttemptRecord, *, with_data: bool = True) -> AttemptRecord:
+    attempt = replace(record.attempt, response_data=deepcopy(record.attempt.response_data))
+    return AttemptRecord(attempt, _copy(record.event, with_data=with_data))
 
 
 def _updated(known: AttemptRecord, attempt: LoggedAttempt) -> AttemptRecord:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from relay.deliverylog import cursor as cursors
+from relay.deliverylog import limits
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.errors import InvalidQuery
+from relay.deliverylog.limits import check_values
 from relay.deliverylog.model import STATUSES, AttemptRecord, LoggedEvent
 from relay.deliverylog.query import DEFAULT_LIMIT, MOST_LIMIT, ListAttempts, ListEvents, Page, TimeWindow
 from relay.deliverylog.times import AFTER_ALL, BEFORE_ALL, clamped, floored, from_ms, to_ms
@@ -41,6 +43,8 @@ class Scan:
     limit: int
     position: Position | None
     backward: bool
+    with_data: bool = True
+    """Whether to read payloads."""
 
     @property
     def fetch(self) -> int:
@@ -51,6 +55,35 @@ class Scan:
     def descending(self) -> bool:
         """Whether to read from later to earlier: the query's order, reversed when paging backward."""
         return (self.order == "desc") != self.backward
+
+
+class PageRows(NamedTuple, Generic[Item]):
+    """What a driver read for a page: up to ``fetch`` rows in reading order."""
+
+    items: list[Item]
+    cut: bool = False
+    """Whether the last row belongs to the next page, because the page would have too many bytes with it."""
+
+
+def within_bytes(items: list[Item], size: Callable[[Item], int]) -> PageRows[Item]:
+    """The first of the rows, up to and with the one that exceeds a page's bytes, at least the second."""
+    total = 0
+    for number, item in enumerate(items):
+        total += size(item)
+        if number > 0 and total > limits.MOST_PAGE_BYTES:
+            return PageRows(items[: number + 1], cut=True)
+    return PageRows(items)
+
+
+def event_bytes(event: LoggedEvent) -> int:
+    """How much an event adds to a page's bytes."""
+    return len(event.data) + sum(len(name) + len(value) for name, value in event.metadata.items())
+
+
+def attempt_bytes(record: AttemptRecord) -> int:
+    """How much an attempt with its event adds to a page's bytes."""
+    response = record.attempt.response_data
+    return event_bytes(record.event) + (0 if response is None else len(str(response)))
 
 
 def scan_events(query: ListEvents) -> Scan:
@@ -106,10 +139,11 @@ def attempt_position(record: AttemptRecord) -> Position:
     return Position(to_ms(attempt.time), attempt.id, attempt.tenant_id, to_ms(event.time), event.id)
 
 
-def page(scan: Scan, rows: Sequence[Item], place: Callable[[Item], Position]) -> Page[Item]:
+def page(scan: Scan, rows: PageRows[Item], place: Callable[[Item], Position]) -> Page[Item]:
     """The page of the rows that were read, in reading order, with the cursors of its neighbours."""
-    items = list(rows[: scan.limit])
-    beyond = place(rows[scan.limit]) if len(rows) > scan.limit else None
+    limit = len(rows.items) - 1 if rows.cut else scan.limit
+    items = rows.items[:limit]
+    beyond = place(rows.items[limit]) if len(rows.items) > limit else None
     if not items:
         return _past_the_end(scan)
     if scan.backward:
@@ -158,6 +192,7 @@ def _scan(resource: str, query: ListEvents | ListAttempts, filters: dict[str, tu
         limit=min(limit, MOST_LIMIT),
         position=position,
         backward=bool(query.prev),
+        with_data=query.include_data,
     )
 
 
@@ -178,6 +213,7 @@ def _filters(**filters: str | Sequence[str] | None) -> dict[str, tuple[str, ...]
         for name, values in filters.items()
     }
     for name, values in alternatives.items():
+        check_values(name, len(values))
         for value in values:
             if not storable(value):
                 raise InvalidQuery(f"the filter {name} holds {value!r}, which is not a valid {name}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from relay.deliverylog.entries import check_depth
 from relay.deliverylog.model import LogEntry, LoggedAttempt, LoggedEvent
 
 _EARLIER_TIME = re.compile(r"datetime\.datetime\((\d+(?:, \d+){2,6}), tzinfo=datetime\.timezone\.utc\)")
@@ -74,9 +75,20 @@ def as_text(entry: LogEntry) -> str:
         "attempt": {name: getattr(attempt, name) for name in LoggedAttempt.__slots__},
     }
     try:
+        check_depth(attempt.response_data)
+    except ValueError as error:  # no representation either: it would recurse as deep
+        fields["attempt"]["response_data"] = {"omitted": str(error)}
+    try:
         return json.dumps(fields, default=_json_form)
     except (ValueError, TypeError, RecursionError):
-        return json.dumps(repr(entry)[:_MOST_OF_A_REPRESENTATION])
+        return json.dumps(_representation(entry))
+
+
+def _representation(entry: LogEntry) -> str:
+    try:
+        return repr(entry)[:_MOST_OF_A_REPRESENTATION]
+    except Exception as error:  # noqa: BLE001 - of whatever object a caller put into the entry
+        return f"attempt {entry.attempt.id!s:.800} has no representation: {type(error).__name__}"
 
 
 def id_of(text: str) -> str:

@@ -42,6 +42,8 @@ class ListEvents:
     order: str = "desc"
     next: str | None = None
     prev: str | None = None
+    include_data: bool = True
+    """Whether the payloads are read; without them ``data`` is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,8 @@ class ListAttempts:
     sort_by: str = "time"
     next: str | None = None
     prev: str | None = None
+    include_data: bool = True
+    """As of ``ListEvents``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,9 @@ _log = logging.getLogger("relay.deliverylog")
 
 _PREPARE_EVERY = 3600.0  # seconds between two checks of the coming months' partitions
 _SLOW = 5.0  # seconds after which an unfinished write counts as degraded
+_LONGEST_PING = 2.0  # seconds
+_LONGEST_MAINTENANCE = 60.0  # seconds for creating tables; connecting has a shorter timeout of its own
+_MOST_PATIENCE = 4  # times write_timeout
 _YIELD_EVERY = 100  # entries built before the loop may run other tasks
 
 
@@ -56,8 +59,9 @@ class RecorderOptions:
     naming: Naming
     queue_bytes: int = 64 * 2**20
     """Maximum payload bytes of the queued attempts."""
-    write_timeout: float = 30.0
-    """Seconds after which a write has failed and is retried."""
+    write_timeout: float = 6.0
+    """Seconds after which a write has failed and is retried. It doubles, up to four times this, while writes take
+    longer and the database answers, so that a slow one gets a batch written."""
     retry_interval: float = 1.0
     """Seconds between two attempts to write."""
 
@@ -91,6 +95,7 @@ class Recorder:
         self._closing: float | None = None
         self._trouble = ""
         self._writing_since: float | None = None
+        self._write_timeout = options.write_timeout
         self.written = 0
         """Attempts that were written to the log."""
         self.quarantined = 0
@@ -207,7 +212,7 @@ class Recorder:
         """The store, with its tables; None when ``close`` came first."""
         while True:
             try:
-                async with self._limited():
+                async with self._limited(_LONGEST_MAINTENANCE):
                     store = await self._open_store()
                     await self._with_tables(store)
             except (OutboxError, TimeoutError, OSError) as error:
@@ -249,7 +254,7 @@ class Recorder:
 
     async def _prepare(self, store: DeliveryLog) -> None:
         try:
-            async with self._limited():
+            async with self._limited(_LONGEST_MAINTENANCE):
                 await store.prepare_ahead()
         except (OutboxError, TimeoutError, OSError) as error:
             _log.warning(
@@ -278,11 +283,14 @@ class Recorder:
             last = self._closing is not None
             self._writing_since = time.monotonic()
             try:
-                async with self._limited():
+                async with self._limited(self._write_timeout):
                     await store.insert_many(entries)
             except (OutboxError, TimeoutError, OSError) as error:
                 self._in_trouble(error)
+                if isinstance(error, TimeoutError) and not last and await self._answers(store):
+                    self._write_timeout = min(self._write_timeout * 2, self._options.write_timeout * _MOST_PATIENCE)
             else:
+                self._write_timeout = self._options.write_timeout
                 self._trouble = store.last_quarantine
                 self.written += len(batch) - (store.quarantined - self.quarantined)
                 self.quarantined = store.quarantined
@@ -292,6 +300,15 @@ class Recorder:
             if last:
                 return False
             await self._pause(due, self._options.retry_interval)
+
+    async def _answers(self, store: DeliveryLog) -> bool:
+        """Whether the database answers: then the overdue write was slow, and the network is well."""
+        try:
+            async with self._limited(min(_LONGEST_PING, self._options.write_timeout)):
+                await store.ping()
+        except (OutboxError, TimeoutError, OSError):
+            return False
+        return True
 
     async def _entries(self, batch: list[SettledAttempt]) -> list[LogEntry]:
         first_replays = await self._first_replays(batch)
@@ -312,9 +329,9 @@ class Recorder:
         return {}
 
     @contextlib.asynccontextmanager
-    async def _limited(self) -> AsyncIterator[None]:
-        """At most ``write_timeout``, and after ``close`` no longer than that waits."""
-        async with asyncio.timeout(self._time_left(self._options.write_timeout)) as self._limit:
+    async def _limited(self, seconds: float | None = None) -> AsyncIterator[None]:
+        """At most ``seconds``, by default ``write_timeout``, and after ``close`` no longer than that waits."""
+        async with asyncio.timeout(self._time_left(seconds or self._options.write_timeout)) as self._limit:
             yield
 
     def _hasten(self) -> None:

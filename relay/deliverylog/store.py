@@ -20,7 +20,16 @@ from relay.deliverylog.buckets import ROW_LIMIT
 from relay.deliverylog.entries import LogRow, Rejected, prepare
 from relay.deliverylog.measures import Count, Measure, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
-from relay.deliverylog.paging import Scan, attempt_position, event_position, page, scan_attempts, scan_events, storable
+from relay.deliverylog.paging import (
+    PageRows,
+    Scan,
+    attempt_position,
+    event_position,
+    page,
+    scan_attempts,
+    scan_events,
+    storable,
+)
 from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, MetricsResult, Page
 from relay.deliverylog.times import whole_millisecond
@@ -184,12 +193,12 @@ class DeliveryLog(ABC):
         """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
 
     @abstractmethod
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
-        """Up to ``scan.fetch`` events in reading order."""
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
+        """Up to ``scan.fetch`` events in reading order, and no more bytes than a page has."""
 
     @abstractmethod
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
-        """Up to ``scan.fetch`` attempts in reading order."""
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
+        """Up to ``scan.fetch`` attempts in reading order, and no more bytes than a page has."""
 
     @abstractmethod
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:

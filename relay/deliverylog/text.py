@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +14,7 @@ from relay.deliverylog.errors import InvalidQuery, InvalidTimeRange
 from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.query import Granularity, MetricsResult, Row
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _GRANULARITY = re.compile(r"([0-9]{1,3})([smhdwM])")
 
 
@@ -55,8 +58,9 @@ def time_text(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def event_json(event: LoggedEvent) -> dict[str, Any]:
+def event_json(event: LoggedEvent, *, with_data: bool = True) -> dict[str, Any]:
     """An event for a program; its data in base64, since it may be any bytes."""
+    data = {"data_base64": base64.b64encode(event.data).decode("ascii")} if with_data else {}
     return {
         "id": event.id,
         "tenant_id": event.tenant_id,
@@ -65,21 +69,25 @@ def event_json(event: LoggedEvent) -> dict[str, Any]:
         "time": time_text(event.time),
         "topic": event.topic,
         "eligible_for_retry": event.eligible_for_retry,
-        "data_base64": base64.b64encode(event.data).decode("ascii"),
+        **data,
         "metadata": dict(event.metadata),
     }
 
 
-def attempt_json(record: AttemptRecord) -> dict[str, Any]:
+def attempt_json(record: AttemptRecord, *, with_data: bool = True) -> dict[str, Any]:
     """An attempt for a program, with its event."""
     attempt = {name: getattr(record.attempt, name) for name in LoggedAttempt.__slots__}
-    return {**attempt, "time": time_text(record.attempt.time), "event": event_json(record.event)}
+    return {**attempt, "time": time_text(record.attempt.time), "event": event_json(record.event, with_data=with_data)}
 
 
 def metrics_json(result: MetricsResult) -> dict[str, Any]:
     """A result of metrics for a program."""
+    return {"rows": [row_json(row) for row in result.rows], **metrics_summary(result)}
+
+
+def metrics_summary(result: MetricsResult) -> dict[str, Any]:
+    """What a result of metrics says about its rows."""
     return {
-        "rows": [_row_json(row) for row in result.rows],
         "query_time_ms": result.query_time_ms,
         "row_count": result.row_count,
         "row_limit": result.row_limit,
@@ -87,5 +95,17 @@ def metrics_json(result: MetricsResult) -> dict[str, Any]:
     }
 
 
-def _row_json(row: Row) -> Row:
+def encode_json(value: object) -> bytes:
+    """A value as JSON."""
+    return _compact(value).encode()
+
+
+def json_document(name: str, items: Iterable[object], rest: dict[str, Any]) -> bytes:
+    """``{name: items, **rest}`` as JSON. Items are encoded one by one: other threads run between two of them."""
+    encoded = ",".join([_compact(item) for item in items])
+    return f'{{"{name}":[{encoded}],{_compact(rest)[1:]}'.encode()
+
+
+def row_json(row: Row) -> Row:
+    """A row of metrics for a program."""
     return {name: time_text(value) if isinstance(value, datetime) else value for name, value in row.items()}

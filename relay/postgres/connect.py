@@ -125,10 +125,20 @@ class DeadlineConnection:
     """
 
     def __init__(
-        self, parameters: ConnectionParameters, deadline: float, generation: Generation, *, schema_hint: str = ""
+        self,
+        parameters: ConnectionParameters,
+        deadline: float,
+        generation: Generation,
+        *,
+        adapters: AdaptersMap | None = FENCES,
+        schema_hint: str = "",
     ) -> None:
-        """``deadline`` is in seconds; ``schema_hint`` says in a SchemaError what to do about it."""
+        """``deadline`` is in seconds; ``schema_hint`` says in a SchemaError what to do about it.
+
+        ``adapters`` None means psycopg's own.
+        """
         self._parameters = parameters
+        self._adapters = adapters
         self._schema_hint = schema_hint
         self._deadline = deadline
         self._generation = generation
@@ -141,6 +151,11 @@ class DeadlineConnection:
     def busy(self) -> bool:
         """Whether a caller uses it now."""
         return self._lock.locked()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open."""
+        return self._connection is not None and not self._connection.closed
 
     async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """Await ``work`` with the connection. Raises the errors of the storage port only.
@@ -159,8 +174,9 @@ class DeadlineConnection:
                 await self._abandon(task)
                 raise
             if not in_time:
-                await self._abandon(task)
-                raise StorageTimeout(f"{doing}: no answer within {deadline:g} s")
+                overdue = StorageTimeout(f"{doing}: no answer within {deadline:g} s")
+                overdue.server_answers = await self._abandon(task)
+                raise overdue
             try:
                 return task.result()
             except psycopg.Error as error:
@@ -221,21 +237,25 @@ class DeadlineConnection:
             return connection
         await self._drop()
         generation = self._generation.number
-        connection = await connect_async(self._parameters, FENCES)
+        connection = await connect_async(self._parameters, self._adapters)
         self._connection, self._connected_in = connection, generation
         cursor = await connection.execute(statement("session:default_isolation"))
         if await cursor.fetchone() != (_READ_COMMITTED,):
             await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return connection
 
-    async def _abandon(self, task: asyncio.Future[Any]) -> None:
-        """End ``task``, whatever it waits for: cancel its statement on the server, then cut the socket."""
+    async def _abandon(self, task: asyncio.Future[Any]) -> bool:
+        """End ``task``, whatever it waits for: cancel its statement on the server, then cut the socket.
+
+        Returns whether the server took the cancellation.
+        """
         connection, self._connection = self._connection, None  # first, so that no other task meets it half closed
         self._generation.advance()
+        answers = False
         try:
             if connection is not None:
                 try:
-                    await _cancel(connection)
+                    answers = await _cancel(connection)
                 finally:  # a second cancellation of the caller does not keep the socket open
                     shut_down(connection)
                 await asyncio.wait({task}, timeout=_LONGEST_END)
@@ -246,6 +266,7 @@ class DeadlineConnection:
         if connection is not None:
             with suppress(psycopg.Error, OSError):
                 await connection.close()
+        return answers
 
     async def _drop_unless_idle(self) -> None:
         connection = self._connection
@@ -259,8 +280,10 @@ class DeadlineConnection:
                 await connection.close()
 
 
-async def _cancel(connection: Connection) -> None:
+async def _cancel(connection: Connection) -> bool:
     """Ask the server to cancel what the connection runs, within ``LONGEST_CANCEL``; never raises psycopg's errors.
+
+    Returns whether the server took the request.
 
     Not ``wait_for``: with a libpq before 17 the request is made in a thread, which nothing can interrupt.
     """
@@ -271,6 +294,7 @@ async def _cancel(connection: Connection) -> None:
         if not request.done():
             request.cancel()
         request.add_done_callback(_forget)
+    return request.done() and not request.cancelled() and request.exception() is None
 
 
 def _forget(request: asyncio.Future[None]) -> None:

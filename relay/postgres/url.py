@@ -51,20 +51,25 @@ ConnectionParameters: TypeAlias = dict[str, str | int]
 
 
 def connection_parameters(
-    url: str, application_name: str, *, source: str = "STORAGE_URL", streams: bool = False
+    url: str,
+    application_name: str,
+    *,
+    source: str = "STORAGE_URL",
+    streams: bool = False,
+    connect_timeout: int = _SECONDS_TO_CONNECT,
 ) -> ConnectionParameters:
     """What libpq is given for ``url``.
 
     ``application_name`` is shown in ``pg_stat_activity``; it is cut to the 63 bytes that the server keeps.
     ``streams`` is for connections that send COPY data: there TCP must not give up a server that takes none for 15 s,
-    for example while it waits for a lock.
+    for example while it waits for a lock. ``connect_timeout`` is in seconds; the URL's own wins.
 
     Raises ConfigError, which names ``source`` (the variable or option that the URL is from), for an invalid URL.
     """
     requested = _parse(url, source)
     several = hosts(requested) > 1
     parameters: ConnectionParameters = {
-        "connect_timeout": SECONDS_PER_HOST if several else _SECONDS_TO_CONNECT,
+        "connect_timeout": min(SECONDS_PER_HOST, connect_timeout) if several else connect_timeout,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,

@@ -7,6 +7,7 @@ text as the user wrote it (unless it is a secret) and says what is allowed.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,6 +90,27 @@ def _share(text: str) -> float:
     return float(text)
 
 
+def tenant_tokens(text: str) -> dict[str, str]:
+    """The token of each tenant. Raises ValueError, without the text, for anything but a JSON object of such pairs."""
+    try:
+        tokens = json.loads(text)
+    except ValueError:
+        tokens = None
+    if not isinstance(tokens, dict) or not tokens or not all(isinstance(one, str) and one for one in tokens.values()):
+        raise ValueError(
+            'it must be a JSON object of tenants and their tokens: {"acme": "a token", "globex": "another"}'
+        )
+    if len(set(tokens.values())) < len(tokens):
+        raise ValueError("two tenants have the same token; give each one of its own")
+    return tokens
+
+
+def read_tenant_tokens(text: str) -> SecretStr:
+    """The text, when ``tenant_tokens`` can read it."""
+    tenant_tokens(text)
+    return SecretStr(text)
+
+
 def _flag(text: str) -> bool:
     word = text.strip().lower()
     if word not in _TRUE | _FALSE:
@@ -106,6 +128,7 @@ Text = Annotated[str, *kind("text", str)]
 Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
+TenantTokens = Annotated[SecretStr, *kind("secret", read_tenant_tokens)]
 Listen = Annotated[Address, *kind("address", parse_address)]
 Table = Annotated[TableName, *kind("table", read_table)]
 PostgresUrl = Annotated[SecretStr, *kind("URL", lambda text: SecretStr(read_postgres_url(text)))]

@@ -28,6 +28,7 @@ from relay.settings.kinds import (
     Share,
     Size,
     Table,
+    TenantTokens,
     Text,
     kind,
     words,
@@ -223,6 +224,11 @@ class Serving(_Group):
         None, "Bearer token of `/api/*`, which shows the delivery log; unset: no API.", shown="unset"
     )
     api_token_file: Text | None = _variable(None, "File that holds the token, instead of API_TOKEN.", shown="unset")
+    api_tenant_tokens: TenantTokens | None = _variable(
+        None,
+        'Tokens of `/api/*` that read one tenant alone, as JSON: `{"tenant": "token"}`.',
+        shown="unset",
+    )
 
 
 class Logging(_Group):

@@ -225,17 +225,20 @@ async def test_a_deep_page_costs_a_page_on_clickhouse(
         before = await read_rows()
         page = await (store._scan_events(scan) if scan.resource == "evt" else store._scan_attempts(scan))
         cost = await read_rows() - before
-        assert len(page) > LIMIT // 4, name  # of a few values there are not more
+        assert len(page.items) > LIMIT // 4, name  # of a few values there are not more
         # One range of a list, of which the server reads a block or two ahead, and for each row the granules of 128
         # that its key may lie in: up to two over all tenants, less for a tenant, whose rows lie together. None of it
         # grows with the log; half of the list of all, which is what reading it to the end costs, is 40,000 at least.
-        assert cost <= (200 if scan.filters.get("tenant_id") else 300) * LIMIT, f"{name}: {cost} rows"
+        bound = 200 if scan.filters.get("tenant_id") else 300
+        if scan.resource == "evt" and {"topic", "destination_id"} & set(scan.filters):
+            bound += 300  # the copies of each event, which lie in up to two granules of 256 in the list by event
+        assert cost <= bound * LIMIT, f"{name}: {cost} rows"
     before = await read_rows()
-    assert await store._scan_attempts(scan_attempts(ListAttempts(tenant_ids=["nobody"]))) == []
+    assert (await store._scan_attempts(scan_attempts(ListAttempts(tenant_ids=["nobody"])))).items == []
     assert await read_rows() - before <= 20 * 256
     for of_one in (ListAttempts(event_ids=["evt_000000007"]), ListAttempts(event_ids=["evt_000000007"], **TENANTS[1])):
         before = await read_rows()
-        assert len(await store._scan_attempts(scan_attempts(of_one))) == 1
+        assert len((await store._scan_attempts(scan_attempts(of_one))).items) == 1
         assert await read_rows() - before <= 20 * 256
     await drop_tables(store, prefix)
     await store.close()

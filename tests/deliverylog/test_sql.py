@@ -14,7 +14,7 @@ FILES = sorted((sql_root() / "deliverylog").rglob("*.sql"))
 PATHS = [str(file.relative_to(sql_root()).with_suffix("")) for file in FILES]
 STATEMENTS = [f"{path}:{name}" for path in PATHS for name in statement_names(path)]
 KNOWN = re.compile(
-    r"!?(sync|tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months"
+    r"!?(sync|tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months|data"
     r"|(branch|filter|by)_(tenant_id|event_id|destination_id|destination_type|topic|status|code|manual|attempt_number))"
 )
 

@@ -73,8 +73,7 @@ async def event_store(url: str, statement: LiteralString) -> None:
 async def delivery_log(url: str, statement: LiteralString) -> None:
     store = await PostgresDeliveryLog.open(url, LOG_OPTIONS)
     try:
-        async with store._connection() as connection:
-            await connection.execute(statement)
+        await store._pool.run("testing", lambda connection: connection.execute(statement))
     finally:
         await store.close()
 

@@ -17,7 +17,7 @@ class ApiEvent(BaseModel):
     time: str = Field(description="UTC, ISO 8601, to the millisecond.")
     topic: str
     eligible_for_retry: bool
-    data_base64: str = Field(description="The payload, byte for byte.")
+    data_base64: str = Field("", description="The payload, byte for byte; absent without ``include=data``.")
     metadata: dict[str, str]
 
 

@@ -16,12 +16,19 @@ from relay.core.errors import ConfigError, reason_of
 from relay.core.extras import install_advice, requires
 from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.limits import LONGEST_PAGE, too_slow
 
 Result = TypeVar("Result")
 
-# Sessions would make the queries of several threads wait for each other. Times are seconds.
-_SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 10, "send_receive_timeout": 60}
+# Sessions would make the queries of several threads wait for each other. Times are seconds. While a statement runs, the
+# server sends its progress in the headers, so silence means a lost network and not a slow statement.
+_SERVER_OPTIONS: dict[str, Any] = {"autogenerate_session_id": False, "connect_timeout": 4, "send_receive_timeout": 7}
 _UNKNOWN_TABLE = "UNKNOWN_TABLE"
+# A call whose task was cancelled keeps its thread until the socket times out; its place is free at once. So there are
+# more threads than places.
+_SPARE_THREADS = 4
+_SETTINGS = re.compile(r"^SETTINGS [^)]*\Z", re.MULTILINE)
+_TOO_SLOW = "TIMEOUT_EXCEEDED"
 _TABLE_NAME = re.compile(r"'(?:\w+\.)?(\w+)'|[Tt]able(?:: | \w+\.)(\w+)")
 # What an error calls the URL, which may hold a password.
 _SERVER = "the delivery log clickhouse://…"
@@ -50,15 +57,18 @@ class _Driver(Protocol):
         settings: dict[str, Any],
     ) -> object: ...
 
+    def close_connections(self) -> None: ...
+
     def close(self) -> None: ...
 
 
 class ClickHouseClient:
     """Runs statements in threads of its own; raises the log's errors."""
 
-    def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, *, embedded: bool) -> None:
+    def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, places: int, *, embedded: bool) -> None:
         self._driver = driver
         self._threads = threads
+        self._places = asyncio.Semaphore(places)
         self.embedded = embedded
 
     @classmethod
@@ -67,11 +77,15 @@ class ClickHouseClient:
         embedded = url.startswith("chdb:")
         with requires("clickhouse-embedded" if embedded else "clickhouse", _EMBEDDED if embedded else _SERVER):
             import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
-        threads = ThreadPoolExecutor(1 if embedded else max(connections, 1), thread_name_prefix="clickhouse")
+        places = 1 if embedded else max(connections, 1)
+        threads = ThreadPoolExecutor(1 if embedded else places * _SPARE_THREADS, thread_name_prefix="clickhouse")
 
         def connect() -> _Driver:
-            options = {} if embedded else _SERVER_OPTIONS
-            return cast("_Driver", clickhouse_connect.get_client(dsn=url, **options))
+            if embedded:
+                return cast("_Driver", clickhouse_connect.get_client(dsn=url))
+            client: Any = clickhouse_connect.get_client(dsn=url, **_SERVER_OPTIONS)
+            client.http_retries = 0  # another attempt to connect is another wait; the caller repeats the statement
+            return cast("_Driver", client)
 
         try:
             driver = await asyncio.get_running_loop().run_in_executor(threads, connect)
@@ -79,7 +93,7 @@ class ClickHouseClient:
             threads.shutdown(wait=False)
             # The error of a server's URL may hold a part of the password.
             raise _unavailable(error, url, embedded=embedded) from (error if embedded else None)
-        return cls(driver, threads, embedded=embedded)
+        return cls(driver, threads, places, embedded=embedded)
 
     async def close(self) -> None:
         """Close the client and end the threads."""
@@ -88,17 +102,25 @@ class ClickHouseClient:
         finally:
             self._threads.shutdown(wait=False)
 
-    async def rows(self, text: str, parameters: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
-        """The rows of a query; the column ``data`` as bytes."""
-        return (await self.table(text, parameters))[1]
+    async def rows(
+        self, text: str, parameters: dict[str, Any] | None = None, *, seconds: float = LONGEST_PAGE
+    ) -> Sequence[Sequence[Any]]:
+        """The rows of a query; the column ``data`` as bytes. Raises ResourceLimit after ``seconds``."""
+        return (await self.table(text, parameters, seconds=seconds))[1]
 
     async def table(
-        self, text: str, parameters: dict[str, Any] | None = None
+        self, text: str, parameters: dict[str, Any] | None = None, *, seconds: float = LONGEST_PAGE
     ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """The names of a query's columns, and its rows; the column ``data`` as bytes."""
-        result = await self._run(
-            lambda: self._driver.query(text, parameters=parameters or {}, column_formats={"data": "bytes"})
-        )
+        """The names of a query's columns, and its rows, as ``rows``."""
+        # In the text: as options of a call the embedded engine would set and restore them in statements of their own.
+        clause = ", " if _SETTINGS.search(text) else "\nSETTINGS "
+        limited = f"{text}{clause}max_execution_time = {seconds:g}, timeout_overflow_mode = 'throw'"
+        try:
+            result = await self._run(
+                lambda: self._driver.query(limited, parameters=parameters or {}, column_formats={"data": "bytes"})
+            )
+        except _Overdue as error:
+            raise too_slow(seconds) from error
         return result.column_names, result.result_rows
 
     async def command(self, text: str, parameters: dict[str, Any] | None = None) -> None:
@@ -120,9 +142,25 @@ class ClickHouseClient:
 
     async def _run(self, call: Callable[[], Result]) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            async with self._places:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except asyncio.CancelledError:
+            self._forget_connections()
+            raise
         except Exception as error:
-            raise _translated(error) from error
+            translated = _translated(error)
+            if isinstance(translated, DeliveryLogUnavailable):
+                self._forget_connections()
+            raise translated from error
+
+    def _forget_connections(self) -> None:
+        """Close the idle connections: where one is dead the others may be, and each would cost a timeout to notice."""
+        if not self.embedded:
+            self._driver.close_connections()
+
+
+class _Overdue(DeliveryLogError):
+    """A statement that the server ended at its deadline."""
 
 
 def _translated(error: Exception) -> Exception:
@@ -137,6 +175,8 @@ def _translated(error: Exception) -> Exception:
             f"the delivery log's table {table[1]} is missing" if table else "the delivery log's tables are missing"
         )
         return DeliveryLogError(f"{missing}; run relay-cli log migrate")
+    if isinstance(error, DatabaseError) and _TOO_SLOW in text:
+        return _Overdue("the delivery log's ClickHouse cancelled a statement at its deadline")
     if isinstance(error, DatabaseError):
         return DeliveryLogError(f"the delivery log's ClickHouse refused: {text.splitlines()[0][:300]}")
     return error

@@ -14,6 +14,7 @@ from functools import partial
 from heapq import merge
 from typing import Any
 
+from relay.deliverylog import limits
 from relay.deliverylog.clickhouse import history, rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
@@ -21,18 +22,20 @@ from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
-from relay.deliverylog.paging import Scan
+from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
-from relay.deliverylog.times import LATEST, to_ms
+from relay.deliverylog.times import LATEST, from_ms, to_ms
 from relay.postgres.migrations import MigrationPlan
 
 _QUARANTINE = "event_log_quarantine"
 _TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
+_PORTION = 200  # deliveries whose payloads are fetched at once
 _MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
 
 
@@ -146,28 +149,32 @@ class ClickHouseDeliveryLog(DeliveryLog):
         await self._client.command(self._sql.text("quarantine:purge"), parameters)
         return int(counted[0][0])
 
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
-        """Read on until the page is full: the TTL may have deleted deliveries whose list entries are still there."""
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
+        """Read on until the page is full: the TTL may have deleted deliveries whose list entries are still there, and
+        a later copy of an event may have another topic or other destinations than the first, which counts.
+        """
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         passing: list[LoggedEvent] = []
         while True:
             listed = await self._keys(narrowed, parts, rows.event_place)
-            passing += [record.event for record in await self._deliveries(listed) if record is not None]
+            copies = await self._all_copies(listed) if _depends_on_copy(scan) else listed
+            records = await self._deliveries(copies, scan)
+            passing += [one.event for one in records if one is not None and _is_listed(scan, one.event)]
             if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
-                return passing[: scan.fetch]
+                return within_bytes(passing[: scan.fetch], event_bytes)
             narrowed = _further(narrowed, rows.event_place(listed[-1][0]))
 
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         """Read on until the page is full: likewise, and a delivery may have another status than it was listed with."""
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         place = partial(rows.attempt_place, by_event=scan.sort_by == "event_time")
         passing: list[AttemptRecord] = []
         while True:
             listed = await self._keys(narrowed, parts, place)
-            records = await self._deliveries(listed)
+            records = await self._deliveries(listed, scan)
             passing += [record for record in records if record is not None and _passes(scan, record)]
             if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
-                return passing[: scan.fetch]
+                return within_bytes(passing[: scan.fetch], attempt_bytes)
             narrowed = _further(narrowed, place(listed[-1][0]))
 
     async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[list[Key]]:
@@ -191,23 +198,43 @@ class ClickHouseDeliveryLog(DeliveryLog):
                 return places[: scan.fetch]
             most *= 2
 
-    async def _deliveries(self, listed: Sequence[Sequence[Key]]) -> list[AttemptRecord | None]:
+    async def _deliveries(self, listed: Sequence[Sequence[Key]], scan: Scan) -> list[AttemptRecord | None]:
         """For each place the first of its deliveries that is still there; None where the TTL has deleted them all."""
         records: list[AttemptRecord | None] = [None] * len(listed)
         missing, rank = list(range(len(listed))), 0
         while missing:
-            fetched = await self._fetch([listed[index][rank] for index in missing])
+            fetched = await self._fetch([listed[index][rank] for index in missing], scan)
             for index in missing:
                 records[index] = fetched.get(listed[index][rank].delivery)
             rank += 1
             missing = [index for index in missing if records[index] is None and len(listed[index]) > rank]
         return records
 
-    async def _fetch(self, keys: Sequence[Key]) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
-        if not keys:
-            return {}
-        fetched = await self._client.rows(self._sql.text("fetch:deliveries"), rows.key_arrays(keys))
-        return {rows.delivery_of(row): rows.record(row) for row in fetched}
+    async def _all_copies(self, listed: Sequence[Sequence[Key]]) -> list[list[Key]]:
+        """The same places, each with the deliveries of all copies of its event, that of the first copy first."""
+        if not listed:
+            return []
+        ids = tuple({keys[0].event_id for keys in listed})
+        times = [keys[0].sort_ms for keys in listed]
+        window = {"gte": from_ms(min(times)), "lte": from_ms(max(times))}
+        scan = replace(_by_id("evt", None), window=window, limit=_MOST_FETCHED)
+        part = Branch("event_id", ("",), ids)
+        copies = {rows.event_place(keys[0]): keys for keys in await self._range(scan, part, rows.event_place)}
+        return [copies.get(rows.event_place(keys[0]), list(keys)) for keys in listed]
+
+    async def _fetch(self, keys: Sequence[Key], scan: Scan) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
+        """The deliveries of the keys. Payloads are read in portions, and no more of them than a page has bytes."""
+        portion = _PORTION if scan.with_data else max(len(keys), 1)
+        deliveries: dict[tuple[str, str, int, str, str], AttemptRecord] = {}
+        total = 0
+        for start in range(0, len(keys), portion):
+            with_data = scan.with_data and total <= limits.MOST_PAGE_BYTES  # what follows belongs to the next page
+            sql = self._sql.text("fetch:deliveries", *(("data",) if with_data else ()))
+            for row in await self._client.rows(sql, rows.key_arrays(keys[start : start + portion])):
+                record = rows.record(row)
+                deliveries[rows.delivery_of(row)] = record
+                total += attempt_bytes(record) if _passes(scan, record) else 0
+        return deliveries
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         """The newest of the id that has an attempt to ``destination_id``, unless that is None."""
@@ -215,7 +242,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         for keys in await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place):
             if destination_id is not None and not await self._attempted(keys[0], destination_id):
                 continue
-            [record] = await self._deliveries([keys])
+            [record] = await self._deliveries([keys], scan)
             if record is not None:
                 return record.event if destination_id is None else replace(record.event, destination_id=destination_id)
         return None
@@ -228,14 +255,14 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         scan = replace(_by_id("att", tenant_id), limit=0)
         listed = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
-        return next(iter(await self._deliveries(listed)), None)
+        return next(iter(await self._deliveries(listed, scan)), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        answer = await self._client.rows(*self._sql.combine(kind, count, most))
+        answer = await self._client.rows(*self._sql.combine(kind, count, most), seconds=LONGEST_METRICS)
         return int(answer[0][0])
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        columns, tallies = await self._client.table(*self._sql.count(kind, count))
+        columns, tallies = await self._client.table(*self._sql.count(kind, count), seconds=LONGEST_METRICS)
         return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 
@@ -262,6 +289,18 @@ def _order(at: Position) -> tuple[Any, ...]:
 def _passes(scan: Scan, record: AttemptRecord) -> bool:
     """Whether the newest copy still passes the filter by status; nothing else of an attempt ever changes."""
     return "status" not in scan.filters or record.attempt.status in scan.filters["status"]
+
+
+def _depends_on_copy(scan: Scan) -> bool:
+    """Whether the listing filters by what may differ between copies of one event."""
+    return "destination_id" in scan.filters or "topic" in scan.filters
+
+
+def _is_listed(scan: Scan, event: LoggedEvent) -> bool:
+    """Whether an event passes the filters by what may differ between its copies."""
+    destinations, topics = scan.filters.get("destination_id"), scan.filters.get("topic")
+    matched = destinations is None or not set(destinations).isdisjoint(event.matched_destination_ids)
+    return matched and (topics is None or event.topic in topics)
 
 
 def _by_id(resource: str, tenant_id: str | None) -> Scan:

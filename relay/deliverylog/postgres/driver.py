@@ -7,21 +7,23 @@ the retention.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from relay.core.errors import RowRefused, StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import RowRefused
+from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
-from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.options import DeliveryLogOptions
-from relay.deliverylog.paging import Scan
+from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
 from relay.deliverylog.postgres.history import schema_history
 from relay.deliverylog.postgres.partitions import (
     Partitions,
@@ -36,25 +38,22 @@ from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import LATEST, time_near, to_ms
-from relay.postgres.connect import Connection, connect_async, make_pool
+from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
 from relay.postgres.migrations import MigrationPlan
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _SOURCE = "DELIVERY_LOG_URL"
 _NAME = "openoutbox-relay-log"  # in pg_stat_activity, unless the URL names another
-_LONGEST_WAIT = 10.0  # seconds for a connection, until the database counts as unavailable
-_MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
+# Seconds, both. Connecting is repeated, so a short wait for each attempt is a short wait after a failure.
+_CONNECT_TIMEOUT = 4
+_LONGEST_MIGRATION = 3600.0  # it may wait for locks, and builds indexes
 _TRIES = 5  # of a batch that lost a race, or whose month was dropped meanwhile
 _LOST_RACE = "40"  # tried again at once; other busy states have waited for their timeout already
 _NO_PARTITION = "23514"
-_NO_ANSWER = "the delivery log's database does not answer"
-_KINDS: Mapping[type[StorageError], type[DeliveryLogError]] = {
-    StorageUnavailable: DeliveryLogUnavailable,
-    StorageBusy: DeliveryLogBusy,
-}
 
 
 class PostgresDeliveryLog(DeliveryLog):
@@ -63,7 +62,7 @@ class PostgresDeliveryLog(DeliveryLog):
     def __init__(self, parameters: ConnectionParameters, options: DeliveryLogOptions) -> None:
         super().__init__()
         self._parameters = parameters
-        self._pool = make_pool(parameters, name="log", size=max(options.connections, 1), timeout=_LONGEST_WAIT)
+        self._pool = LogConnections(parameters, max(options.connections, 1))
         self._options = options
         self._sql = PostgresStatements(options.schema)
         self.partitions = Partitions(self._sql)
@@ -72,27 +71,17 @@ class PostgresDeliveryLog(DeliveryLog):
     @classmethod
     async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
         """Connect. Raises ConfigError for an invalid URL, DeliveryLogUnavailable when the database does not answer."""
-        store = cls(connection_parameters(url, _NAME, source=_SOURCE), options)
-        try:
-            # The pool would try again for as long as its timeout, and then raise the timeout without the reason.
-            await (await connect_async(store._parameters)).close()
-            await store._pool.open(wait=True, timeout=_LONGEST_WAIT)
-        except psycopg.Error as error:  # also the pool's timeout
-            await store._pool.close()
-            raise _unavailable(error) from error
-        except BaseException:  # cancelled by a deadline: the pool's tasks must end with the attempt
-            await store._pool.close()
-            raise
+        store = cls(connection_parameters(url, _NAME, source=_SOURCE, connect_timeout=_CONNECT_TIMEOUT), options)
+        await store._pool.run("connecting", _connected)
         return store
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._pool.close(timeout=1)
+        await self._pool.close()
 
     async def ping(self) -> None:
         """Raise DeliveryLogError unless the database answers and the tables exist."""
-        async with self._connection() as connection:
-            await connection.execute(self._sql.text("find:ping"))
+        await self._pool.run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
 
     async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
         """Create the tables and the partitions of the coming months, or upgrade a log of an earlier release.
@@ -102,20 +91,27 @@ class PostgresDeliveryLog(DeliveryLog):
         was changed then, run it again.
         """
         history = schema_history(self._sql)
-        async with self._connection() as connection, connection.transaction():
-            if dry_run:
-                return await history.plan(connection)
-            await history.lock(connection)
-            exists = await connection.execute(self._sql.text("migrate:schema_exists"), {"schema": self._sql.schema})
-            if await exists.fetchone() == (False,):
-                await connection.execute(self._sql.text("migrate:create_schema"))
-            plan = await history.apply(connection)
+
+        async def upgrade(connection: Connection) -> MigrationPlan:
+            async with connection.transaction():
+                if dry_run:
+                    return await history.plan(connection)
+                await history.lock(connection)
+                exists = await connection.execute(self._sql.text("migrate:schema_exists"), {"schema": self._sql.schema})
+                if await exists.fetchone() == (False,):
+                    await connection.execute(self._sql.text("migrate:create_schema"))
+                return await history.apply(connection)
+
+        plan = await self._pool.run("migrating the delivery log", upgrade, _LONGEST_MIGRATION)
+        if dry_run:
+            return plan
         await self.prepare_ahead()
         return plan
 
     async def prepare_ahead(self) -> None:
         """Create the partitions of this month and the next ones. ``ready_until`` is right also when that fails."""
-        async with self._connection() as connection:
+
+        async def prepare(connection: Connection) -> None:
             have = await self.partitions.months(connection)
             missing = missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
             self._now_has(have)
@@ -123,14 +119,15 @@ class PostgresDeliveryLog(DeliveryLog):
                 await self.partitions.ensure(connection, missing)
                 self._now_has(await self.partitions.months(connection))
 
+        await self._pool.run("creating the coming months", prepare)
+
     def _now_has(self, months: set[datetime]) -> None:
         self._months = months
         self.ready_until = ready_until(months, datetime.now(UTC))
 
     async def missing_months(self) -> list[datetime]:
         """Those of this month and the next ones that have no partition."""
-        async with self._connection() as connection:
-            have = await self.partitions.months(connection)
+        have = await self._pool.run("reading the months", self.partitions.months)
         return missing_ahead(have, datetime.now(UTC), self._options.months_ahead)
 
     async def apply_retention(self, days: int | None) -> None:
@@ -147,15 +144,16 @@ class PostgresDeliveryLog(DeliveryLog):
         if not days:
             return []
         oldest = retention_start(datetime.now(UTC), days)
-        async with self._connection() as connection:
-            expired = [one for one in await self.partitions.all(connection) if one.expired(oldest)]
+        expired = [
+            one for one in await self._pool.run("reading the months", self.partitions.all) if one.expired(oldest)
+        ]
         return await self.drop_months(oldest) if expired else []
 
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
         await self.purge_quarantine(oldest)
         try:
-            with _translated():
+            with translating():
                 async with await connect_async(self._parameters) as connection:
                     return await self.partitions.drop_before(connection, oldest)
         finally:
@@ -163,13 +161,16 @@ class PostgresDeliveryLog(DeliveryLog):
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
         months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
-        async with self._connection() as connection:
+
+        async def write(connection: Connection) -> list[Rejected]:
             homeless = await self._without_partition(connection, months)
             if not homeless:
                 return await self._insert(connection, batch)
             placed = [row for row in batch if not homeless & _months(row)]
             rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
             return rejected + (await self._insert(connection, placed) if placed else [])
+
+        return await self._pool.run("writing attempts", write)
 
     async def _without_partition(self, connection: Connection, months: set[datetime]) -> set[datetime]:
         """Create missing partitions; return the months beyond the retention or without the right to create them."""
@@ -227,8 +228,8 @@ class PostgresDeliveryLog(DeliveryLog):
             "reason": [one.reason.replace("\x00", "") for one in rejected],
             "entry": [as_text(one.entry) for one in rejected],
         }
-        async with self._connection() as connection:
-            await connection.execute(self._sql.text("quarantine:add"), parameters)
+        statement = self._sql.text("quarantine:add")
+        await self._pool.run("writing to the quarantine", lambda connection: connection.execute(statement, parameters))
 
     async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
         parameters: dict[str, Any] = {"most": most}
@@ -238,43 +239,53 @@ class PostgresDeliveryLog(DeliveryLog):
         return await self._fetch(sql, parameters, rows.quarantined)
 
     async def _forget(self, ids: list[str]) -> None:
-        async with self._connection() as connection:
-            await connection.execute(self._sql.text("quarantine:forget"), {"ids": ids})
+        statement = self._sql.text("quarantine:forget")
+        await self._pool.run("deleting from the quarantine", lambda own: own.execute(statement, {"ids": ids}))
 
     async def purge_quarantine(self, before: datetime | None) -> int:
         """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
-        async with self._connection() as connection:
-            cursor = await connection.execute(self._sql.text("quarantine:purge"), {"before": before or LATEST})
-            return cursor.rowcount
+        statement = self._sql.text("quarantine:purge")
+        cursor = await self._pool.run(
+            "deleting from the quarantine", lambda own: own.execute(statement, {"before": before or LATEST})
+        )
+        return cursor.rowcount
 
-    async def _scan_events(self, scan: Scan) -> list[LoggedEvent]:
+    async def _scan_events(self, scan: Scan) -> PageRows[LoggedEvent]:
         return await self._listed(self._sql.list_events, scan, rows.event)
 
-    async def _scan_attempts(self, scan: Scan) -> list[AttemptRecord]:
+    async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         return await self._listed(self._sql.list_attempts, scan, rows.attempt)
 
     async def _listed(
         self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
-    ) -> list[Item]:
+    ) -> PageRows[Item]:
         """Read the months where the page begins first, and all months only when these do not fill it."""
         if not self._months:
-            async with self._connection() as connection:
-                self._months = await self.partitions.months(connection)
+            self._months = await self._pool.run("reading the months", self.partitions.months)
         narrowed = near(scan, self._months, datetime.now(UTC))
         if narrowed is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
-            if len(page) == scan.fetch:
+            if page.cut or len(page.items) == scan.fetch:
                 return page
         return await self._fetch_page(statement(scan), scan, build)
 
-    async def _fetch_page(self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]) -> list[Item]:
+    async def _fetch_page(
+        self, statement: Statement, scan: Scan, build: Callable[[Sequence[Any]], Item]
+    ) -> PageRows[Item]:
         if not looks_large(scan):
-            return await self._fetch(*statement, build)
-        async with self._connection() as connection, connection.pipeline():  # one round trip, one transaction
-            await connection.execute(self._sql.jit_off)
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(*statement)
-            return [build(row) for row in await cursor.fetchall()]
+            listed = await self._fetch(*statement, lambda row: row)
+        else:
+
+            async def fetch(connection: Connection) -> list[Sequence[Any]]:
+                async with connection.pipeline():  # one round trip, one transaction
+                    await connection.execute(self._sql.jit_off)
+                    cursor = connection.cursor(binary=True)
+                    await cursor.execute(*statement)
+                    return await fetched(cursor)
+
+            listed = await self._pool.read(fetch)
+        cut = len(listed) > 1 and listed[-1][-1] > limits.MOST_PAGE_BYTES  # the last column counts the bytes so far
+        return PageRows([build(row) for row in listed], cut)
 
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         tags = ["tenant"] if tenant_id is not None else []
@@ -306,53 +317,37 @@ class PostgresDeliveryLog(DeliveryLog):
         return matches[0] if matches else None
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
-        [combinations] = await self._fetch(*self._sql.combine(kind, count, most), lambda row: int(row[0]))
+        [combinations] = await self._fetch(
+            *self._sql.combine(kind, count, most), lambda row: int(row[0]), LONGEST_METRICS
+        )
         return combinations
 
     async def _count(self, kind: str, count: Count) -> list[MeasureTally]:
-        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(*self._sql.count(kind, count))
-            columns = [column.name for column in cursor.description or ()]
-            return tallies_of(columns, await cursor.fetchall(), count, lambda slot: to_ms(slot.astimezone(UTC)))
+        async def fetch(connection: Connection) -> list[MeasureTally]:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(*self._sql.count(kind, count))
+                columns = [column.name for column in cursor.description or ()]
+                return tallies_of(columns, await fetched(cursor), count, lambda slot: to_ms(slot.astimezone(UTC)))
+
+        return await self._pool.read(fetch, LONGEST_METRICS)
 
     async def _fetch(
-        self, statement: LiteralString, parameters: Mapping[str, Any], build: Callable[[Sequence[Any]], Item]
+        self,
+        statement: LiteralString,
+        parameters: Mapping[str, Any],
+        build: Callable[[Sequence[Any]], Item],
+        deadline: float = LONGEST_PAGE,
     ) -> list[Item]:
-        async with self._connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(statement, parameters)
-            return [build(row) for row in await cursor.fetchall()]
+        async def fetch(connection: Connection) -> list[Item]:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(statement, parameters)
+                return [build(row) for row in await fetched(cursor)]
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
-        with _translated():
-            async with self._pool.connection() as connection:
-                yield connection
+        return await self._pool.read(fetch, deadline)
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise the driver's errors as the log's own."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translated(error) from error
-
-
-def translated(error: psycopg.Error) -> DeliveryLogError:
-    """The log's error for a driver's."""
-    reason = classify(error, "the delivery log's database", schema_hint=_MIGRATE)
-    if error.sqlstate is None and isinstance(reason, StorageUnavailable):
-        return _unavailable(error)
-    kind = next((own for kind, own in _KINDS.items() if isinstance(reason, kind)), DeliveryLogError)
-    return kind(str(reason))
-
-
-def _unavailable(error: psycopg.Error) -> DeliveryLogUnavailable:
-    """The reason stays out of the message, which the HTTP API shows: it may name hosts."""
-    unavailable = DeliveryLogUnavailable(_NO_ANSWER)
-    cause = classify(error)
-    unavailable.reason, unavailable.advice = str(cause), cause.advice
-    return unavailable
+async def _connected(connection: Connection) -> None:
+    """Nothing: the connection is made before this is called."""
 
 
 def _months(row: LogRow) -> set[datetime]:

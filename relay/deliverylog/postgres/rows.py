@@ -38,6 +38,7 @@ _ATTEMPT_COLUMNS = (
     "code",
     "response_data",
 )
+_RECORD_COLUMNS = len(_ATTEMPT_COLUMNS) + 7
 
 
 def event_parameters(batch: Sequence[LogRow]) -> Parameters:
@@ -51,14 +52,14 @@ def attempt_parameters(batch: Sequence[LogRow]) -> Parameters:
 
 
 def event(row: Sequence[Any]) -> LoggedEvent:
-    """An event from the columns that ``list:events`` selects."""
-    return LoggedEvent(**dict(zip(_EVENT_COLUMNS, row, strict=True)))
+    """An event from the columns that ``list:events`` selects first."""
+    return LoggedEvent(**dict(zip(_EVENT_COLUMNS, row, strict=False)))
 
 
 def attempt(row: Sequence[Any]) -> AttemptRecord:
-    """An attempt and its event from the columns that ``list:attempts`` selects."""
+    """An attempt and its event from the columns that ``list:attempts`` selects first."""
     logged = LoggedAttempt(**dict(zip(_ATTEMPT_COLUMNS, row[: len(_ATTEMPT_COLUMNS)], strict=True)))
-    time, eligible, data, metadata, topic, destination_id, matched = row[len(_ATTEMPT_COLUMNS) :]
+    time, eligible, data, metadata, topic, destination_id, matched = row[len(_ATTEMPT_COLUMNS) : _RECORD_COLUMNS]
     return AttemptRecord(
         logged,
         LoggedEvent(

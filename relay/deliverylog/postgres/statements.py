@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
+from relay.deliverylog import limits
 from relay.deliverylog.measures import Count
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.times import from_ms
@@ -73,7 +74,9 @@ class PostgresStatements:
         driver = next((driver for driver in drivers if driver in scan.filters), None)
         tags = {"desc" if scan.descending else "asc", "by_time" if scan.sort_by == "time" else "by_event"}
         tags.update(scan.window)
-        parameters: dict[str, Any] = {"fetch": scan.fetch, **scan.window}
+        parameters: dict[str, Any] = {"fetch": scan.fetch, "most_bytes": limits.MOST_PAGE_BYTES, **scan.window}
+        if scan.with_data:
+            tags.add("data")
         for column, values in scan.filters.items():
             if column == driver:
                 tags.update(("branch", f"branch_{column}", *(["many_values"] if len(values) > 1 else [])))

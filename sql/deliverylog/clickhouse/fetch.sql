@@ -20,7 +20,8 @@ SELECT
     response_data,
     toUnixTimestamp64Milli(event_time) AS event_ms,
     eligible_for_retry,
-    data,
+    data, --? data
+    -- '' AS data, --? !data
     metadata,
     event_topic,
     event_destination_id,

@@ -20,6 +20,7 @@ from relay.deliverylog import (
     ListAttempts,
     ListEvents,
     MetricsQuery,
+    ResourceLimit,
     TimeWindow,
     open_delivery_log,
 )
@@ -166,3 +167,9 @@ async def test_an_error_of_the_server_is_told_without_its_whole_text(clickhouse:
     with pytest.raises(DeliveryLogError, match="refused") as caught:
         await clickhouse._client.rows("SELECT nonsense FROM system.one")
     assert len(str(caught.value)) < 400
+
+
+async def test_a_read_that_takes_too_long_is_cancelled_and_says_so(clickhouse: ClickHouseDeliveryLog) -> None:
+    with pytest.raises(ResourceLimit, match=r"longer than 0\.5 s and was cancelled"):
+        await clickhouse._client.rows("SELECT sum(sipHash64(number)) FROM numbers(1000000000000)", seconds=0.5)
+    assert (await clickhouse.list_attempts(ListAttempts())).items == []

@@ -15,6 +15,7 @@ from relay.deliverylog import (
     Granularity,
     ListAttempts,
     MetricsQuery,
+    ResourceLimit,
     TimeWindow,
     open_delivery_log,
 )
@@ -22,7 +23,7 @@ from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.deliverylog.postgres.partitions import month_after, month_of
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import eventually, wait_until_async
 
 
 async def opened(database: Database, **options: object) -> PostgresDeliveryLog:
@@ -280,7 +281,19 @@ async def test_the_newest_major_version_works_too(newest_database: Database) -> 
     await store.close()
 
 
-async def test_a_database_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.deliverylog.postgres.driver._LONGEST_WAIT", 0.2)
+async def test_a_database_that_is_away_is_unavailable() -> None:
     with pytest.raises(DeliveryLogUnavailable):
         await open_delivery_log("postgres://nobody@127.0.0.1:1/none")
+
+
+async def test_a_read_that_takes_too_long_is_cancelled_and_says_so(log_database: Database) -> None:
+    store = await open_delivery_log(log_database.url, months_ahead=0)
+    assert isinstance(store, PostgresDeliveryLog)
+    with pytest.raises(ResourceLimit, match=r"longer than 0\.3 s and was cancelled"):
+        await store._pool.read(lambda connection: connection.execute("SELECT pg_sleep(60)"), 0.3)
+    running = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND datname = current_database()"
+    )
+    await eventually(lambda: log_database.run(running) == [(0,)], what="the server to end the statement")
+    assert (await store.list_attempts(ListAttempts())).items == []
+    await store.close()

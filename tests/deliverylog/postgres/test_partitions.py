@@ -9,6 +9,7 @@ import pytest
 from relay.deliverylog import DeliveryLogError, ListAttempts, open_delivery_log
 from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.deliverylog.postgres.partitions import month_after, month_of
+from relay.postgres.connect import Connection
 from tests.deliverylog.making import all_items, attempt_ids, entry
 from tests.support.fixtures.postgres import Database
 
@@ -77,10 +78,13 @@ async def test_a_table_that_the_retention_detached_is_dropped_by_its_next_run(lo
     """The run ended between the two: its connection was cut."""
     store = await opened(log_database)
     await store.insert_many([entry("old", OLD)])
-    async with store._connection() as connection:
+
+    async def begin(connection: Connection) -> None:
         [month] = [one for one in await store.partitions.all(connection) if one.name == MONTH]
         for step in ("mark", "detach"):
             await connection.execute(store._sql.on_partition(f"partitions:{step}", "attempts", month.name))
+
+    await store._pool.run("testing", begin)
     assert tables(log_database) == [MONTH]
     await store.apply_retention(30)
     assert tables(log_database) == []

@@ -1,0 +1,92 @@
+"""Writes a range of the log as CSV or JSON lines, attempt by attempt in the order of time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from relay.deliverylog.model import AttemptRecord
+from relay.deliverylog.query import MOST_LIMIT, ListAttempts
+from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.text import attempt_json, encode_json
+
+FORMATS: Final = ("csv", "jsonl")
+_EVENT: Final = ("destination_id", "matched_destination_ids", "time", "topic", "eligible_for_retry", "metadata")
+_ATTEMPT: Final = (
+    "id",
+    "event_id",
+    "tenant_id",
+    "destination_id",
+    "destination_type",
+    "topic",
+    "status",
+    "time",
+    "attempt_number",
+    "manual",
+    "code",
+    "response_data",
+)
+
+
+class ExportPage(NamedTuple):
+    """A page of an export."""
+
+    text: str
+    attempts: int
+    """Attempts so far, these included."""
+
+
+async def export_attempts(
+    store: DeliveryLog, filters: ListAttempts, form: str, *, with_data: bool
+) -> AsyncIterator[ExportPage]:
+    """Every attempt that passes the filters, the oldest first; the CSV's header comes with the first page.
+
+    ``form`` is one of ``FORMATS``. The filters' limit, order and cursors are not used. Times are in UTC, payloads in
+    base64, and in CSV what is a list or a map is JSON, None is empty and a flag is ``true`` or ``false``.
+    """
+    query = replace(filters, order="asc", sort_by="time", limit=MOST_LIMIT, prev=None, include_data=with_data)
+    encode = _encode_csv if form == "csv" else _encode_lines
+    text = _csv([_header(with_data=with_data)]) if form == "csv" else ""
+    count, cursor = 0, None
+    while True:
+        page = await store.list_attempts(replace(query, next=cursor))
+        count += len(page.items)
+        text += encode(page.items, lambda record: attempt_json(record, with_data=with_data))
+        if text:
+            yield ExportPage(text, count)
+        text, cursor = "", page.next
+        if cursor is None:
+            return
+
+
+def _header(*, with_data: bool) -> list[str]:
+    return [*_ATTEMPT, *(f"event_{name}" for name in _EVENT), *(["event_data_base64"] if with_data else [])]
+
+
+def _encode_lines(records: Sequence[AttemptRecord], as_json: Callable[[AttemptRecord], dict[str, Any]]) -> str:
+    return "".join(f"{encode_json(as_json(record)).decode()}\n" for record in records)
+
+
+def _encode_csv(records: Sequence[AttemptRecord], as_json: Callable[[AttemptRecord], dict[str, Any]]) -> str:
+    lines = []
+    for fields in map(as_json, records):
+        event = fields["event"]
+        cells = [*(fields[name] for name in _ATTEMPT), *(event[name] for name in _EVENT)]
+        lines.append([_cell(value) for value in (*cells, *([event["data_base64"]] if "data_base64" in event else []))])
+    return _csv(lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, (dict, list, bool)):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
+
+
+def _csv(lines: Sequence[Sequence[str]]) -> str:
+    target = io.StringIO()
+    csv.writer(target, lineterminator="\n").writerows(lines)
+    return target.getvalue()
