@@ -188,7 +188,7 @@ def _due(moment: float, writers: KeyWriters) -> bool:
 def test_first_deliveries_are_in_order_for_every_key(
     outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured
 ) -> None:
-    measured(**drain_in_order(outbox, kafka, topic(6), each=14, seconds=8, every=2.0))
+    measured(**drain_in_order(outbox, kafka, topic(6), each=20, seconds=10, every=2.5))
 
 
 @pytest.mark.soak
