@@ -171,9 +171,8 @@ def _translated(error: Exception) -> Exception:
         return DeliveryLogUnavailable("the delivery log's ClickHouse does not answer")
     if isinstance(error, DatabaseError) and _UNKNOWN_TABLE in text:
         table = _TABLE_NAME.search(text)
-        missing = (
-            f"the delivery log's table {table[1]} is missing" if table else "the delivery log's tables are missing"
-        )
+        name = table and (table[1] or table[2])
+        missing = f"the delivery log's table {name} is missing" if name else "the delivery log's tables are missing"
         return DeliveryLogError(f"{missing}; run relay-cli log migrate")
     if isinstance(error, DatabaseError) and _TOO_SLOW in text:
         return _Overdue("the delivery log's ClickHouse cancelled a statement at its deadline")
