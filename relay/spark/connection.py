@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import psycopg
 
-from relay.core.errors import StorageUnavailable
+from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.postgres import connect as connections
 from relay.postgres.connect import SyncConnection, close_and_wait
-from relay.postgres.errors import classify, is_connection_loss
+from relay.postgres.errors import STATES, classify, is_connection_loss
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 _log = logging.getLogger(__name__)
@@ -37,23 +37,20 @@ _FIRST_PAUSE: Final = 0.05  # seconds
 _LONGEST_PAUSE: Final = 2.0
 _LOG_INTERVAL: Final = 30.0
 
-_PASSING_STATES: Final = frozenset(
+_LASTING_STATES: Final = frozenset(
     {
-        "25006",  # read_only_sql_transaction: a standby that becomes the primary, or a primary that was demoted
-        "25P03",  # idle_in_transaction_session_timeout: the server closed the connection
-        "53300",  # too_many_connections
-        "57P01",  # admin_shutdown
-        "57P02",  # crash_shutdown
-        "57P03",  # cannot_connect_now
-        "57P05",  # idle_session_timeout
-        "40001",  # serialization_failure
-        "40P01",  # deadlock_detected
-        "55006",  # object_in_use
-        "55P03",  # lock_not_available
+        "25P04",  # transaction_timeout: it would pass again
+        "3D000",  # invalid_catalog_name
+        "57014",  # query_canceled: a statement_timeout would pass again, and an operator who cancels wants it to end
+        "57P04",  # database_dropped
     }
 )
-"""States after which the same work may succeed. Not 57014: a statement_timeout would pass again, and an operator who
-cancels the statement wants it to end."""
+_PASSING_STATES: Final = frozenset(
+    state
+    for state, kind in STATES.items()
+    if kind in (StorageUnavailable, StorageBusy) and state not in _LASTING_STATES
+)
+"""States after which the same work may succeed."""
 _PASSING_WORDS: Final = (
     "connection refused",
     "connection reset",

@@ -20,10 +20,13 @@ _ADDED: Final = ["checkpoint", "bytes", "retries"]
 def setup(
     url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA, purpose: str = "write"
 ) -> list[str]:
-    """Create the missing objects and grant the rights; returns the grants. Raises SchemaError for a missing right."""
+    """Create the missing objects and grant the rights; returns the grants.
+
+    Raises SchemaError for a missing right, and StorageUnavailable at once: an operator waits for the answer.
+    """
     statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
-    with translating("setting up"), connect(url, writes=True) as connection:
+    with translating("setting up"), connect(url, writes=True, max_wait=0) as connection:
         create_ledger(connection, statements)
         with connection.transaction():
             for grant in grants:
