@@ -39,8 +39,8 @@ OUTBOX: Final = (
     Mutant(
         "an overdue statement is cut off and not cancelled",
         "relay/postgres/connect.py",
-        "                try:\n                    await _cancel(connection)\n                finally:  # a second",
-        "                try:\n                    pass\n                finally:  # a second",
+        "                    answers = await _cancel(connection)",
+        "                    pass",
         (
             f"{_CONNECT}::test_a_statement_that_waits_for_a_lock_is_cancelled_at_its_deadline",
             _CONNECT,
