@@ -20,7 +20,10 @@ pytestmark = pytest.mark.session
 NEVER = 300.0
 """A poll interval that no test waits for."""
 
-_LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN \"openoutbox_%' AND state = 'idle'"
+_LISTENING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE query LIKE '%LISTEN "openoutbox_%' AND state = 'idle' AND datname = current_database()
+"""
 _END_ASKED = """
 SELECT pg_terminate_backend(min(pid)) FROM pg_stat_activity
 WHERE query LIKE '%PG_IS_IN_RECOVERY%' AND datname = current_database() AND pid <> pg_backend_pid()

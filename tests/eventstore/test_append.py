@@ -287,9 +287,8 @@ async def test_a_connection_killed_between_append_and_announcement_leaves_neithe
     with outbox_database.connect(autocommit=False) as blocker:
         blocker.execute(f"LOCK TABLE {step} IN SHARE MODE".encode())
         append = asyncio.create_task(store.append(TENANT, STREAM, events("A"), ANY, {"A": "topic"}))
-        waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
-        rows = await eventually(lambda: outbox_database.run(waiting, (step,)))
-        outbox_database.run("SELECT pg_terminate_backend(%s)", rows[0])
+        (pid,) = await eventually(outbox_database.waiting_for_locks)
+        outbox_database.run("SELECT pg_terminate_backend(%s)", (pid,))
         with pytest.raises(Exception, match="append to stream"):
             await append
     assert await store.read_all() == []

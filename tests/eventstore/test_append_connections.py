@@ -32,7 +32,6 @@ from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually, patience
 
 OUTBOX = {"E": "topic"}
-WAITING = "SELECT pid FROM pg_locks WHERE NOT granted"
 Target = Any
 Append = Callable[..., Coroutine[Any, Any, Appended]]
 Opener = Callable[[Database], AbstractAsyncContextManager[Target]]
@@ -183,7 +182,7 @@ async def test_a_synchronous_append_that_waits_lets_the_event_loop_run(
                         gapless_store.append(TENANT, STREAM, [NewEvent("B")], ANY, connection=connection)
                     )
                 ]
-                await eventually(lambda: database.run(WAITING))
+                await eventually(database.waiting_for_locks)
                 appends[0].cancel()
                 await asyncio.sleep(0)
                 assert not appends[0].done()
@@ -202,13 +201,13 @@ async def test_a_failure_has_the_same_class_through_every_driver(gapless_store: 
             with database.connect(autocommit=False) as blocker:
                 blocker.execute("LOCK TABLE event_position IN EXCLUSIVE MODE")
                 done = asyncio.create_task(append(TENANT, STREAM, [NewEvent("E")], ANY))
-                ((pid,),) = await eventually(lambda: database.run(WAITING))
+                (pid,) = await eventually(database.waiting_for_locks)
                 database.run("SELECT pg_cancel_backend(%s)", (pid,))
                 with pytest.raises(StorageBusy, match="append to stream"):
                     await asyncio.wait_for(done, patience())
                 await end(target, "rollback")
                 done = asyncio.create_task(append(TENANT, STREAM, [NewEvent("E")], ANY))
-                ((pid,),) = await eventually(lambda: database.run(WAITING))
+                (pid,) = await eventually(database.waiting_for_locks)
                 database.run("SELECT pg_terminate_backend(%s)", (pid,))
                 with pytest.raises(StorageUnavailable, match="append to stream"):
                     await asyncio.wait_for(done, patience())

@@ -68,7 +68,7 @@ async def test_an_append_that_ends_in_a_deadlock_is_sent_again(database: Databas
                 (TENANT, stream),
             )
             append = asyncio.create_task(store.append(TENANT, stream, [NewEvent("E")], ANY))
-            await eventually(lambda: database.run("SELECT 1 FROM pg_locks WHERE NOT granted"))
+            await eventually(database.waiting_for_locks)
             await store.append(TENANT, stream, [NewEvent("E")], 1, connection=connection)
         assert (await append).version == 3
         with pytest.raises(VersionConflict):

@@ -217,7 +217,7 @@ async def test_gapless_writers_queue_for_positions(gapless_store: EventStore, da
         second = asyncio.create_task(gapless_store.append(TENANT, uuid.uuid4(), [NewEvent("second")], NO_STREAM))
 
         async def queued() -> bool:
-            return bool(database.run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+            return bool(database.waiting_for_locks())
 
         await wait_until_async(queued)
         assert await gapless_store.read_all() == []

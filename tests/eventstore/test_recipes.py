@@ -18,6 +18,11 @@ from tests.eventstore.recipes import Killer, recipe, running
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually, pace_async, wait_until_async
 
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = 'recipe'"
+)
+
 
 @pytest.fixture
 def killer(outbox_database: Database) -> Killer:
@@ -68,7 +73,7 @@ async def test_a_projection_is_rebuilt_beside_the_live_one(gapless_store: EventS
             for _ in range(5):
                 total += (cents := chance.randrange(1, 100))
                 await store.append(TENANT, STREAM, [deposit(cents)], ANY)
-            database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recipe'")
+            database.run(CUT)
 
         async def shown(name: str, before: str | None = None) -> None:
             async def done() -> bool:
@@ -291,9 +296,7 @@ async def test_orders_are_decided_again_when_another_writer_was_faster(
                 cancel(orders[-1]), store.append(TENANT, article, [NewEvent("StockAdded", {"quantity": 1})], ANY)
             )
             if chance.random() < 0.2:
-                outbox_database.run(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recipe'"
-                )
+                outbox_database.run(CUT)
         for order in orders:
             await decided(store, order)
     histories = [[event.type for event in await store.read_stream(TENANT, order)] for order in orders]

@@ -144,7 +144,7 @@ async def test_retention_does_not_make_writers_wait(log_database: Database) -> N
         dropping = asyncio.create_task(store.apply_retention(30))
 
         async def waiting() -> bool:
-            return bool(log_database.run("SELECT 1 FROM pg_locks WHERE NOT granted"))
+            return bool(log_database.waiting_for_locks())
 
         await wait_until_async(waiting, what="the drop waits for the reader")
         await store.insert_many([entry(f"new{n}", now + ms(n)) for n in range(5)])

@@ -194,7 +194,9 @@ def test_a_read_that_is_abandoned_leaves_no_connection(filled: Outbox) -> None:
 def test_a_server_that_goes_away_fails_the_task(filled: Outbox) -> None:
     _, batches = begun(filled)
     filled.database.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (APPLICATION,)
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name = %s",
+        (APPLICATION,),
     )
     with pytest.raises(StorageUnavailable, match="reading openoutbox_events"):
         list(batches)
@@ -204,6 +206,7 @@ def test_a_read_that_stands_still_holds_up_no_relay(filled: Outbox) -> None:
     read_rows, batches = begun(filled)
     held = filled.database.run(
         "SELECT DISTINCT mode FROM pg_locks WHERE relation = 'openoutbox_events'::regclass AND pid <> pg_backend_pid()"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
     assert held == [("AccessShareLock",)]
     with psycopg.connect(filled.relay_url) as relay:

@@ -52,12 +52,18 @@ class ArchiveLock:
 
     def _take(self, wait: Wait) -> Outbox:
         self.close()
-        connection = self._connection = connect(self._url, writes=True, wait=wait)
+        self._connection = connect(self._url, writes=True, wait=wait)
+        try:
+            return self._lock(self._connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, connection: SyncConnection) -> Outbox:
         connection.autocommit = False  # the first statement begins the transaction that holds the lock
         outbox = identify(connection, self._statements)
         name = {"outbox": self._statements.outbox.quoted}
         row = connection.execute(self._statements.query("archive:lock_archive"), name).fetchone()
         if row is None or not row[0]:
-            self.close()
             raise StorageBusy(f"{self._statements.outbox}: is being archived by another run; wait for it, or stop it")
         return outbox
