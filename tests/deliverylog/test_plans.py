@@ -141,14 +141,14 @@ def test_no_rows_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:
     sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
         for query in (
-            ListAttempts(tenant_ids=["nobody"]),
-            ListAttempts(tenant_ids=["nobody"], topics=["topic_1"]),
-            ListAttempts(tenant_ids=["nobody"], sort_by="event_time"),
+            ListAttempts(tenant_ids=["absent"]),
+            ListAttempts(tenant_ids=["absent"], topics=["topic_1"]),
+            ListAttempts(tenant_ids=["absent"], sort_by="event_time"),
         ):
             touched, rows, plan = buffers(connection, sql.list_attempts(scan_attempts(query)))
             assert rows == 0
             assert touched <= 24 * 4, plan  # four levels of an index in each month
-        touched, rows, plan = buffers(connection, sql.list_events(scan_events(ListEvents(tenant_ids=["nobody"]))))
+        touched, rows, plan = buffers(connection, sql.list_events(scan_events(ListEvents(tenant_ids=["absent"]))))
         assert (rows, touched <= 24 * 4) == (0, True), plan
 
 
@@ -234,7 +234,7 @@ async def test_a_deep_page_costs_a_page_on_clickhouse(
             bound += 300  # the copies of each event, which lie in up to two granules of 256 in the list by event
         assert cost <= bound * LIMIT, f"{name}: {cost} rows"
     before = await read_rows()
-    assert (await store._scan_attempts(scan_attempts(ListAttempts(tenant_ids=["nobody"])))).items == []
+    assert (await store._scan_attempts(scan_attempts(ListAttempts(tenant_ids=["absent"])))).items == []
     assert await read_rows() - before <= 20 * 256
     for of_one in (ListAttempts(event_ids=["evt_000000007"]), ListAttempts(event_ids=["evt_000000007"], **TENANTS[1])):
         before = await read_rows()

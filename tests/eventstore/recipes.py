@@ -52,7 +52,7 @@ class Killer:
             self._database.run(WATCH.format(write))
 
     def kill_at(self, nth: int) -> None:
-        """Count anew, and end the connection in its ``nth`` write."""
+        """Start counting at 0, and end the connection in its ``nth`` write."""
         self._database.run("UPDATE killer SET nth = %s", (nth,))
         self._database.run("ALTER SEQUENCE killer_writes RESTART")
 

@@ -78,7 +78,7 @@ async def fill(store: EventStore, tenants: Sequence[uuid.UUID]) -> None:
 
 
 async def plans(store: EventStore) -> tuple[int, int, int]:
-    """Prepared statements of the store's session, and how often a plan was used again, or made anew."""
+    """Prepared statements of the store's session, and how often a plan was used again, or made."""
     [(count, generic, custom)] = await store._database.run("look", PLANS)
     return int(count), int(generic), int(custom)
 
