@@ -7,7 +7,8 @@
 -- the event p_expected is inserted once more, and must be refused, together with the new events, which must not.
 -- Its position is -1: where it is not refused by the key, the feed's trigger refuses it (ES002).
 -- Nothing is skipped silently: any difference raises. ON CONFLICT names no key: finding the partition's one would
--- take a tenth of the time. The first event of a deleted stream follows the last deleted one. So a position that is taken is refused as well; the two cases are distinguished after a refusal.
+-- take a tenth of the time. So a position that is taken is refused as well; the two cases are distinguished after a
+-- refusal. The first event of a deleted stream follows the last deleted one.
 -- Looking the version up instead means planning over the partitions for each append (measured: a third of its time),
 -- because a cached plan would be one over all tenants; it is done for -1 only, with EXECUTE, which caches none.
 -- Tags: gapless or settled, how positions are handed out.
