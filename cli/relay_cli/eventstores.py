@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -84,6 +83,7 @@ def print_metrics(
 ) -> None:
     """Print the subscriptions as Prometheus reads them, labelled with the database and the schema."""
     from relay.eventstore.prometheus import exposition
+    from relay.postgres.url import database_name
 
     url, _ = outbox_of(context, storage_url)
-    typer.echo(exposition(states, unquote(urlsplit(url).path.lstrip("/")), schema), nl=False)
+    typer.echo(exposition(states, database_name(url), schema), nl=False)

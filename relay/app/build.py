@@ -25,6 +25,7 @@ from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relay.app.delivery_log import DeliveryLogParts
+    from relay.app.subscriptions import SubscriptionLag
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
     from relay.brokers.redis.options import RedisOptions
@@ -191,6 +192,15 @@ def build_delivery_log(settings: Settings) -> DeliveryLogParts | None:
     from relay.app.delivery_log import DeliveryLogParts
 
     return DeliveryLogParts(settings)
+
+
+def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
+    """Return what shows the subscriptions of EVENT_STORE_SCHEMA; None without one, and then nothing is imported."""
+    if settings.event_store_schema is None:
+        return None
+    from relay.app.subscriptions import SubscriptionLag
+
+    return SubscriptionLag(_required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
 
 
 def recorder_options(settings: Settings) -> RecorderOptions:

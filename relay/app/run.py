@@ -59,6 +59,7 @@ async def _live(settings: Settings) -> None:
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings)
     recorder = log.recorder if log is not None else None
+    lag = build.build_subscription_lag(settings)
     wake_ups = build.build_wake_ups(settings)
     publisher = build.build_publisher(settings)
     relay = Relay(storage, publisher, telemetry, build.engine_options(settings), recorder, wake_ups=wake_ups)
@@ -70,23 +71,26 @@ async def _live(settings: Settings) -> None:
     )
     if log is not None:
         log.register(telemetry.registry)
+    if lag is not None:
+        lag.register(telemetry.registry)
     options = ServerOptions(settings.server_port.host, settings.server_port.port)
     server = StatusServer(view, options, log.apis() if log is not None else {})
     _stop_on_signals(relay)
     await server.start()
     if log is not None:
         log.recorder.start()
+    if lag is not None:
+        lag.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
     try:
         await relay.run()
     finally:
         # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
-        closing = [asyncio.ensure_future(server.stop())]
-        if log is not None:
-            closing.append(asyncio.ensure_future(log.close()))
+        closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
         if exporter is not None:
-            closing.append(asyncio.ensure_future(asyncio.to_thread(exporter.stop)))
-        await asyncio.wait(closing, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
+            closing.append(asyncio.to_thread(exporter.stop))
+        tasks = [asyncio.ensure_future(one) for one in closing]
+        await asyncio.wait(tasks, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
 
 
 def _stop_on_signals(relay: Relay) -> None:

@@ -1,16 +1,20 @@
 """Measurements of subscriptions for Prometheus.
 
-``PrometheusMeter`` measures in the consumer: pass one to ``store.subscribe(..., meter=...)``. ``exposition`` writes
-what the database knows, whether a consumer runs or not: ``relay-cli store subscriptions --prometheus`` prints it.
+``PrometheusMeter`` measures in the consumer: pass one to ``store.subscribe(..., meter=...)``. ``CheckpointCollector``
+shows what the database knows, whether a consumer runs or not: in the daemon's /metrics with EVENT_STORE_SCHEMA, and by
+``relay-cli store subscriptions --prometheus`` for a textfile collector.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
 
 from relay.eventstore.states import SubscriptionState
 
@@ -38,25 +42,51 @@ EXPOSED: Final = (*_CHECKPOINTS, LISTED_AT)
 """The names of the metrics of ``exposition``."""
 
 
+class CheckpointCollector(Collector):
+    """The subscriptions of one store as they were listed last, in Prometheus' terms.
+
+    Labelled ``database``, ``schema``, ``subscription`` and ``part``. ``part`` is empty for a subscription that is not
+    consumed in parts, for example ``0/2`` for a part of one that is, and ``none`` for its slots that no instance holds.
+    """
+
+    def __init__(self, database: str, schema: str) -> None:
+        self._store = (database, schema)
+        self._series: dict[tuple[str, str], list[SubscriptionState]] = {}
+        self._listed_at: float | None = None
+
+    def show(self, states: Iterable[SubscriptionState], listed_at: float) -> None:
+        """Show these from now on; ``listed_at`` is in seconds since 1970."""
+        series: dict[tuple[str, str], list[SubscriptionState]] = {}
+        for state in states:
+            part = "" if state.slots is None else "none" if state.part is None else f"{state.part[0]}/{state.part[1]}"
+            series.setdefault((state.name, part), []).append(state)
+        self._series, self._listed_at = series, listed_at
+
+    def describe(self) -> Iterator[Family]:
+        """What ``collect`` yields."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Family]:
+        """All gauges."""
+        for name, (text, measure) in _CHECKPOINTS.items():
+            family = GaugeMetricFamily(name, text, labels=_LABELS)
+            for labels, listed in self._series.items():
+                family.add_metric([*self._store, *labels], measure(listed))
+            yield family
+        listed_at = GaugeMetricFamily(LISTED_AT, "When the subscriptions were listed", labels=_LABELS[:2])
+        if self._listed_at is not None:
+            listed_at.add_metric(self._store, self._listed_at)
+        yield listed_at
+
+
 def exposition(
     states: Iterable[SubscriptionState], database: str, schema: str, now: Callable[[], float] = time.time
 ) -> str:
-    """The states as text for a scrape, labelled ``database``, ``schema``, ``subscription`` and ``part``.
-
-    ``part`` is empty for a subscription that is not consumed in parts, for example ``0/2`` for a part of one that is,
-    and ``none`` for its slots that no instance holds.
-    """
-    series: dict[tuple[str, str, str, str], list[SubscriptionState]] = {}
-    for state in states:
-        part = "" if state.slots is None else "none" if state.part is None else f"{state.part[0]}/{state.part[1]}"
-        series.setdefault((database, schema, state.name, part), []).append(state)
+    """The states as text for a scrape, as ``CheckpointCollector`` labels them."""
+    collector = CheckpointCollector(database, schema)
+    collector.show(states, now())
     registry = CollectorRegistry()
-    for name, (text, measure) in _CHECKPOINTS.items():
-        gauge = Gauge(name, text, _LABELS, registry=registry)
-        for labels, listed in series.items():
-            gauge.labels(*labels).set(measure(listed))
-    listed_at = Gauge(LISTED_AT, "When this was written", _LABELS[:2], registry=registry)
-    listed_at.labels(database, schema).set(now())
+    registry.register(collector)
     return generate_latest(registry).decode()
 
 

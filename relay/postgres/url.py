@@ -88,6 +88,11 @@ def check_url(url: str, source: str) -> None:
     _parse(url, source)
 
 
+def database_name(url: str, source: str = "STORAGE_URL") -> str:
+    """The database that ``url`` names; empty where it names none. Raises ConfigError, as ``connection_parameters``."""
+    return str(_parse(url, source).get("dbname", ""))
+
+
 def hosts(parameters: ConnectionParameters) -> int:
     """How many servers are named."""
     return 1 + max(str(parameters.get(name, "")).count(",") for name in ("host", "hostaddr"))

@@ -258,11 +258,33 @@ class Logging(_Group):
     )
 
 
-GROUPS: tuple[type[_Group], ...] = (Storage, Publishing, Relaying, Retrying, Kafka, Nats, Redis, Serving, Logging)
+class Storing(_Group):
+    """Event store"""
+
+    event_store_schema: Schema | None = _variable(
+        None,
+        "Schema of an event store in STORAGE_URL's database whose subscriptions `/metrics` shows; "
+        "the relay's user needs the access `subscriber`.",
+        shown="unset",
+    )
+
+
+GROUPS: tuple[type[_Group], ...] = (
+    Storage,
+    Publishing,
+    Relaying,
+    Retrying,
+    Kafka,
+    Nats,
+    Redis,
+    Serving,
+    Logging,
+    Storing,
+)
 """In the order in which they are shown; a group's docstring is its heading."""
 
 
-class Variables(Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
+class Variables(Storing, Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
     """All of them in one."""
 
 

@@ -21,7 +21,7 @@ def contract_defaults() -> dict[str, str]:
 
 FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "DELIVERY_LOG_URL_FILE"), "unset")
 LOG = {"DELIVERY_LOG_SCHEMA": "openoutbox_log", "DELIVERY_LOG_PREFIX": "none", "DELIVERY_LOG_RETENTION_DAYS": "unset"}
-BEYOND = {"WAKE_UP": "false", **FILES, **LOG}
+BEYOND = {"WAKE_UP": "false", "EVENT_STORE_SCHEMA": "unset", **FILES, **LOG}
 """What the contract does not know; by its default nothing is different."""
 
 
