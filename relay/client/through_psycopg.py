@@ -16,6 +16,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from relay.client.channel import StatementFailure, Values
+from relay.postgres.errors import is_connection_loss
 from relay.postgres.sql import statement as load_statement
 
 SyncTarget: TypeAlias = Connection[Any] | Cursor[Any]
@@ -79,9 +80,10 @@ def failure_of(error: BaseException) -> StatementFailure | None:
     """See ``relay.client.channel.failure_of``."""
     if not isinstance(error, psycopg.Error):
         return None
-    lost = error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     message = error.diag.message_primary or str(error) or type(error).__name__
-    return StatementFailure(error.sqlstate, message, error.diag.table_name, error.diag.constraint_name, lost)
+    return StatementFailure(
+        error.sqlstate, message, error.diag.table_name, error.diag.constraint_name, is_connection_loss(error)
+    )
 
 
 def _opens_implicitly(connection: Connection[Any] | AsyncConnection[Any]) -> bool:

@@ -9,27 +9,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from relay.deliverylog.model import AttemptRecord
+from relay.deliverylog.model import AttemptRecord, LoggedAttempt
 from relay.deliverylog.query import MOST_LIMIT, ListAttempts
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.text import attempt_json, encode_json
 
 FORMATS: Final = ("csv", "jsonl")
 _EVENT: Final = ("destination_id", "matched_destination_ids", "time", "topic", "eligible_for_retry", "metadata")
-_ATTEMPT: Final = (
-    "id",
-    "event_id",
-    "tenant_id",
-    "destination_id",
-    "destination_type",
-    "topic",
-    "status",
-    "time",
-    "attempt_number",
-    "manual",
-    "code",
-    "response_data",
-)
+_ATTEMPT: Final = LoggedAttempt.__slots__
 
 
 class ExportPage(NamedTuple):

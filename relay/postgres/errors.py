@@ -1,6 +1,7 @@
 """What a failed statement means: SQLSTATE to error class, as one table.
 
-Message texts are not looked at, but for the advice about a connection.
+Message texts are looked at only where a connection was refused, which has no SQLSTATE: for the advice, and for whether
+waiting may help.
 
 - ``StorageUnavailable``: not the statement's fault; reconnect and try again. Whether it took effect is unknown.
 - ``StorageRefuses``: of these, what a ping that is answered does not take back.
@@ -108,6 +109,54 @@ _ADVICE: Final = (
 The words are English; a server with another lc_messages gets the general advice.
 """
 
+_LASTING_STATES: Final = frozenset(
+    {
+        "25P04",  # transaction_timeout: it would pass again
+        "3D000",  # invalid_catalog_name
+        "57014",  # query_canceled: a statement_timeout would pass again, and an operator who cancels wants it to end
+        "57P04",  # database_dropped
+    }
+)
+_PASSING_STATES: Final = frozenset(
+    state
+    for state, kind in STATES.items()
+    if kind in (StorageUnavailable, StorageBusy) and state not in _LASTING_STATES
+)
+"""States after which the same work may succeed."""
+_PASSING_WORDS: Final = (
+    "connection refused",
+    "connection reset",
+    "broken pipe",
+    "timeout expired",
+    "timed out",
+    "no route to host",
+    "network is unreachable",
+    "server closed the connection",
+    "terminating connection",
+    "ssl syscall error",
+    "starting up",
+    "shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "not accepting connections",
+    "session is read-only",
+    "session is not read-only",
+    "server is in hot standby mode",
+    "too many",
+    "slots are reserved",
+    "no more connections allowed",
+    "server_login_retry",
+)
+"""Parts of libpq's, PostgreSQL's and PgBouncer's messages about a connection: libpq gives no SQLSTATE for it."""
+_LASTING_WORDS: Final = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "does not exist",
+    "certificate",
+)
+"""Parts of messages that no waiting changes, although another host of the URL may be starting."""
+
 
 def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") -> StorageError:
     """The project's error for a driver's error.
@@ -152,6 +201,20 @@ def wants_new_connections(error: psycopg.Error) -> bool:
     """Whether every connection is suspect now: one was lost, or this server no longer takes writes."""
     state = error.sqlstate or ""
     return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether the same work may succeed later: the connection was lost, or the database rolled the work back."""
+    state = error.sqlstate or ""
+    return is_connection_loss(error) or state in _PASSING_STATES or state.startswith("08")
+
+
+def may_connect_later(error: psycopg.OperationalError) -> bool:
+    """Whether a connection that was refused may be accepted later: the server restarts, fails over or is full."""
+    text = str(error).lower()
+    if any(words in text for words in _LASTING_WORDS):
+        return False
+    return error.sqlstate in _PASSING_STATES or any(words in text for words in _PASSING_WORDS)
 
 
 def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:

@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import psycopg
 
-from relay.core.errors import StorageBusy, StorageUnavailable
+from relay.core.errors import StorageUnavailable
 from relay.postgres import connect as connections
 from relay.postgres.connect import SyncConnection, close_and_wait
-from relay.postgres.errors import STATES, classify, is_connection_loss
+from relay.postgres.errors import classify, is_passing, may_connect_later
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 _log = logging.getLogger(__name__)
@@ -36,54 +36,6 @@ URL_OPTION: Final = "option url"
 _FIRST_PAUSE: Final = 0.05  # seconds
 _LONGEST_PAUSE: Final = 2.0
 _LOG_INTERVAL: Final = 30.0
-
-_LASTING_STATES: Final = frozenset(
-    {
-        "25P04",  # transaction_timeout: it would pass again
-        "3D000",  # invalid_catalog_name
-        "57014",  # query_canceled: a statement_timeout would pass again, and an operator who cancels wants it to end
-        "57P04",  # database_dropped
-    }
-)
-_PASSING_STATES: Final = frozenset(
-    state
-    for state, kind in STATES.items()
-    if kind in (StorageUnavailable, StorageBusy) and state not in _LASTING_STATES
-)
-"""States after which the same work may succeed."""
-_PASSING_WORDS: Final = (
-    "connection refused",
-    "connection reset",
-    "broken pipe",
-    "timeout expired",
-    "timed out",
-    "no route to host",
-    "network is unreachable",
-    "server closed the connection",
-    "terminating connection",
-    "ssl syscall error",
-    "starting up",
-    "shutting down",
-    "in recovery mode",
-    "not yet accepting connections",
-    "not accepting connections",
-    "session is read-only",
-    "session is not read-only",
-    "server is in hot standby mode",
-    "too many",
-    "slots are reserved",
-    "no more connections allowed",
-    "server_login_retry",
-)
-"""Parts of libpq's, PostgreSQL's and PgBouncer's messages about a connection: libpq gives no SQLSTATE for it."""
-_LASTING_WORDS: Final = (
-    "authentication failed",
-    "no password supplied",
-    "pg_hba.conf",
-    "does not exist",
-    "certificate",
-)
-"""Parts of messages that no waiting changes, although another host of the URL may be starting."""
 
 
 class Wait:
@@ -130,7 +82,7 @@ def connect(
         try:
             return connections.connect(_parameters(url, name, writes))
         except psycopg.OperationalError as error:
-            if not _may_connect_later(error) or not wait.pause(error):
+            if not may_connect_later(error) or not wait.pause(error):
                 refused = classify(error, "connecting to the database")
                 unavailable = StorageUnavailable(str(refused), error.sqlstate)
                 unavailable.advice = refused.advice
@@ -177,19 +129,6 @@ class TaskConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             close_and_wait(connection)
-
-
-def is_passing(error: psycopg.Error) -> bool:
-    """Whether the same work may succeed later: the connection was lost, or the database rolled the work back."""
-    state = error.sqlstate or ""
-    return is_connection_loss(error) or state in _PASSING_STATES or state.startswith("08")
-
-
-def _may_connect_later(error: psycopg.OperationalError) -> bool:
-    text = str(error).lower()
-    if any(words in text for words in _LASTING_WORDS):
-        return False
-    return error.sqlstate in _PASSING_STATES or any(words in text for words in _PASSING_WORDS)
 
 
 @lru_cache(maxsize=16)  # logs a warning about the URL once, and not for each connection

@@ -24,20 +24,7 @@ _EVENT_COLUMNS = (
     "data",
     "metadata",
 )
-_ATTEMPT_COLUMNS = (
-    "id",
-    "event_id",
-    "tenant_id",
-    "destination_id",
-    "destination_type",
-    "topic",
-    "status",
-    "time",
-    "attempt_number",
-    "manual",
-    "code",
-    "response_data",
-)
+_ATTEMPT_COLUMNS = LoggedAttempt.__slots__
 _RECORD_COLUMNS = len(_ATTEMPT_COLUMNS) + 7
 
 

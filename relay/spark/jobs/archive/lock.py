@@ -10,9 +10,9 @@ import psycopg
 
 from relay.core.errors import StorageBusy
 from relay.postgres.connect import SyncConnection, close_and_wait
-from relay.postgres.errors import translating
+from relay.postgres.errors import is_passing, translating
 from relay.postgres.sql import statement
-from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, is_passing, persist
+from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
 from relay.spark.jobs.outbox import Outbox, identify
 from relay.spark.statements import SparkStatements
 
