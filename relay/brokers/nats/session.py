@@ -80,6 +80,8 @@ class NatsSession:
         self._prefix = ""
         self._answered: list[tuple[Entry, Outcome]] = []
         self._room = asyncio.Event()
+        self._enough = 0
+        """How many events an offer waits to have room for."""
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._trouble = ""
@@ -162,15 +164,21 @@ class NatsSession:
             await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
 
     async def _wait_for_room(self, wanted: int) -> None:
-        """Wait for answers, or for the socket to take what was published, until a slice can go; or for the end."""
-        most = self._options.max_pending
-        enough = min(wanted, _SLICE, most)  # a whole slice: one message a write would cost several times as much
+        """Wait until many of the ``wanted`` events can go, or the session ends.
+
+        Room comes from answers, and from the socket as it takes what was published. Waiting for room for many saves a
+        turn, and a write, for each of them.
+        """
         self._end_if_lost()
-        while self.ended_as is None and (most - len(self._pending) < enough or self._client.unsent >= _MOST_UNSENT):
+        while self.ended_as is None and not self._has_room(enough := min(wanted, self._options.max_pending // 4 or 1)):
             self._room.clear()
+            self._enough = enough  # of several offers that wait, the last one decides; the others look again
             with suppress(TimeoutError):  # the socket takes bytes without a sign: look again
                 await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
             self._end_if_lost()
+
+    def _has_room(self, events: int) -> bool:
+        return self._options.max_pending - len(self._pending) >= events and self._client.unsent < _MOST_UNSENT
 
     def _write(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
         """Publish events by one write, as many as ``_SLICE_BYTES`` lets through; returns how many it came to."""
@@ -246,7 +254,8 @@ class NatsSession:
         for match in run:
             outcome = ACKNOWLEDGED
             if self._options.receipts:
-                receipt: dict[str, str | int] = {"stream": match["stream"].decode(), "sequence": int(match["sequence"])}
+                stream = match["stream"].decode(errors="replace")  # an exception would end the library's reading
+                receipt: dict[str, str | int] = {"stream": stream, "sequence": int(match["sequence"])}
                 if match["duplicate"]:
                     receipt["duplicate"] = True
                 outcome = Acknowledged(receipt)
@@ -270,7 +279,8 @@ class NatsSession:
     def _report(self) -> None:
         answered, self._answered = self._answered, []
         resolve(answered)
-        self._room.set()
+        if self._has_room(self._enough):
+            self._room.set()
 
     def _sweep(self) -> None:
         """Time out overdue acknowledgements; ``_pending`` is ordered by deadline."""
