@@ -6,7 +6,7 @@ JetStream acknowledges each message by one small MSG on the message's reply subj
     {"stream":"EVENTS","seq":17}
 
 with ``"domain":"…"`` before ``seq`` and ``"duplicate": true`` behind it where they apply. nats-py parses each of them,
-builds an object of it, and passes it through a queue to a task: measured, a fifth of the client's time. Here one
+builds an object of it, and passes it through a queue to a task: a fifth of the client's processor time. Here one
 regular expression takes a whole run of them.
 
 Only what matches to the byte is taken. Everything else goes to the library's parser unchanged and in order: errors

@@ -1,14 +1,14 @@
-"""nats-py's client with what it lacks: TLS that is demanded and not only accepted, a way to abort its connection, and
-a direct way for many small messages.
+"""nats-py's client with what it lacks: TLS that is required and not only accepted, a way to abort its connection, and
+a direct path for many small messages.
 
-The library hands its StreamWriter one object a message and passes each answer through a queue: 32 to 66 us of
-processor time a message, where the same protocol takes 8 to 13 (docs/performance.md). So connecting, TLS, login, ping
-and errors are the library's, and two things are not: ``send`` writes commands to the socket at once, many at a time,
-and ``take_acknowledgements`` receives runs of positive acknowledgements (``relay.brokers.nats.acknowledgements``).
+The library hands its StreamWriter one object a message and passes each answer through a queue, at two to three times
+the processor time that the same protocol needs (docs/performance.md). So connecting, TLS, login, ping and errors are
+the library's, and two things are not: ``send`` writes many commands to the socket at once, and
+``take_acknowledgements`` receives runs of positive acknowledgements (``relay.brokers.nats.acknowledgements``).
 
-This is the only use of private parts of the library; ``tests/brokers/nats`` holds them to the library's behaviour,
-``make lowest`` on the lowest version that pyproject.toml allows. A version without them is used by its public methods
-alone, more slowly, and one warning says so: then ``direct`` is False.
+This is the only module that uses private parts of the library. ``tests/brokers/nats`` holds them to the library's
+behaviour; ``make lowest`` runs these tests on the lowest version that pyproject.toml allows. With a version that lacks
+the private parts, the relay uses the public methods alone and logs one warning: then ``direct`` is False.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class NatsClient(Client):
             self.direct = True
 
     def send(self, commands: bytes) -> None:
-        """Write whole commands to the socket now. Needs ``direct``, and does nothing once the connection ``is_lost``.
+        """Write whole commands to the socket now; needs ``direct``, and a connection that is not ``is_lost``.
 
-        It may overtake commands that the library still buffers, which matters to none of those that it sends.
+        They may overtake commands that the library still buffers. That is harmless: those are PING, PONG and, before
+        the first event, SUB.
         """
         self._socket.write(commands)
 
@@ -100,10 +101,10 @@ def _take_exception(task: asyncio.Task[None]) -> None:
 
 @cache
 def _warn(part: str) -> None:
-    """Log once a process that the direct way is closed."""
+    """Log once a process that the direct path is not available."""
     logger.warning(
-        "nats-py %s has no %s as the relay knows it: messages go through its public methods, at several times the "
-        "processor time each; use a version that docs/dependencies.md names",
+        "nats-py %s has another %s than the relay supports: messages go through its public methods, which take two to "
+        "three times the processor time. Install a version that docs/dependencies.md names.",
         version("nats-py"),
         part,
         extra={"action": "nats_slow_path"},

@@ -1,4 +1,4 @@
-"""The direct way beside nats-py's public one: the same bytes, the same outcomes, and no need of the direct one.
+"""The direct path beside nats-py's public one: the same bytes, the same outcomes, and a fall-back to the public one.
 
 Those with a server run with the lowest version of nats-py, too (``make lowest``).
 """
