@@ -29,6 +29,7 @@ from relay.spark.jobs.arguments import (
     refuse,
     spark_jars,
     spark_packages,
+    spark_remote,
     texts,
 )
 
@@ -104,6 +105,7 @@ class ReconcileArguments(Arguments):
         "not compared, as replay_id always; repeatable", texts("NAME"), flag="--ignore-header"
     )
 
+    remote: str | None = spark_remote()
     packages: str | None = spark_packages()
     jars: str | None = spark_jars()
 

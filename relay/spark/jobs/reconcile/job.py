@@ -30,10 +30,8 @@ from relay.spark.jobs.measures import bucket_width
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
-    open_session,
     print_result,
     report_progress,
-    session_settings,
     task_progress,
 )
 from relay.spark.jobs.reconcile import arrivals
@@ -42,6 +40,7 @@ from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, withou
 from relay.spark.jobs.reconcile.fingerprints import expected
 from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, summary
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
+from relay.spark.jobs.session import open_session, session_settings
 from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
 
@@ -63,7 +62,7 @@ _PRINTS: Final = ("topic", "status", "key", "payload_sum", "headers_sum", "creat
 
 
 def _work(job: ReconcileArguments) -> int:
-    session = open_session(job.name, OutboxDataSource, session_settings(job.packages, job.jars))
+    session = open_session(job.name, OutboxDataSource, job.remote, session_settings(job.packages, job.jars))
     return _Run(session, job).work()
 
 

@@ -24,6 +24,7 @@ from relay.spark.jobs.arguments import (
     refuse,
     spark_jars,
     spark_packages,
+    spark_remote,
 )
 
 
@@ -64,6 +65,7 @@ class ReportArguments(Arguments):
     as_json: bool = json_summary(group=_RESULT)
     types: int = option("event types on the page", count(1000), default="50", group=_RESULT)
 
+    remote: str | None = spark_remote()
     packages: str | None = spark_packages()
     jars: str | None = spark_jars()
 

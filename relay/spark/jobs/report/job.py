@@ -23,10 +23,8 @@ from relay.spark.jobs.measures import bucket_width, histogram
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
-    open_session,
     print_result,
     report_progress,
-    session_settings,
     task_progress,
 )
 from relay.spark.jobs.report.arguments import ReportArguments
@@ -41,6 +39,7 @@ from relay.spark.jobs.report.outcomes import (
     totals,
 )
 from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
+from relay.spark.jobs.session import open_session, session_settings
 from relay.spark.page.document import render
 from relay.spark.read.deliverylog import DeliveryLogDataSource
 
@@ -49,7 +48,7 @@ _CODES: Final = 20
 
 
 def _work(job: ReportArguments) -> int:
-    session = open_session(job.name, DeliveryLogDataSource, session_settings(job.packages, job.jars))
+    session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
     start = time.monotonic()
     folder = Folder(session, job.output)
     folder.delete("index.html")
