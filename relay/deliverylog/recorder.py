@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -40,6 +41,9 @@ _LONGEST_PING = 2.0  # seconds
 _LONGEST_MAINTENANCE = 60.0  # seconds for creating tables; connecting has a shorter timeout of its own
 _MOST_PATIENCE = 4  # times write_timeout
 _YIELD_EVERY = 100  # entries built before the loop may run other tasks
+# Seconds for which this thread may hold the interpreter's lock while the engine's thread waits for it, which it does
+# after each wait for the database or the broker. By default these are 0.005.
+_SWITCH_INTERVAL = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,7 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to write. The log may become available later."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         self._thread = threading.Thread(target=self._run, name="delivery-log", daemon=True)
         self._thread.start()
 

@@ -14,6 +14,7 @@ from relay.deliverylog import (
     InvalidTimeRange,
     ListAttempts,
     ListEvents,
+    LoggedEvent,
     MetricsQuery,
 )
 from relay.deliverylog.cursor import base62
@@ -150,7 +151,12 @@ async def test_the_last_copy_of_the_first_batch_says_what_an_event_is(store: Del
     copies = [event("e", topic=f"copy{n}", matched_destination_ids=[f"d{n}"]) for n in range(3)]
     await store.insert_many([entry(f"a{n}", BASE + ms(n), its) for n, its in enumerate(copies)])
     await store.insert_many([entry("later", BASE + ms(5), copies[0])])
-    for filters, events in (({}, [copies[2]]), ({"destination_ids": ["d2"]}, [copies[2]]), ({"topics": ["copy0"]}, [])):
+    expected: list[tuple[dict[str, Any], list[LoggedEvent]]] = [
+        ({}, [copies[2]]),
+        ({"destination_ids": ["d2"]}, [copies[2]]),
+        ({"topics": ["copy0"]}, []),
+    ]
+    for filters, events in expected:
         for order in ("asc", "desc"):
             assert await all_items(store, ListEvents(order=order, **filters)) == events, (filters, order)
     assert await store.retrieve_event("e") == copies[2]

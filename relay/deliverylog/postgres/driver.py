@@ -1,4 +1,4 @@
-"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, a batch in two statements.
+"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches copied in.
 
 A batch is one transaction. When the database refuses a batch because of its content, it is halved until the
 one bad entry stands alone, and that entry is quarantined. A missing month's partition is created on demand, within
@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import RowRefused
 from relay.deliverylog import limits
-from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
+from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
@@ -25,6 +25,7 @@ from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
 from relay.deliverylog.postgres.history import schema_history
+from relay.deliverylog.postgres.inserts import BatchInserts
 from relay.deliverylog.postgres.partitions import (
     Partitions,
     missing_ahead,
@@ -67,6 +68,7 @@ class PostgresDeliveryLog(DeliveryLog):
         self._sql = PostgresStatements(options.schema)
         self.partitions = Partitions(self._sql)
         self._months: set[datetime] = set()
+        self._inserts = BatchInserts(self._sql)
 
     @classmethod
     async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
@@ -191,7 +193,7 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
         for attempt in range(1, _TRIES + 1):
             try:
-                await self._insert_together(connection, batch)
+                await self._inserts.insert(connection, batch)
             except psycopg.Error as error:
                 state = error.sqlstate or ""
                 if state == _NO_PARTITION and attempt < _TRIES:
@@ -217,11 +219,6 @@ class PostgresDeliveryLog(DeliveryLog):
             *await self._insert(connection, batch[:middle]),
             *await self._insert(connection, batch[middle:]),
         ]
-
-    async def _insert_together(self, connection: Connection, batch: Sequence[LogRow]) -> None:
-        async with connection.transaction():
-            await connection.execute(self._sql.text("insert:events"), rows.event_parameters(last_events(batch)))
-            await connection.execute(self._sql.text("insert:attempts"), rows.attempt_parameters(batch))
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {

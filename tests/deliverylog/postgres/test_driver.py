@@ -14,6 +14,7 @@ from relay.deliverylog import (
     DeliveryLogUnavailable,
     Granularity,
     ListAttempts,
+    ListEvents,
     MetricsQuery,
     ResourceLimit,
     TimeWindow,
@@ -200,6 +201,24 @@ async def test_batches_in_opposite_order_do_not_deadlock(log_database: Database)
 
     await wait_until_async(gone, what="every session has ended")
     assert log_database.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
+
+
+async def test_rows_are_copied_until_one_exists_and_again_after_a_batch_of_new_ones(log_database: Database) -> None:
+    store = await opened(log_database)
+    a, b, c, d = ([entry(f"{name}{n}", BASE + ms(n)) for n in range(3)] for name in "abcd")
+    others = [entry(f"other-{one.attempt.id}", one.attempt.time, one.event) for one in d]
+    retries = [entry(f"retry-{one.attempt.id}", one.attempt.time, one.event, attempt_number=2) for one in d]
+    ways = []
+    for batch in (a, a, b, c, d, retries, others, [*others, *c, entry("e")]):
+        ways.append((store._inserts.expects_new_events, store._inserts.expects_new_attempts))
+        await store.insert_many(batch)
+    new, known = (True, True), (False, False)
+    assert ways == [new, new, known, new, new, new, new, (False, True)]
+    attempts = await all_items(store, ListAttempts())
+    assert len(attempts) == 4 * 3 + 2 * 3 + 1
+    assert len(await all_items(store, ListEvents())) == 4 * 3 + 1
+    assert store.quarantined == 0
+    await store.close()
 
 
 async def test_the_servers_zone_changes_nothing(log_database: Database) -> None:
