@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from psycopg.errors import UniqueViolation
+from psycopg.errors import FeatureNotSupported, UniqueViolation
 
 from relay.deliverylog.entries import LogRow, last_events
 from relay.deliverylog.postgres import rows
@@ -51,7 +51,7 @@ class BatchInserts:
                     all_new = await self._insert_events(connection, events, new=new_events)
                     copying_events = False
                     await self._insert_attempts(connection, batch, new=new_attempts)
-            except UniqueViolation:
+            except (UniqueViolation, FeatureNotSupported):  # the latter: COPY under row-level security
                 if copying_events:
                     new_events = self.expects_new_events = False
                 elif new_attempts:
@@ -84,7 +84,7 @@ class BatchInserts:
         connection: Connection,
         statement: str,
         batch: Sequence[LogRow],
-        lines: Callable[[Sequence[LogRow]], bytes],
+        lines: Callable[[Sequence[LogRow]], str],
     ) -> None:
         async with connection.cursor() as cursor, cursor.copy(self._sql.text(statement)) as copy:
             for portion in _portions(batch):

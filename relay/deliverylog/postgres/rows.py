@@ -37,7 +37,7 @@ def _document(batch: Sequence[LogRow], columns: Callable[[LogRow], dict[str, Any
     return f"[{','.join([encode_json(list(map(columns, portion)))[1:-1] for portion in portions])}]"
 
 
-def event_lines(batch: Iterable[LogRow]) -> bytes:
+def event_lines(batch: Iterable[LogRow]) -> str:
     """Events as the lines that ``insert:new_events`` copies."""
     lines = []
     for row in batch:
@@ -52,20 +52,20 @@ def event_lines(batch: Iterable[LogRow]) -> bytes:
             row.metadata,
         )
         lines.append(f"{_copy_line(columns)}\t\\\\x{row.data.hex()}\n")
-    return "".join(lines).encode()
+    return "".join(lines)
 
 
-def link_lines(batch: Iterable[LogRow]) -> bytes:
+def link_lines(batch: Iterable[LogRow]) -> str:
     """The destinations that events matched, as the lines that ``insert:new_links`` copies."""
     lines = [
         _copy_line((row.tenant_id, matched, row.event_time.isoformat(), row.event_id))
         for row in batch
         for matched in dict.fromkeys(row.matched_destination_ids)
     ]
-    return "".join([f"{line}\n" for line in lines]).encode()
+    return "".join([f"{line}\n" for line in lines])
 
 
-def attempt_lines(batch: Iterable[LogRow]) -> bytes:
+def attempt_lines(batch: Iterable[LogRow]) -> str:
     """Attempts as the lines that ``insert:new_attempts`` copies.
 
     A column of the event is NULL where it equals the attempt's own. The payload is the last column, so that the others
@@ -95,7 +95,7 @@ def attempt_lines(batch: Iterable[LogRow]) -> bytes:
             None if only else text_array(row.matched_destination_ids),
         )
         lines.append(f"{_copy_line(columns)}\t\\\\x{row.data.hex()}\n")
-    return "".join(lines).encode()
+    return "".join(lines)
 
 
 def _copy_line(columns: Sequence[str | None]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -219,6 +220,27 @@ async def test_rows_are_copied_until_one_exists_and_again_after_a_batch_of_new_o
     assert len(await all_items(store, ListEvents())) == 4 * 3 + 1
     assert store.quarantined == 0
     await store.close()
+
+
+async def test_row_level_security_and_the_encoding_of_the_session_change_nothing(log_database: Database) -> None:
+    """COPY is refused under row-level security, and its lines are text of the session's encoding."""
+    writer = f"writer_{uuid4().hex[:8]}"
+    log_database.run(f"CREATE ROLE {writer} LOGIN")
+    log_database.run(f"GRANT USAGE ON SCHEMA openoutbox_log TO {writer}")
+    for table in ("events", "event_destinations", "attempts"):
+        log_database.run(f"GRANT SELECT, INSERT, UPDATE ON openoutbox_log.{table} TO {writer}")
+        log_database.run(f"ALTER TABLE openoutbox_log.{table} ENABLE ROW LEVEL SECURITY")
+        log_database.run(f"CREATE POLICY all_rows ON openoutbox_log.{table} USING (true)")
+    for number, user in enumerate(("postgres", writer)):  # the owner first, who may create the month
+        url = f"{log_database.url.replace('postgres@', f'{user}@')}?client_encoding=latin1"
+        store = await open_delivery_log(url, months_ahead=0)
+        await store.insert_many([entry(f"é{number}", BASE + ms(number))])
+        await store.close()
+    owner = await opened(log_database)
+    assert attempt_ids(await all_items(owner, ListAttempts(order="asc"))) == ["é0", "é1"]
+    await owner.close()
+    log_database.run(f"DROP OWNED BY {writer}")
+    log_database.run(f"DROP ROLE {writer}")
 
 
 async def test_the_servers_zone_changes_nothing(log_database: Database) -> None:
