@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-SHARE: Final = 0.1
+SHARE: Final = 0.05
 """Of one core, that the recorder's thread takes while more arrives than the log can take."""
 
 

@@ -30,7 +30,6 @@ from relay.deliverylog.postgres.partitions import (
     Partitions,
     missing_ahead,
     month_after,
-    month_of,
     ready_until,
     retention_start,
 )
@@ -162,7 +161,7 @@ class PostgresDeliveryLog(DeliveryLog):
             self._months.clear()
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
-        months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
+        months = _months(*batch)
 
         async def write(connection: Connection) -> list[Rejected]:
             homeless = await self._without_partition(connection, months)
@@ -198,7 +197,7 @@ class PostgresDeliveryLog(DeliveryLog):
                 state = error.sqlstate or ""
                 if state == _NO_PARTITION and attempt < _TRIES:
                     self._months.clear()  # a month was dropped since the partitions were read
-                    homeless = await self._without_partition(connection, set().union(*map(_months, batch)))
+                    homeless = await self._without_partition(connection, _months(*batch))
                     if homeless:
                         return await self._halves(connection, batch, error)
                 elif state.startswith(_LOST_RACE) and attempt < _TRIES:
@@ -347,8 +346,10 @@ async def _connected(connection: Connection) -> None:
     """Nothing: the connection is made before this is called."""
 
 
-def _months(row: LogRow) -> set[datetime]:
-    return {month_of(row.event_time), month_of(row.time)}
+def _months(*batch: LogRow) -> set[datetime]:
+    """The months of the rows' times, which are in UTC."""
+    numbers = {(time.year, time.month) for row in batch for time in (row.event_time, row.time)}
+    return {datetime(year, month, 1, tzinfo=UTC) for year, month in numbers}
 
 
 def _rejected(row: LogRow, reason: str) -> Rejected:
