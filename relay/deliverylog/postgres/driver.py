@@ -33,7 +33,7 @@ from relay.deliverylog.postgres.partitions import (
     ready_until,
     retention_start,
 )
-from relay.deliverylog.postgres.planner import looks_large, near
+from relay.deliverylog.postgres.planner import NEAREST, looks_large, near, wider
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
@@ -255,14 +255,15 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _listed(
         self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
     ) -> PageRows[Item]:
-        """Read the months where the page begins first, and all months only when these do not fill it."""
+        """Read the months where the page begins first, and more months only when these do not fill it."""
         if not self._months:
             self._months = await self._pool.run("reading the months", self.partitions.months)
-        narrowed = near(scan, self._months, datetime.now(UTC))
-        if narrowed is not None:
+        now, span = datetime.now(UTC), NEAREST
+        while span and (narrowed := near(scan, self._months, now, span)) is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
             if page.cut or len(page.items) == scan.fetch:
                 return page
+            span = wider(len(page.items), scan.fetch, self._months) if span == NEAREST else 0
         return await self._fetch_page(statement(scan), scan, build)
 
     async def _fetch_page(
