@@ -32,7 +32,7 @@ define install
 	@touch $@
 endef
 
-EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report]' --group test
+EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): pyproject.toml
 	$(install)
