@@ -24,7 +24,8 @@ _OLD: Final = 50
 def set_collector() -> None:
     """Collect now, leave what survives alone for good, and collect rarely from here on.
 
-    To be called once everything is imported and built: what the modules hold is never garbage.
+    To be called once everything is imported and built: what the modules hold is never garbage, and a full collection
+    that looked at it would hold up every thread for 10 ms.
     """
     gc.collect()
     gc.freeze()

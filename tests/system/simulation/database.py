@@ -83,8 +83,6 @@ class ObservedTable(MemoryTable):
         self.running = ("", "")
         """Relay and kind of the statement that is carried out."""
         self.unflushed = Unflushed(ledger)
-        self.on_claim: Callable[[], None] | None = None
-        """Called after each claim of rows."""
         self.refusals: list[Refusal] = []
 
     @contextmanager
@@ -106,8 +104,6 @@ class ObservedTable(MemoryTable):
             self.ledger.change(old, row, relay, op)
         if changes:
             self.unflushed.committed(op, changes)
-            if op == "claim" and self.on_claim is not None:
-                self.on_claim()
 
     def delete(self, rows: Iterable[MemoryRow]) -> None:
         rows = list(rows)

@@ -39,10 +39,10 @@ class DatabaseCrash(Fault):
     delays = expires = repeats = True
 
     def begin(self, world: World) -> None:
-        world.database.table.on_claim = lambda: self._claimed(world)
+        world.database.table.unflushed.on_claim = lambda: self._claimed(world)
 
     def _claimed(self, world: World) -> None:
-        world.database.table.on_claim = None
+        world.database.table.unflushed.on_claim = None
         if world.scheduler.now + self.after < self.until:
             world.scheduler.after(self.after, lambda: self._crash(world))
 
@@ -58,7 +58,7 @@ class DatabaseCrash(Fault):
         world.scheduler.at(self.until, come_back)
 
     def end(self, world: World) -> None:
-        world.database.table.on_claim = None
+        world.database.table.unflushed.on_claim = None
 
 
 @dataclass(frozen=True, slots=True)

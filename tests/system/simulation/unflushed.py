@@ -6,7 +6,7 @@ the log, and takes all that was logged before it along.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from tests.support.doubles.memory_storage import MemoryRow
@@ -25,14 +25,15 @@ class Unflushed:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._claims: list[tuple[float, Sequence[Change]]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._claims)
+        self.on_claim: Callable[[], None] | None = None
+        """Called after each claim of rows."""
 
     def committed(self, op: str, changes: Sequence[Change]) -> None:
         """A statement has committed."""
         if op == "claim":
             self._claims.append((self._ledger.clock(), changes))
+            if self.on_claim is not None:
+                self.on_claim()
         else:
             self.flush()
 
