@@ -7,7 +7,8 @@ ping that would have to wait for the housekeeping goes over a fourth one, made f
 that hangs keeps every statement waiting up to its deadline, and must be found out sooner. All times are the
 database's.
 
-When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
+When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
+does not wait for the disk, every other one does. After a failover, or
 when a server turns read-only, every connection is opened again from the URL.
 """
 
