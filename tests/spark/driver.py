@@ -25,6 +25,7 @@ from typing import IO, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from relay.spark.jobs.session import is_connect
 from tests.spark.faults import FaultySource
 from tests.support.paths import ROOT
 from tests.support.servers.spark import environment, lean_session
@@ -219,8 +220,9 @@ def _jvm(session: SparkSession) -> int:
 def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, call: tuple[Any, ...]) -> None:
     number, function, args, kwargs = call
     reply: tuple[int, Any, str | None]
-    # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
-    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    if not is_connect(session):
+        # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
+        session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     try:
         reply = (number, function(session, *args, **kwargs), None)
     except BaseException:  # noqa: BLE001 - the test sees whatever happened
@@ -234,7 +236,8 @@ def main() -> None:
     """Answer calls until the input ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    builder = SparkSession.Builder().master(sys.argv[1]).appName("driver")
+    builder = SparkSession.Builder().appName("driver")
+    builder = builder.remote(sys.argv[1]) if sys.argv[1].startswith("sc://") else builder.master(sys.argv[1])
     for setting in sys.argv[2:]:
         name, _, value = setting.partition("=")
         builder = builder.config(name, value)

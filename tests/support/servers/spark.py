@@ -153,6 +153,38 @@ class SparkWorker(_SparkServer):
         return self.host in self._master.workers()
 
 
+class SparkConnect(_SparkServer):
+    """A Spark Connect server with two tasks at a time, each tried up to four times; it writes an event log."""
+
+    name = "Spark-Connect"
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+    @property
+    def event_log(self) -> Path:
+        """The folder of the event log."""
+        return self.folder / "events"
+
+    def _command(self) -> list[str | Path]:
+        # As sbin/start-connect-server.sh does in the end.
+        self.event_log.mkdir(exist_ok=True)
+        settings = submit_arguments(
+            spark_connect_grpc_binding_address="127.0.0.1",
+            spark_connect_grpc_binding_port=str(self.port),
+            spark_eventLog_enabled="true",
+            spark_eventLog_dir=f"file:{self.event_log}",
+            spark_eventLog_rolling_enabled="false",
+            spark_eventLog_compress="false",
+        )
+        server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        return [HOME / "bin" / "spark-submit", "--master", "local[2,4]", *settings, *server]
+
+    def _answers(self) -> bool:
+        return accepts(self.port)
+
+
 class SparkCluster:
     """One master and two workers."""
 

@@ -16,6 +16,7 @@ from relay.spark.jobs.arguments import (
     option,
     outbox_table,
     outbox_url,
+    spark_remote,
 )
 
 _OUTBOX = "the outbox"
@@ -37,6 +38,7 @@ class ArchiveArguments(Arguments):
     table: TableName = outbox_table(group=_OUTBOX)
     max_connections: int = option("connections that delete, at most", count(1000), default="4", group=_OUTBOX)
     batch_rows: int = option("rows of one deletion", count(100_000), default="1000", group=_OUTBOX)
+    remote: str | None = spark_remote()
 
     examples: ClassVar[str] = """\
 examples:

@@ -1,31 +1,44 @@
 """An archive: its files, which of them are part of it, and how it is read.
 
-    ARCHIVE/_archive.json                        the outbox that it belongs to: one archive, one outbox
+    ARCHIVE/archive.json                         the outbox that it belongs to: one archive, one outbox
     ARCHIVE/run=R/day=2026-01-31/type=T/*.parquet the rows of run R
-    ARCHIVE/_runs/R.json                         R's manifest: its files are complete, read back and counted
-    ARCHIVE/_runs/R.closed.json                  R's rows were deleted from the table, except for the retained ones
+    ARCHIVE/_runs/R.json                         R's manifest, and beside it R's other files: ``ledger``
     ARCHIVE/_kept/run=R/*.parquet                ids of the retained rows: replayed, or locked, before the deletion
+    ARCHIVE/_kept/run=R.P/*.parquet              the same, where the later run P has deleted R's rows
 
 Readers follow the manifests: a file that no manifest names, such as one of a killed run, is not part of the archive.
 Readers skip R's retained rows too, since a later run archives them again as they are then. So an event is in the
 archive once, or as often as it was archived after it was inserted again.
 
 ``day`` is the UTC day on which the event was delivered or died, ``type`` its event type, shortened where it is too long
-for a file's name. Any Hadoop file system works on which renaming one file is atomic for its readers.
+for a file's name. Any Hadoop file system works on which renaming one file is atomic for its readers. Archives of
+earlier releases have ``_archive.json``, which Spark's own reader, that of Spark Connect, leaves out as a hidden file.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from relay.spark.jobs.archive.ledger import (
+    FORMAT,
+    Closed,
+    DataFile,
+    Manifest,
+    RunLedger,
+    begun_name,
+    closed_name,
+    discarded_name,
+    manifest_name,
+    parse,
+)
 from relay.spark.jobs.folder import ArchiveError, Folder
 
 COLUMNS: Final = (
@@ -38,44 +51,14 @@ COLUMNS: Final = (
 PLACES: Final = "run string, day date, type string"
 """Columns that Spark reads from the names of the folders."""
 
-FORMAT: Final = 1
-
-_ABOUT: Final = "_archive.json"
+_ABOUT: Final = "archive.json"
+_EARLIER_ABOUT: Final = "_archive.json"
 _RUNS: Final = "_runs"
 _LONGEST_TYPE: Final = 60
 """Bytes of an event type in a folder's name: escaped as three characters each they stay below 255."""
 
 Days = tuple[date | None, date | None]
 """The first and the last day; None is no bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One Parquet file, by its path below the run's folder."""
-
-    path: str
-    rows: int
-    checksum: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The files of a run, and the time before which its rows were delivered or died, ISO 8601."""
-
-    run: str
-    rows: int
-    checksum: str
-    before: str
-    statuses: tuple[str, ...]
-    files: tuple[DataFile, ...]
-    format: int = FORMAT
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The end of a run: how many of its rows stayed in the table (the field's name is the file's)."""
-
-    kept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,84 +75,73 @@ class Archive:
     def belongs_to(self, outbox: str) -> None:
         """Record the outbox of a new archive. Raises ArchiveError when the archive belongs to another outbox."""
         owner = self.owner()
-        if owner is None:
-            self.folder.write(_ABOUT, json.dumps({"format": FORMAT, "outbox": outbox}))
-        elif owner != outbox:
+        if owner is None and self.ledger().runs():
+            raise ArchiveError(
+                f"{self.folder.path}: its outbox is in {_EARLIER_ABOUT}, which Spark Connect cannot read; archive into "
+                f"it once without Spark Connect, which writes {_ABOUT}"
+            )
+        if owner not in {None, outbox}:
             raise ArchiveError(
                 f"{self.folder.path}: is the archive of {owner}, not of {outbox}; give each outbox a folder of its own"
             )
+        if self.folder.read(_ABOUT) is None:
+            self.folder.write(_ABOUT, json.dumps({"format": FORMAT, "outbox": outbox}))
 
     def owner(self) -> str | None:
         """The archive's outbox; None for a folder without an archive. Raises ArchiveError for a later format."""
-        text = self.folder.read(_ABOUT)
+        text = self.folder.read(_ABOUT) or self.folder.read(_EARLIER_ABOUT)
         if text is None:
             return None
-        content = _parse(text, f"{self.folder.path}/{_ABOUT}")
+        content = parse(text, f"{self.folder.path}/{_ABOUT}")
         if content.get("format") != FORMAT:
             raise ArchiveError(
                 f"{self.folder.path}: format {content.get('format')}; this release reads format {FORMAT}"
             )
         return str(content["outbox"])
 
-    def runs(self) -> list[str]:
-        """Runs with a manifest, oldest first."""
-        names = self.folder.names(_RUNS)
-        return [
-            name.removesuffix(".json")
-            for name in names
-            if name.endswith(".json") and not name.startswith(".") and not name.endswith(".closed.json")
-        ]
+    def ledger(self) -> RunLedger:
+        """The runs as they are now."""
+        return RunLedger(f"{self.folder.path}/{_RUNS}", self.folder.contents(_RUNS))
 
-    def open_runs(self) -> list[str]:
-        """Runs whose rows may still be in the table."""
-        closed = {name.removesuffix(".closed.json") for name in self.folder.names(_RUNS)}
-        return [run for run in self.runs() if run not in closed]
-
-    def strays(self) -> list[str]:
-        """Runs with files and without a manifest."""
-        folders = [name.removeprefix("run=") for name in self.folder.names("") if name.startswith("run=")]
-        known = set(self.runs())
-        return [run for run in folders if run not in known]
+    def begin(self, run: str) -> None:
+        """Record that the run writes files."""
+        self.folder.write(f"{_RUNS}/{begun_name(run)}", run)
 
     def discard(self, run: str) -> None:
-        """Delete the files of a run without a manifest."""
+        """Discard the files of a run without a manifest; a manifest that appears later does not count."""
+        self.folder.write(f"{_RUNS}/{discarded_name(run)}", run)
         self.folder.delete(f"run={run}")
 
-    def manifest(self, run: str) -> Manifest:
-        """A run's manifest."""
-        where = f"{_RUNS}/{run}.json"
-        content = _parse(self.folder.read(where) or "", f"{self.folder.path}/{where}")
-        files = tuple(DataFile(**each) for each in content.pop("files"))
-        return Manifest(**{**content, "statuses": tuple(content["statuses"]), "files": files})
+    def withdraw(self, run: str) -> None:
+        """Remove what a run has left that had no rows."""
+        self.folder.delete(f"run={run}")
+        self.folder.delete(f"{_RUNS}/{begun_name(run)}")
 
     def publish(self, manifest: Manifest) -> None:
         """Make the run's files part of the archive."""
-        self.folder.write(f"{_RUNS}/{manifest.run}.json", json.dumps(asdict(manifest)))
+        self.folder.write(f"{_RUNS}/{manifest_name(manifest.run)}", manifest.text())
 
     def close(self, run: str, closed: Closed) -> None:
         """Close the run: no later run looks for its rows in the table."""
-        self.folder.write(f"{_RUNS}/{run}.closed.json", json.dumps(asdict(closed)))
+        self.folder.write(f"{_RUNS}/{closed_name(run, closed.by)}", closed.text())
 
-    def closed(self, run: str) -> Closed | None:
-        """The end of the run; None while its rows may be in the table."""
-        where = f"{_RUNS}/{run}.closed.json"
-        text = self.folder.read(where)
-        return None if text is None else Closed(**_parse(text, f"{self.folder.path}/{where}"))
+    def retained_path(self, run: str, by: str) -> str:
+        """The folder with the ids of the run's rows that stayed in the table, when the run ``by`` deleted the others.
 
-    def retained_path(self, run: str) -> str:
-        """The folder with the ids of the run's rows that stayed in the table."""
-        return f"{self.folder.path}/_kept/run={run}"
+        Each run writes a folder of its own, since the write of a dead client may end after that of the next run.
+        """
+        return f"{self.folder.path}/_kept/run={run}" + ("" if by == run else f".{by}")
 
     def run_path(self, run: str) -> str:
         """The folder of its rows."""
         return f"{self.folder.path}/run={run}"
 
-    def paths_of(self, run: str, days: Days = (None, None)) -> list[str]:
+    def paths_of(self, manifest: Manifest, days: Days = (None, None)) -> list[str]:
         """The files of a run with events of those days."""
         first, last = days
         return [
-            f"{self.run_path(run)}/{each.path}"
-            for each in self.manifest(run).files
+            f"{self.run_path(manifest.run)}/{each.path}"
+            for each in manifest.files
             if (first is None or _day_of(each) >= first) and (last is None or _day_of(each) <= last)
         ]
 
@@ -188,15 +160,17 @@ def read_archive(
     Raises ArchiveError for a folder without an archive.
     """
     archive = Archive.at(spark, path)
-    if archive.owner() is None:
+    ledger = archive.ledger()
+    runs = ledger.runs()
+    if archive.owner() is None and not runs:
         raise ArchiveError(f"{path}: there is no archive; relay-cli spark archive creates one")
     whole: list[str] = []
     frames: list[DataFrame] = []
-    for run in archive.runs():
-        closed = archive.closed(run)
-        paths = archive.paths_of(run, (first_day, last_day))
-        if paths and closed is not None and closed.kept:
-            frames.append(_without_retained(archive, run, paths))
+    for run in runs:
+        closed = ledger.closed(run)
+        paths = archive.paths_of(ledger.manifest(run), (first_day, last_day))
+        if paths and closed is not None and closed.retained:
+            frames.append(_without_retained(archive, archive.retained_path(run, closed.by), paths))
         else:
             whole += paths
     if whole or not frames:
@@ -204,9 +178,9 @@ def read_archive(
     return reduce(DataFrame.unionAll, frames)
 
 
-def _without_retained(archive: Archive, run: str, paths: Sequence[str]) -> DataFrame:
+def _without_retained(archive: Archive, retained_path: str, paths: Sequence[str]) -> DataFrame:
     """Rows of a run without those that stayed in the table."""
-    retained = archive.folder.spark.read.schema("event_id string").parquet(archive.retained_path(run))
+    retained = archive.folder.spark.read.schema("event_id string").parquet(retained_path)
     return archive.read(paths).join(retained, "event_id", "left_anti")
 
 
@@ -230,13 +204,3 @@ def new_run(now: datetime, suffix: str) -> str:
 
 def _day_of(file: DataFile) -> date:
     return date.fromisoformat(file.path.partition("/")[0].removeprefix("day="))
-
-
-def _parse(text: str, where: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        raise ArchiveError(f"{where}: is not JSON; was it changed by hand?") from None
-    if not isinstance(content, dict):
-        raise ArchiveError(f"{where}: is not a manifest of an archive")
-    return content

@@ -30,7 +30,8 @@ from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.delete import Removal
-from relay.spark.jobs.archive.files import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
+from relay.spark.jobs.archive.files import COLUMNS, Archive, day, new_run, type_folder
+from relay.spark.jobs.archive.ledger import Closed, DataFile, Manifest
 from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.jobs.folder import ArchiveError
 from relay.spark.jobs.parquet import materialize, parquet_writer
@@ -93,13 +94,14 @@ class ArchiveRun:
     def recover(self) -> None:
         """Complete, or discard, earlier runs that did not end."""
         self._archive.belongs_to(self._outbox.name)
-        for run in self._archive.strays():
+        ledger = self._archive.ledger()
+        for run in ledger.strays():
             self._archive.discard(run)
             self.progress.discarded.append(run)
         if self._job.keep:
             return
-        for run in self._archive.open_runs():
-            self._remove(run)
+        for run in ledger.open_runs():
+            self._remove(ledger.manifest(run))
             self._close(run)
             self.progress.recovered.append(run)
 
@@ -107,14 +109,15 @@ class ArchiveRun:
         """Write the rows to files that no manifest names yet."""
         observed = Observation(self.progress.run)
         rows = self.selected(_NAMES)
-        for run in self._archive.open_runs():  # archived with ``keep``: its rows are still in the table
-            rows = rows.join(
-                self._archive.read(self._archive.paths_of(run)).select("event_id"), "event_id", "left_anti"
-            )
+        ledger = self._archive.ledger()
+        for run in ledger.open_runs():  # archived with ``keep``: its rows are still in the table
+            archived = self._archive.read(self._archive.paths_of(ledger.manifest(run)))
+            rows = rows.join(archived.select("event_id"), "event_id", "left_anti")
         placed = rows.withColumns({"day": day(), "type": type_folder(f.col("event_type"))}).hint(
             "rebalance", "day", "type"
         )
         placed = placed.observe(observed, *_sums())
+        self._archive.begin(self.progress.run)
         parquet_writer(placed).partitionBy("day", "type").option("compression", "zstd").parquet(
             self._archive.run_path(self.progress.run)
         )
@@ -124,7 +127,7 @@ class ArchiveRun:
     def verify(self) -> None:
         """Compare the files with the rows. Raises ArchiveError when they differ; the next run discards the files."""
         if not self._written[0]:
-            self._archive.discard(self.progress.run)
+            self._archive.withdraw(self.progress.run)
             return
         read = self._archive.read([self._archive.run_path(self.progress.run)])
         sums = read.groupBy(f.col("_metadata.file_path").alias("path")).agg(*_sums()).collect()
@@ -156,7 +159,7 @@ class ArchiveRun:
     def delete(self) -> None:
         """Delete the rows from the table."""
         if self._manifest is not None:
-            self._remove(self.progress.run)
+            self._remove(self._archive.ledger().manifest(self.progress.run))
 
     def close(self) -> None:
         """End the run."""
@@ -171,22 +174,23 @@ class ArchiveRun:
 
     def _check_alone(self) -> None:
         """Raises ArchiveError where another run had the lock meanwhile: it has discarded or closed this run."""
-        published = bool(self.progress.archived)
-        runs = self._archive.open_runs() if published else self._archive.strays()
+        ledger = self._archive.ledger()
+        runs = ledger.open_runs() if self.progress.archived else ledger.strays()
         if self._written[0] and self.progress.run not in runs:
             raise ArchiveError(
                 f"run {self.progress.run} lost its lock with the database's connection, and another run has taken over "
                 "its files; no event is lost, run it again for what is left"
             )
 
-    def _remove(self, run: str) -> None:
+    def _remove(self, manifest: Manifest) -> None:
         removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
-        archived = self._archive.read(self._archive.paths_of(run))
-        materialize(removal.remaining(archived), self._archive.retained_path(run))
+        archived = self._archive.read(self._archive.paths_of(manifest))
+        materialize(removal.remaining(archived), self._archive.retained_path(manifest.run, self.progress.run))
 
     def _close(self, run: str) -> int:
-        left = self._spark.read.schema("event_id string").parquet(self._archive.retained_path(run)).count()
-        self._archive.close(run, Closed(left))
+        retained = self._archive.retained_path(run, self.progress.run)
+        left = self._spark.read.schema("event_id string").parquet(retained).count()
+        self._archive.close(run, Closed(left, self.progress.run))
         return left
 
 

@@ -16,14 +16,15 @@ import time
 from dataclasses import asdict
 from typing import Final
 
-from relay.spark.jobs.program import Program, open_session, print_result, report_progress, task_progress
+from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
+from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 
 
 def _work(job: ReplayArguments) -> int:
-    spark = open_session(job.name, OutboxDataSource)
+    spark = open_session(job.name, OutboxDataSource, job.remote)
     if job.dry_run:
         _print_preview(preview(spark, job), job)
         return 0
