@@ -145,6 +145,8 @@ async def measure(cell: Cell, rounds: int, seconds: float) -> None:
                 await store.close()
         migrate(outbox.url, TableName())
         await drain(outbox.url, cell, None)  # warm
+        gc.collect()
+        gc.freeze()  # as the relay does
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in cell.logs}
         for number in range(rounds):
             if number and time.monotonic() > ends:
