@@ -32,11 +32,11 @@ yarn) # the environment travels with the job
     --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python \
     --num-executors 8 --executor-cores 2 "$job" "$@"
   ;;
-kubernetes) # the image has Spark, Python and this package; see kubernetes.yaml for the account and the secret
+kubernetes) # the image and the account of kubernetes.yaml; spark-submit ends with 0 however the driver ends (SPARK-26365)
   exec spark-submit "${common[@]}" --master "${MASTER:?k8s://https://host:6443}" --deploy-mode cluster \
     --conf spark.kubernetes.container.image="${IMAGE:?the image}" \
     --conf spark.kubernetes.namespace=outbox \
-    --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-ingest \
+    --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-driver \
     --conf spark.kubernetes.driver.secrets.outbox-url=/secrets \
     --conf spark.executor.instances=8 \
     "local:///opt/openoutbox/$name.py" "$@" "$secret" /secrets/url

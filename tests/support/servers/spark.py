@@ -53,6 +53,8 @@ SESSION: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.locality.wait": "0",
     "spark.python.authenticate.socketTimeout": "300s",
@@ -64,10 +66,18 @@ SESSION: Mapping[str, str] = {
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
-"""Settings of every test session. On a cluster: an executor of one core on each worker."""
+"""Settings of every test session. On a cluster: an executor of one core on each worker.
 
-SCALE_SESSION: Mapping[str, str] = {**SESSION, "spark.driver.memory": "1g"}
-"""For large amounts: the memory and the compiler that Spark has by default."""
+Without generated code: compiling it takes longer than reading a few thousand rows.
+"""
+
+SCALE_SESSION: Mapping[str, str] = {
+    **SESSION,
+    "spark.driver.memory": "1g",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""For large amounts: the memory, the compiler and the generated code that Spark has by default."""
 
 
 def lean_session() -> dict[str, str]:
