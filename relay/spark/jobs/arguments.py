@@ -168,6 +168,13 @@ def _check_remote(url: str, flag: str) -> None:
         raise ConfigError(f"{flag}: not the URL of a Spark Connect server, sc://HOST:PORT")
 
 
+def _file_to_write(path: str) -> str:
+    """Raises ValueError for a file in a missing folder, before the job begins."""
+    if not Path(path).absolute().parent.is_dir():
+        raise ValueError(f"{path}: the folder does not exist")
+    return path
+
+
 SETTLED_STATUSES: Final = ("DELIVERED", "DEAD")
 
 FLAG: Final = Kind(parse=lambda _: True, absent=bool)
@@ -192,6 +199,7 @@ outbox_url = partial(
 )
 outbox_table = partial(option, "the outbox table", TABLE, default=DEFAULT_TABLE, variable="STORAGE_TABLE_NAME")
 output_folder = partial(option, "Parquet and index.html; replaces an earlier report", FOLDER, required=True)
+page_file = partial(option, "the page as a file of this machine, beside that in --output", Kind("FILE", _file_to_write))
 json_summary = partial(option, "the summary as one JSON object", FLAG, flag="--json")
 read_tasks = partial(option, "tasks that read the table", count(10_000), default="16")
 read_connections = partial(option, "connections that read the table, at most", count(10_000), default="4")

@@ -17,8 +17,8 @@ from relay.core.extras import install_advice
 
 _CONNECT_TIMEOUT: Final = 20.0
 """Seconds for which a Spark Connect server that does not answer is waited for; PySpark alone tries for ten minutes."""
-_SECRETS: Final = ("spark.sql.redaction.string.regex", r"postgres(ql)?://[^\s\"]+")
-"""A Spark Connect server shows requests, with the options of sources in them, in its pages and its event log."""
+_SECRETS: Final = ("spark.sql.redaction.string.regex", r'postgres(ql)?://[^\s"]+|value: "(\\.|[^"\\])*"')
+"""A Spark Connect server shows requests, with all options of sources, in its pages and its event log."""
 
 Stages = list[tuple[int, int, int]]
 """Number, tasks that are done, and tasks of each active stage."""

@@ -22,6 +22,7 @@ from relay.spark.jobs.arguments import (
     outbox_table,
     outbox_url,
     output_folder,
+    page_file,
     pairs,
     read_connections,
     read_file,
@@ -96,6 +97,7 @@ class ReconcileArguments(Arguments):
     )
 
     output: str = output_folder(group=_RESULT)
+    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
     sample: int = _result("findings of a kind on the page", count(10_000), default="100")
     tolerated: tuple[str, ...] = _result(

@@ -41,6 +41,7 @@ from relay.spark.jobs.reconcile.fingerprints import expected
 from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, summary
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
 from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
 
@@ -79,20 +80,20 @@ class _Run:
         job = self._job
         start = time.monotonic()
         folder = Folder(self._session, job.output)
-        folder.delete("index.html")
+        folder.delete(NAME)
         try:
             with report_progress(
                 "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
             ):
                 result = self._compare(start)
-                folder.write("index.html", render(page(job, result)))
+                place = publish_page(folder, job.page, render(page(job, result)))
         finally:
             folder.delete(_WORK)
         if job.as_json:
             print_result(json.dumps(summary(job, result)))
         else:
             print_result(sentence(result))
-            print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
+            print_result(f"{place}; {result.seconds:.1f} s")
         return FINDINGS if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
     def _compare(self, start: float) -> ReconcileResult:

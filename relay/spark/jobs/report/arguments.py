@@ -19,6 +19,7 @@ from relay.spark.jobs.arguments import (
     names,
     option,
     output_folder,
+    page_file,
     read_connections,
     read_tasks,
     refuse,
@@ -62,6 +63,7 @@ class ReportArguments(Arguments):
     event_types: tuple[str, ...] = _source("only events of these types", names("A,B"), flag="--event-type")
 
     output: str = output_folder(group=_RESULT)
+    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
     types: int = option("event types on the page", count(1000), default="50", group=_RESULT)
 

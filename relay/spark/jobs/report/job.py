@@ -40,6 +40,7 @@ from relay.spark.jobs.report.outcomes import (
 )
 from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
 from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.read.deliverylog import DeliveryLogDataSource
 
@@ -51,18 +52,18 @@ def _work(job: ReportArguments) -> int:
     session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
     start = time.monotonic()
     folder = Folder(session, job.output)
-    folder.delete("index.html")
+    folder.delete(NAME)
     try:
         with report_progress("report", lambda: task_progress(session)):
             result = _measure(session, job, start)
-            folder.write("index.html", render(page(job, result)))
+            place = publish_page(folder, job.page, render(page(job, result)))
     finally:
         folder.delete(_WORK)
     if job.as_json:
         print_result(json.dumps(summary(job, result)))
     else:
         print_result(sentence(result))
-        print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
+        print_result(f"{place}; {result.seconds:.1f} s")
     return 0
 
 
