@@ -22,7 +22,7 @@ from functools import reduce
 from typing import Final
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.ledger import (
@@ -48,11 +48,6 @@ class ParquetArchive:
     """The files of an archive; it is an ``Archive``."""
 
     folder: Folder
-
-    @classmethod
-    def at(cls, spark: SparkSession, path: str) -> ParquetArchive:
-        """The archive in a folder, which may not exist yet."""
-        return cls(Folder(spark, path.rstrip("/") or path))
 
     @property
     def place(self) -> str:
