@@ -79,11 +79,13 @@ audit: $(STAMP) ## known vulnerabilities of what the image pins, by pip-audit; a
 	$(BIN)/pip-audit --strict --progress-spinner off --disable-pip --no-deps --require-hashes -r deploy/image/requirements.lock
 
 LOWEST := .cache/lowest
-lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml allows, Spark's included
+# The publisher to NATS uses undocumented parts of nats-py, so its tests with a server run as well.
+lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml allows, Spark's included, and those of NATS
 	@mkdir -p .cache
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct $(PACKAGES)
 	$(LOWEST)/bin/pytest -q -m "$(FAST)" -n 2 -p no:cacheprovider
+	$(LOWEST)/bin/pytest -q -m nats -n 2 -p no:cacheprovider tests/brokers
 lowest: PACKAGES = $(EVERYTHING)
 
 # Neither format has a release for the newest Spark. That Spark's Python leaves closed sockets to the garbage collector.

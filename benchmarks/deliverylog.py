@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -391,6 +392,7 @@ def main() -> None:
     parser.add_argument("--by-hand", type=int, default=200, help="rounds in which the statement by hand runs too")
     options = parser.parse_args()
     patience = Patience(options.rounds, options.seconds, max(options.batches, 3), max(options.by_hand, 1))
+    gc.freeze()  # as the relay does
     for driver in options.drivers:
         asyncio.run((on_postgres if driver == "postgres" else on_clickhouse)(options.rows, patience))
 

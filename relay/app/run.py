@@ -6,6 +6,7 @@ Wrong settings end it before anything connects. It waits for a database or broke
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -82,6 +83,8 @@ async def _live(settings: Settings) -> None:
     if lag is not None:
         lag.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: full collections would look at it, and hold up every thread for 10 ms
     try:
         await relay.run()
     finally:
