@@ -8,8 +8,8 @@ that hangs keeps every statement waiting up to its deadline, and must be found o
 database's.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
-does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection is
-opened again from the URL.
+does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
+is opened again from the URL.
 """
 
 from __future__ import annotations
