@@ -13,7 +13,7 @@ import pytest
 
 from relay.core.errors import StorageError
 from relay.core.event import Claim
-from relay.core.ports import Renewal, Settled, Settlement
+from relay.core.ports import Settled, Settlement
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder
@@ -74,40 +74,38 @@ async def test_a_lost_claim_is_a_pending_row_again_and_a_settled_event_stays_del
     outbox = Outbox.create(create_database(own_postgres.url))
     if key_order is not None:
         add_extension(outbox.url, TableName(), "key-order")
-    one, two = outbox.insert([Row("topic")] * 2)
+    outbox.insert([Row("topic")] * 2)
     storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay", key_order=key_order))
     await storage.open()
     writer = stop_flushing(own_postgres)
     lost = await storage.claim(2, 1000)
-    assert lost.fence is not None
     assert len(lost.events) == 2
     crash(own_postgres, writer)
-    for event_id in (one, two):
-        row = outbox.row(event_id)
-        assert (row["status"], row["attempts"], row["locked_by"]) == ("PENDING", 0, None)
-    # Its holder lives on, under the name that the next holder has, too.
-    fence = lost.fence
-
-    async def settle_the_lost_one() -> list[Settled]:
-        return await storage.settle([Settlement(fence, delivered=[lost.events[0].event_id])])
-
-    async def renew_the_lost_one() -> Renewal:
-        return await storage.renew(fence, [event.event_id for event in lost.events])
-
-    async def claim() -> Claim:
-        return await storage.claim(1, 1000)
-
-    assert await after_the_loss(settle_the_lost_one) == [Settled()]
-    again = await after_the_loss(claim)
-    assert again.fence is not None
-    assert again.fence > fence
-    assert await settle_the_lost_one() == [Settled()]
-    assert (await renew_the_lost_one()).held == frozenset()
+    assert outbox.rows("status, attempts, locked_by") == [("PENDING", 0, None)] * 2
+    again = await claim_beside_the_lost_one(storage, lost)
     # The verdict's commit waits, and takes the claim along.
     writer = stop_flushing(own_postgres)
+    assert again.fence is not None
     delivered = again.events[0].event_id
     assert await storage.settle([Settlement(again.fence, delivered=[delivered])]) == [Settled(delivered=1)]
     crash(own_postgres, writer)
     assert outbox.row(delivered)["status"] == "DELIVERED"
     assert outbox.counts() == {"DELIVERED": 1, "PENDING": 1}
     await storage.close()
+
+
+async def claim_beside_the_lost_one(storage: PostgresOutbox, lost: Claim) -> Claim:
+    """Claim a row again, while the holder of the lost claim lives on under the same name and can do nothing."""
+    fence = lost.fence
+    assert fence is not None
+
+    async def settle() -> list[Settled]:
+        return await storage.settle([Settlement(fence, delivered=[event.event_id for event in lost.events])])
+
+    assert await after_the_loss(settle) == [Settled()]
+    again = await after_the_loss(lambda: storage.claim(1, 1000))
+    assert again.fence is not None
+    assert again.fence > fence
+    assert await settle() == [Settled()]
+    assert (await storage.renew(fence, [event.event_id for event in lost.events])).held == frozenset()
+    return again
