@@ -7,8 +7,7 @@ over 24 months and 50 tenants, and then asks them what people ask: every filter 
 by its id, a month counted by the hour. Beside each time is that of the plainest statement with the same answer, written
 by hand and measured in turns with the driver's: on a busy machine only the ratios mean anything.
 
-A query runs ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time: about
-a minute for a million attempts on PostgreSQL, where all indexes are created, and less on ClickHouse.
+A query runs ``--rounds`` times or for ``--seconds``, whichever ends first. Filling takes most of the time.
 """
 
 from __future__ import annotations

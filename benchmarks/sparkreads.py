@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import psycopg
 import pyarrow as pa
@@ -210,14 +209,3 @@ def check(session: SparkSession, url: str, rows: int, dead: int) -> None:
     frame = ours(session, url, columns="event_id,status")
     if (frame.count(), frame.where(_DEAD).count()) != (rows, dead):
         raise SystemExit("the reader does not find the rows that are there")
-
-
-def read_table(paces: dict[str, list[float]]) -> str:
-    """The medians, as Markdown; each beside the bare COPY of the same rows in the same round."""
-    lines = ["| reader | rows/s, median (lowest-highest) | ratio to the bare COPY |", "|---|---|---|"]
-    bare: list[float] = []
-    for name, each in paces.items():
-        bare = each if name.startswith("bare") else bare
-        ratio = median(pace / other for pace, other in zip(each, bare, strict=True))
-        lines.append(f"| {name} | {median(each):,.0f} ({min(each):,.0f}-{max(each):,.0f}) | {ratio:.2f} |")
-    return "\n".join(lines)

@@ -1,17 +1,19 @@
-"""An example for Airflow 2.9 and newer: import a day's orders, then archive what was delivered a week ago.
+"""An example for Airflow 3: import a day's orders, then archive what was delivered a week ago.
 
-The worker needs relay-cli and spark-submit; the URL of the database is a file that the drivers can read.
+The worker needs relay-cli and spark-submit; the URL of the database is a file that the drivers can read. Airflow 2 has
+the two classes elsewhere: ``airflow.DAG`` and ``airflow.operators.bash.BashOperator``.
 """
 
 from datetime import UTC, datetime, timedelta
 
-from airflow import DAG
-from airflow.operators.bash import BashOperator
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 with DAG(
     dag_id="openoutbox",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    schedule="@daily",
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),  # {{ ds }} is the day that has ended
     catchup=False,
     max_active_runs=1,  # one archiving of an outbox at a time
     default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},  # both jobs may be run again however they ended

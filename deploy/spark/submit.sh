@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # spark-submit of a job, on three kinds of clusters: [JOB=ingest] ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
 # JOB is ingest, archive, replay, reconcile or report. PACKAGES are Maven packages for it: reconcile wants Spark's Kafka
-# source, org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version.
+# source, org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version; an archive in tables wants Delta Lake's or
+# Iceberg's, and settings in spark-defaults.conf: docs/spark-archive.md.
 # Each executor needs Python with this package and its extra spark, the driver of reconcile and report spark-report.
 # ENVIRONMENT is such a Python, packed by: venv-pack -o outbox-env.tar.gz
 set -euo pipefail
@@ -32,11 +33,11 @@ yarn) # the environment travels with the job
     --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python \
     --num-executors 8 --executor-cores 2 "$job" "$@"
   ;;
-kubernetes) # the image has Spark, Python and this package; see kubernetes.yaml for the account and the secret
+kubernetes) # the image and the account of kubernetes.yaml; spark-submit ends with 0 however the driver ends (SPARK-26365)
   exec spark-submit "${common[@]}" --master "${MASTER:?k8s://https://host:6443}" --deploy-mode cluster \
     --conf spark.kubernetes.container.image="${IMAGE:?the image}" \
     --conf spark.kubernetes.namespace=outbox \
-    --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-ingest \
+    --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark-driver \
     --conf spark.kubernetes.driver.secrets.outbox-url=/secrets \
     --conf spark.executor.instances=8 \
     "local:///opt/openoutbox/$name.py" "$@" "$secret" /secrets/url

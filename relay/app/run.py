@@ -6,12 +6,12 @@ Wrong settings end it before anything connects. It waits for a database or broke
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
 
 from relay.app import build
+from relay.app.collector import set_collector
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
 from relay.engine.relay import Relay
@@ -83,8 +83,7 @@ async def _live(settings: Settings) -> None:
     if lag is not None:
         lag.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays: full collections would look at it, and hold up every thread for 10 ms
+    set_collector()
     try:
         await relay.run()
     finally:

@@ -8,19 +8,22 @@ Two gates, since a task must not connect only to check whether it may:
    of other machines too. A task without a free lock disconnects at once and tries again later.
 
 So executors of one machine never hold more connections. With several machines, a task without a free lock is connected
-for the milliseconds that the check takes, and then waits without a connection.
+for the milliseconds that the check takes, and then waits without a connection. Of each machine one task at a time
+checks, and goes on checking until it has a lock, while the others wait for their turn: the database sees one connection
+for each machine besides those of the tasks that work, however many cores wait.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Final, Self
 from uuid import UUID
 
 from relay.postgres.connect import SyncConnection, close_and_wait
@@ -29,6 +32,8 @@ from relay.spark.statements import SparkStatements
 
 _FIRST_WAIT: Final = 0.02  # seconds
 _LONGEST_WAIT: Final = 1.0
+_LONGEST_TURN: Final = 10.0
+"""Seconds that a task waits for its turn to check; the task before it may wait for a database that is unavailable."""
 
 
 def _no_work(_: SyncConnection) -> None:
@@ -49,14 +54,42 @@ def slot(
     slots end.
     """
     wait = _FIRST_WAIT
-    while True:
-        with _local_slot(run_id, slots), _closing(open_connection()) as connection, connection.transaction():
-            begin(connection)
-            if _take(connection, run_id, slots, statements):
-                yield connection
-                return
-        time.sleep(wait * random.uniform(0.5, 1.5))
-        wait = min(wait * 2, _LONGEST_WAIT)
+    with _Turn(run_id) as turn:
+        while True:
+            turn.take()
+            with _local_slot(run_id, slots), _closing(open_connection()) as connection, connection.transaction():
+                begin(connection)
+                if _take(connection, run_id, slots, statements):
+                    turn.close()
+                    yield connection
+                    return
+            time.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+
+class _Turn:
+    """The right to check for a free lock. One task of a machine has it at a time; others go ahead after a long wait."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self._address = _address(run_id, "turn")
+        self._holder: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self) -> None:
+        """Wait for the right, unless this task has it already."""
+        if self._holder is None and sys.platform == "linux":
+            self._holder = _bind([self._address], time.monotonic() + _LONGEST_TURN)
+
+    def close(self) -> None:
+        """Pass it on to the next task."""
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None
 
 
 @contextmanager
@@ -81,22 +114,29 @@ def _local_slot(run_id: UUID, slots: int) -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
-    with _bind(run_id, slots):
+    with _bind([_address(run_id, str(number)) for number in range(slots)], math.inf) or nullcontext():
         yield
 
 
-def _bind(run_id: UUID, slots: int) -> socket.socket:
+def _address(run_id: UUID, name: str) -> str:
+    return f"\0openoutbox-spark-{run_id}-{name}"
+
+
+def _bind(addresses: Sequence[str], until: float) -> socket.socket | None:
+    """A holder of one of the addresses; None when all were taken ``until`` this time."""
     wait = _FIRST_WAIT
     while True:
-        for number in random.sample(range(slots), slots):
+        for address in random.sample(addresses, len(addresses)):
             holder = socket.socket(socket.AF_UNIX)
             try:
-                holder.bind(f"\0openoutbox-spark-{run_id}-{number}")
+                holder.bind(address)
             except OSError as error:
                 holder.close()
                 if error.errno != errno.EADDRINUSE:
                     raise
             else:
                 return holder
+        if time.monotonic() >= until:
+            return None
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(wait * 1.2, 0.25)

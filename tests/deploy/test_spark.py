@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.report.arguments import ReportArguments
 from tests.support.paths import ROOT
+from tests.support.servers.helm import validate
 
 SPARK = ROOT / "deploy" / "spark"
 URL = "postgresql://database"
@@ -60,15 +62,43 @@ def test_the_programs_for_spark_submit_exist(job: str) -> None:
     assert f"relay.spark.jobs.{job}.job" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
 
 
+MANIFEST = SPARK / "kubernetes.yaml"
+
+
+def pods() -> list[dict[str, Any]]:
+    """The pods of the CronJobs."""
+    documents = yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8"))
+    return [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
+
+
 @pytest.mark.parametrize("name", ["ingest", "archive"])
 def test_the_kubernetes_example_passes_arguments_that_exist(name: str, tmp_path: Path) -> None:
-    documents = list(yaml.safe_load_all((SPARK / "kubernetes.yaml").read_text(encoding="utf-8")))
-    pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
-    commands = [pod["containers"][0]["args"] for pod in pods]
-    job = f"local:///opt/openoutbox/{name}.py"
-    (submitted,) = [command for command in commands if job in command]
+    job = f"/opt/openoutbox/{name}.py"
+    (submitted,) = [command for pod in pods() if job in (command := pod["containers"][0]["args"])]
     secret = tmp_path / "url"
     secret.write_text(URL)
     arguments = submitted[submitted.index(job) + 1 :]
     arguments = [str(secret) if argument == "/secrets/url" else argument for argument in arguments]
     assert CommandLine(JOBS[name], f"{name}.py", arguments).read({}).url == URL
+
+
+def test_the_drivers_of_the_kubernetes_example_have_what_their_command_names() -> None:
+    """Variables in arguments, the secret's file, the account; and memory for the JVM with Python beside it."""
+    documents = list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8")))
+    names = {(each["kind"], each["metadata"]["name"]) for each in documents}
+    for pod in pods():
+        (container,) = pod["containers"]
+        variables = {each["name"] for each in container["env"]}
+        assert set(re.findall(r"\$\((\w+)\)", " ".join(container["args"]))) == variables
+        (volume,) = pod["volumes"]
+        assert ("Secret", volume["secret"]["secretName"]) in names
+        assert container["volumeMounts"][0] == {"name": volume["name"], "mountPath": "/secrets", "readOnly": True}
+        assert ("ServiceAccount", pod["serviceAccountName"]) in names
+        assert "spark.driver.memory=1g" in container["args"]
+        assert container["resources"]["limits"]["memory"] == "2Gi"
+        assert container["args"][container["args"].index("--deploy-mode") + 1] == "client"
+
+
+@pytest.mark.packages
+def test_the_kubernetes_example_is_valid_by_kubernetes_own_schemas() -> None:
+    assert validate(MANIFEST) == {"invalid": [], "unknown": []}

@@ -30,15 +30,21 @@ class Holders:
         self._lock = threading.Lock()
         self.now = self.most = self.all = 0
 
-    @contextmanager
-    def one_more(self) -> Iterator[None]:
+    def enter(self) -> None:
         with self._lock:
             self.now += 1
             self.all += 1
             self.most = max(self.most, self.now)
-        yield
+
+    def leave(self) -> None:
         with self._lock:
             self.now -= 1
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        self.enter()
+        yield
+        self.leave()
 
 
 def tasks(run_id: uuid.UUID, opening: Callable[[], SyncConnection], holders: Holders) -> None:
@@ -68,6 +74,55 @@ def test_tasks_of_several_machines_share_the_limit(outbox: Outbox, monkeypatch: 
     tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
     assert holders.all == 12
     assert holders.most <= 2
+
+
+def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten machines of four cores: most tasks find all slots taken, and must not connect to find it out at once."""
+    machine = threading.local()
+    address = slots._address
+    monkeypatch.setattr(slots, "_address", lambda *names: f"{address(*names)}-{machine.number}")
+    run_id, connected, holders = uuid.uuid4(), Holders(), Holders()
+
+    def opening() -> SyncConnection:
+        connected.enter()
+        return connect(outbox.url, "test")
+
+    def closing(connection: SyncConnection) -> None:
+        close_and_wait(connection)
+        connected.leave()
+
+    monkeypatch.setattr(slots, "close_and_wait", closing)
+
+    def task(number: int) -> None:
+        machine.number = number % 10
+        with slot(run_id, 4, STATEMENTS, opening) as connection, holders.one_more():
+            connection.execute("SELECT pg_sleep(0.02)")
+
+    with ThreadPoolExecutor(40) as pool:
+        list(pool.map(task, range(40)))
+    assert (holders.all, holders.most) == (40, 4)
+    assert connected.most <= 4 + 10
+
+
+def test_a_task_whose_connection_hangs_holds_up_no_other(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "_LONGEST_TURN", 0.1)
+    run_id, asking, written = uuid.uuid4(), threading.Event(), threading.Event()
+
+    def hanging() -> SyncConnection:
+        asking.set()
+        assert written.wait(60)
+        return connect(outbox.url, "test")
+
+    def first() -> None:
+        with slot(run_id, 2, STATEMENTS, hanging):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        task = pool.submit(first)
+        assert asking.wait(60)
+        with slot(run_id, 2, STATEMENTS, lambda: connect(outbox.url, "test")):
+            written.set()
+        task.result(60)
 
 
 def fail(run_id: uuid.UUID, outbox: Outbox) -> None:

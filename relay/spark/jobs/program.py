@@ -24,6 +24,7 @@ from relay.spark.jobs.session import active_stages
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
 _OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
+_RPC_ERROR: Final = re.compile(r'RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def _print_error(message: str, code: int) -> int:
 
 def _cause(error: PySparkException) -> tuple[str, int]:
     """The message and exit code of this package's error inside Spark's; of Spark's own where there is none inside."""
-    match = _OUTBOX_ERROR.search(str(error))
-    if match is None:
-        return str(error).partition("\n")[0], 1
-    return match[2], 2 if match[1] == ConfigError.__name__ else 1
+    message = str(error)
+    if match := _OUTBOX_ERROR.search(message):
+        return match[2], 2 if match[1] == ConfigError.__name__ else 1
+    if match := _RPC_ERROR.search(message):
+        return f"the Spark Connect server does not answer: {match[2]} ({match[1]})", 1
+    return message.partition("\n")[0], 1

@@ -7,6 +7,7 @@ a Python object for a row. This module does not know the outbox; ``relay.spark.w
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -66,7 +67,12 @@ def timestamps(column: pa.Array) -> list[pa.Array]:
 
 def rows(parts: list[pa.Array | pa.Scalar]) -> pa.BinaryArray:
     """The rows' bytes, one element a row, contiguous in memory."""
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+    merged: list[pa.Array | pa.Scalar] = []  # each part costs the same for a row, however short it is
+    for is_constant, group in groupby(parts, lambda part: isinstance(part, pa.Scalar)):
+        neighbours = list(group)
+        constants = b"".join(part.as_py() for part in neighbours) if is_constant else b""
+        merged += [pa.scalar(constants, pa.binary())] if is_constant else neighbours
+    return pc.binary_join_element_wise(*merged, pa.scalar(b"", pa.binary()))
 
 
 def stream(joined: pa.BinaryArray) -> memoryview:

@@ -30,6 +30,7 @@ from relay.spark.write.encode import (
 from relay.spark.write.identity import Ids, Occurrences, ids_of_content, ids_of_keys, read_ids
 from relay.spark.write.jsontext import json_column
 
+_NO_HEADERS: Final = b"\x01{}"  # of jsonb
 _PIECE_BYTES: Final = 32 << 20  # of Arrow data encoded at once; Arrow's own limit is 2 GiB
 
 
@@ -85,7 +86,7 @@ class Framer:
             names = [name for name, _ in self.columns.id_columns]
             keys = [_plain(batch.column(place)) for _, place in self.columns.id_columns]
             return ids_of_keys(self.job, parts.event_type, names, keys)
-        return ids_of_content(self.space, rows([*_body(parts), *_time(parts, None)]), self.seen)
+        return ids_of_content(self.space, rows([*self._body(parts), *_time(parts, None)]), self.seen)
 
     def parts(self, batch: pa.RecordBatch) -> Parts:
         """The batch's columns as they are stored. Raises EventError for nulls and empty names."""
@@ -100,8 +101,16 @@ class Framer:
     def _rows(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> pa.BinaryArray:
         parts = self.parts(batch)
         mark = [] if attempt is None else constant(attempt.to_bytes(8, "big"))
-        body = [*_body(parts), *_time(parts, default_time)]
+        body = [*self._body(parts), *_time(parts, default_time)]
         return rows([field_count(6 + len(mark)), *mark, *fixed(self.ids(batch, parts)), *body])
+
+    def _body(self, parts: Parts) -> list[pa.Array | pa.Scalar]:
+        return [
+            *variable(parts.event_type),
+            *(constant(None) if self.columns.partition_key is None else variable(parts.partition_key)),
+            *variable(parts.payload),
+            *(constant(_NO_HEADERS) if self.columns.headers is None else jsonb(parts.headers)),
+        ]
 
     def _event_type(self, batch: pa.RecordBatch) -> pa.Array:
         if self.columns.event_type is None:
@@ -125,16 +134,7 @@ class Framer:
         return _plain(batch.column(place))
 
 
-def _body(parts: Parts) -> list[pa.Array]:
-    return [
-        *variable(parts.event_type),
-        *variable(parts.partition_key),
-        *variable(parts.payload),
-        *jsonb(parts.headers),
-    ]
-
-
-def _time(parts: Parts, default: bytes | None) -> list[pa.Array]:
+def _time(parts: Parts, default: bytes | None) -> list[pa.Array | pa.Scalar]:
     if parts.available_at is None:
         return constant(default)
     column = parts.available_at

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -28,7 +29,10 @@ from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import Folder
-from relay.spark.jobs.session import ConnectError, active_stages
+from relay.spark.jobs.program import Program
+from relay.spark.jobs.report.arguments import ReportArguments
+from relay.spark.jobs.session import ConnectError, active_stages, open_session
+from relay.spark.source import OutboxDataSource
 from relay_cli.app import app
 from tests.spark.driver import Driver, Printed, submit
 from tests.spark.gate import CONNECTED, stopped_at
@@ -100,18 +104,12 @@ def test_small_files_are_the_same_whichever_way_they_are_reached(
 
 
 def test_archive_report_reconcile_and_replay(
-    spark: SparkSession,
-    spark_connect: SparkConnect,
-    connect_client: Driver,
-    outbox: Outbox,
-    ask: Ask,
-    tmp_path: Path,
+    spark: SparkSession, connect_client: Driver, outbox: Outbox, ask: Ask, tmp_path: Path
 ) -> None:
     a_past(outbox, 20)
     before = in_table(outbox)
     folder = tmp_path / "archive = 100%"
-    secret = urlsplit(outbox.url)._replace(query="application_name=hush-hush").geturl()
-    archived = ask("archive", str(folder), "--url", secret, "--max-connections", "2")
+    archived = ask("archive", str(folder), "--url", outbox.url, "--max-connections", "2")
     assert (archived["archived"], archived["deleted"], archived["left"]) == (40, 40, 0)
     assert connect_client.run(in_archive, folder) == in_archive(spark, folder)
     assert in_both(spark, outbox, folder) == before
@@ -134,9 +132,19 @@ def test_archive_report_reconcile_and_replay(
     assert (replayed["inserted"], replayed["total"]) == (20, 20)
     assert outbox.database.run("SELECT count(*) FROM openoutbox_events WHERE headers ? 'replay_id'") == [(20,)]
 
+
+def read_outbox(session: SparkSession, url: str) -> int:
+    """A read in the session of a job; its plan is short enough to be shown whole."""
+    reader = open_session("test", OutboxDataSource).read.format("openoutbox").option("url", url)
+    return reader.load().count()
+
+
+def test_the_server_shows_no_password(spark_connect: SparkConnect, connect_client: Driver, outbox: Outbox) -> None:
+    secret = urlsplit(outbox.url)._replace(query="application_name=hush-hush").geturl()
+    assert connect_client.run(read_outbox, secret) == 0
     (log,) = spark_connect.event_log.iterdir()
     events = log.read_text()
-    assert "SparkListenerConnectOperationStarted" in events
+    assert 'format: \\"openoutbox\\"' in events
     assert "hush-hush" not in events
 
 
@@ -222,6 +230,19 @@ def test_a_server_that_does_not_answer_is_one_line_without_the_token(monkeypatch
     done = CliRunner().invoke(app, ["spark", "report", "--archive", "a", "--output", "b", "--remote", "local"])
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith("--remote: not the URL of a Spark Connect server")
+
+
+def test_an_error_of_grpc_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """As gRPC's errors are printed: PySpark passes them on as they are."""
+    parts = ["status = StatusCode.UNAVAILABLE", 'details = "Socket closed"', 'debug_error_string = "…"']
+    text = "\n\t".join(["<_MultiThreadedRendezvous of RPC that terminated with:", *parts]) + "\n>"
+
+    def fail(job: ReportArguments) -> int:
+        raise PySparkException(text)
+
+    assert Program(ReportArguments, fail).run("report", ["--archive", "a", "--output", "b"]) == 1
+    expected = "error: the Spark Connect server does not answer: Socket closed (UNAVAILABLE)\n"
+    assert capsys.readouterr().err == expected
 
 
 def hold(session: SparkSession, gate: str) -> None:

@@ -47,6 +47,30 @@ def test_what_is_read_back_is_what_was_there(rows: list[dict[str, Any] | None], 
     assert [json.loads(text) for text in json_column(column).to_pylist()] == rows[start:]
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=4), st.booleans())
+def test_a_double_is_read_back_as_the_same_double(values: list[float | None], small: bool) -> None:
+    """``small``: whole and other numbers without an exponent, which take a path of their own."""
+    values = [value and (value % 1e6 if small else value) for value in values]
+    read = [json.loads(text) for text in json_column(pa.array(values, pa.float64())).to_pylist()]
+    assert [(type(value), value) for value in read] == [(type(value), value) for value in values]
+
+
+@pytest.mark.parametrize("whole", [0.0, -1.0, 9999999999.0, 1e10, 1e15, -1e15])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_whole_double_is_no_integer(whole: float, kind: pa.DataType) -> None:
+    column = pa.array([0.5, None, whole], kind)
+    (_, _, text) = json_column(column).to_pylist()
+    assert isinstance(json.loads(text), float)
+    assert pa.scalar(json.loads(text), kind) == column[2]
+
+
+def test_every_control_character_is_escaped() -> None:
+    characters = [chr(code) for code in range(0x80)]
+    column = json_column(pa.array([*characters, "".join(characters)]))
+    assert [json.loads(text) for text in column.to_pylist()] == [*characters, "".join(characters)]
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [

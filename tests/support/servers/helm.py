@@ -49,10 +49,19 @@ def packages() -> Path:
 
 def render(chart: Path, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Lint and render a chart with the values of each case: the keys of the answers are in ``helm_worker``."""
-    request = {"chart": str(chart), "cases": cases, "kubernetes": KUBERNETES}
+    return _ask({"chart": str(chart), "cases": cases})
+
+
+def validate(*manifests: Path) -> dict[str, Any]:
+    """Hold plain files to the schemas of Kubernetes: ``invalid`` and ``unknown`` of ``helm_worker``."""
+    (answer,) = _ask({"manifests": {path.name: path.read_text(encoding="utf-8") for path in manifests}})
+    return answer
+
+
+def _ask(request: dict[str, Any]) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("helm_worker.py"))],
-        input=json.dumps(request),
+        input=json.dumps(request | {"kubernetes": KUBERNETES}),
         env={**os.environ, "PYTHONPATH": str(packages())},
         capture_output=True,
         text=True,

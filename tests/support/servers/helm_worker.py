@@ -1,7 +1,8 @@
 """A process that has Helm: reads one JSON request from standard input, writes one JSON answer. See ``helm.render``.
 
-An answer has ``lint`` (its messages), ``files`` (rendered text by template), ``invalid`` (what a Kubernetes schema
-refuses) and ``unknown`` (kinds without a schema), or ``error`` alone when the values are refused.
+A request with ``manifests`` (texts by file name) is answered with ``invalid`` (what a Kubernetes schema refuses) and
+``unknown`` (kinds without a schema). An answer about a chart also has ``lint`` (its messages) and ``files`` (rendered
+text by template), or ``error`` alone when the values are refused.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def answer(chart: str, values: dict[str, Any], versions: list[str]) -> dict[str,
     except helm_python.HelmError as error:
         return {"error": str(error)}
     files = {path.rpartition("/")[2]: text for path, text in rendered.items() if path.endswith(".yaml")}
+    return {"lint": lint["messages"] + lint["errors"], "files": files, **validate(files, versions)}
+
+
+def validate(files: dict[str, str], versions: list[str]) -> dict[str, list[str]]:
+    """Hold every object of the files to the schemas of these versions, strictly: a misspelt field is an error."""
     invalid, unknown = [], set()
     for name, text in files.items():
         for document in filter(None, yaml.safe_load_all(text)):
@@ -33,9 +39,13 @@ def answer(chart: str, values: dict[str, Any], versions: list[str]) -> dict[str,
                     unknown.add(document["kind"])
                 except kubernetes_validate.ValidationError as error:
                     invalid.append(f"{name}, Kubernetes {version}: {error}")
-    return {"lint": lint["messages"] + lint["errors"], "files": files, "invalid": invalid, "unknown": sorted(unknown)}
+    return {"invalid": invalid, "unknown": sorted(unknown)}
 
 
 if __name__ == "__main__":
     request = json.load(sys.stdin)
-    json.dump([answer(request["chart"], values, request["kubernetes"]) for values in request["cases"]], sys.stdout)
+    kubernetes = request["kubernetes"]
+    if "manifests" in request:
+        json.dump([validate(request["manifests"], kubernetes)], sys.stdout)
+    else:
+        json.dump([answer(request["chart"], values, kubernetes) for values in request["cases"]], sys.stdout)

@@ -93,7 +93,30 @@ def submit_arguments(**more: str) -> list[str]:
 
 def kafka_source() -> str:
     """Spark's Kafka source, for ``spark.jars``; fetched by Maven on the first call in a checkout."""
-    return ",".join(str(jar) for jar in sorted(fetched("spark-kafka", "spark-kafka-pom.xml").glob("*.jar")))
+    return _jars("spark-kafka")
+
+
+TABLE_FORMATS = ("delta", "iceberg") if pyspark.__version__.startswith("4.1.") else ()
+"""Formats of tables with a release that works with this Spark: none yet for newer ones."""
+
+
+def table_settings(warehouse: str) -> dict[str, str]:
+    """Settings of a session with ``TABLE_FORMATS`` (fetched by Maven), and a catalog ``lake`` of Iceberg."""
+    if not TABLE_FORMATS:
+        return {}
+    return {
+        "spark.jars": f"{kafka_source()},{_jars('spark-tables')}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": warehouse,
+    }
+
+
+def _jars(name: str) -> str:
+    return ",".join(str(jar) for jar in sorted(fetched(name, f"{name}-pom.xml").glob("*.jar")))
 
 
 class _SparkServer(LocalServer):

@@ -55,8 +55,8 @@ BROKERS: Final = (
     Mutant(
         "Kafka: a failed delivery counts as acknowledged",
         "relay/brokers/kafka/session.py",
-        "        if error is None:\n            self._acked.append((entry, ACKNOWLEDGED))",
-        "        if True:\n            self._acked.append((entry, ACKNOWLEDGED))",
+        "        if error is not None:\n            self.unanswered -= 1",
+        "        if False:\n            self.unanswered -= 1",
         (
             f"{_KAFKA_ENDING}::test_abandon_waits_for_a_session_that_was_replaced_before",
             _KAFKA_ENDING,

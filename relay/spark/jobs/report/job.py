@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.files import read_archive
+from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
 from relay.spark.jobs.parquet import materialize
