@@ -207,7 +207,7 @@ def test_sparks_stream_writes_each_committed_event_once_and_continues_from_its_c
     copy = StreamToFiles(spark, database, tmp_path)
     with writers(database.url):
         query = copy.start(maxEventsPerTrigger=50)
-        wait_until(lambda: query.exception() or len(sizes(query)) >= 2, 90, "two micro-batches")
+        wait_until(lambda: query.exception() or len(sizes(query)) >= 2, 200, "two micro-batches")
         query.stop()
         assert max(sizes(query)) <= 50
     copy.start(available_now=True).awaitTermination()
