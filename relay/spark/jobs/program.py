@@ -23,6 +23,7 @@ from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
 from relay.spark.jobs.arguments import CommandLine, Job
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
+_NO_TASK: Final = "no task is active: Spark plans, or the database commits"
 _OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 
 
@@ -78,9 +79,7 @@ def report_progress(job: str, state: Callable[[], str]) -> Iterator[None]:
 
     def report() -> None:
         while not finished.wait(_PROGRESS_INTERVAL):
-            line = state()
-            if line:
-                sys.stderr.write(f"{job}: {line}\n")
+            sys.stderr.write(f"{job}: {state() or _NO_TASK}\n")
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()

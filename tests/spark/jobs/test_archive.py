@@ -16,6 +16,7 @@ from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import ArchiveError
 from relay_cli.app import app
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
+from tests.spark.pages import description
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
 
@@ -47,6 +48,8 @@ def test_old_rows_move_as_they_are_and_others_stay(
     assert not folder.exists()
     done = archive("--max-connections", "2", "--batch-rows", "7")
     assert (done["archived"], done["deleted"], done["left"]) == (120, 120, 0)
+    line = description(spark, f"openoutbox archive {done['run']}: ")
+    assert line.endswith(f": 120 archived, {done['files']} files, 120 deleted, 0 left")
     assert len(in_table(outbox)) == len(before) - 120
     assert in_both(spark, outbox, folder) == before
     rows = read_archive(spark, str(folder)).select("event_type", "day", "delivered_at", "updated_at").collect()

@@ -44,6 +44,7 @@ from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, sum
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
 from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.observed import show_counts
 
 FINDINGS: Final = 3
 """Exit code: the job has findings."""
@@ -89,6 +90,8 @@ class _Run:
                 folder.write("index.html", render(page(job, result)))
         finally:
             folder.delete(_WORK)
+        counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
+        show_counts(self._session, "openoutbox reconcile", counts | dict(result.kinds))
         if job.as_json:
             print_result(json.dumps(summary(job, result)))
         else:
