@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest release container-test bench bench-log bench-store bench-order scale soak simulate fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order scale soak simulate fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -32,7 +32,7 @@ define install
 	@touch $@
 endef
 
-EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report]' --group test
+EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): pyproject.toml
 	$(install)
@@ -79,17 +79,28 @@ audit: $(STAMP) ## known vulnerabilities of what the image pins, by pip-audit; a
 	$(BIN)/pip-audit --strict --progress-spinner off --disable-pip --no-deps --require-hashes -r deploy/image/requirements.lock
 
 LOWEST := .cache/lowest
-lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml allows, Spark's included
+# The publisher to NATS uses undocumented parts of nats-py, so its tests with a server run as well.
+lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml allows, Spark's included, and those of NATS
 	@mkdir -p .cache
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct $(PACKAGES)
 	$(LOWEST)/bin/pytest -q -m "$(FAST)" -n 2 -p no:cacheprovider
+	$(LOWEST)/bin/pytest -q -m nats -n 2 -p no:cacheprovider tests/brokers
 lowest: PACKAGES = $(EVERYTHING)
+
+# Neither format has a release for the newest Spark. That Spark's Python leaves closed sockets to the garbage collector.
+TABLES := .cache/tables
+tables: $(STAMP) ## archives in tables of Delta Lake and Iceberg, on a Spark that they support; a few minutes
+	@mkdir -p .cache
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(TABLES)
+	$(BIN)/uv pip install --quiet --python $(TABLES)/bin/python $(PACKAGES) 'pyspark==4.1.4'
+	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
+tables: PACKAGES = $(EVERYTHING)
 
 # BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement.
 release: $(STAMP) ## wheel, source archive, image, bills of materials, checksums, provenance: dist/, from a tagged commit
 	$(BIN)/python -m deploy.release check
-	$(MAKE) --no-print-directory audit lowest
+	$(MAKE) --no-print-directory audit lowest tables
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
 		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)")
 

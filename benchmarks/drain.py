@@ -1,11 +1,11 @@
 """How fast a backlog drains, beside the pace of the database itself: ``python -m benchmarks.drain``.
 
 Each cell gets a fresh table and a fresh topic or stream on real servers that this program starts. Beside the relay's
-own pace stand two others. The *floor* is the same claim and settle in a bare loop on one connection, without a
-publisher: what the database gives to a relay that waits for each statement. The *broker's floor* is the same messages
-through the same client library from memory (``benchmarks.brokerfloor``). ``--relay NAME=COMMAND`` puts another relay
-that honours the contract beside ours. Cells are interleaved and repeated, since the machine is never quiet; the table
-shows medians, and the spread of the ratio to the floor of the same round.
+own pace stand two others. The *floor* is a plain claim and settle in a bare loop on one connection, without a
+publisher (``benchmarks.floor``): what the database gives to a relay that waits for each statement. The *broker's floor*
+is the same messages through the same client library from memory (``benchmarks.brokerfloor``). ``--relay NAME=COMMAND``
+puts another relay that honours the contract beside ours. Cells are interleaved and repeated, since the machine is never
+quiet; the table shows medians, and the spread of the ratio to the floor of the same round.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import psycopg
 from benchmarks.brokerfloor import broker_pace
 from benchmarks.drain_table import table
 from benchmarks.filling import UNFINISHED, fill, pace
+from benchmarks.floor import floor
 from benchmarks.measured import Cell, Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.postgres.sql import TableName, statement
 
 _HIDE = """
 ALTER TABLE openoutbox_events RENAME TO filled;
@@ -43,21 +43,6 @@ COMMIT
 # The relay starts on an empty table and gets the full one all at once, so that its start-up is not counted.
 _DEADLINE = 600  # seconds for one cell
 _BROKER_FLOOR = "broker's floor"
-
-
-def _floor(servers: Servers, url: str, batch: int) -> Cell:
-    claim = statement("outbox/claim:claim", TableName())
-    settle = statement("outbox/settle:delivered", TableName())
-    values = {"limit": batch, "max_bytes": 64 << 20, "inline_bytes": 1 << 19, "max_attempts": 25, "relay_id": "floor"}
-    count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
-    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
-        cursor = connection.cursor(binary=True)
-        while rows := cursor.execute(claim, values).fetchall():
-            cursor.execute(settle, {"ids": [row[0] for row in rows], "relay_id": "floor", "fence": rows[0][-1]})
-            count += len(rows)
-        own = (time.process_time() - cpu) / count * 1e6
-        postgres = (servers.postgres_cpu() - before) / count * 1e6
-    return Cell("floor", "", batch, pace(url), own, postgres)
 
 
 def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, count: int, target: str) -> Cell:
@@ -106,13 +91,13 @@ def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tup
         broker.prepare(target)
     try:
         if relay_name == _BROKER_FLOOR:
-            floor = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
-            return Cell(publisher, relay_name, batch, floor.per_second, floor.cpu_seconds_per_million)
+            alone = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
+            return Cell(publisher, relay_name, batch, alone.per_second, alone.cpu_seconds_per_million)
         url = servers.fresh_table()
         with psycopg.connect(url, autocommit=True) as connection:
             fill(connection, target, options.events)
         if publisher == "floor":
-            cell = _floor(servers, url, batch)
+            cell = floor(servers, url, batch)
         else:
             cell = _drain(servers, url, who, batch, options.events, target)
         servers.drop_table(url)

@@ -11,6 +11,7 @@ import os
 import signal
 
 from relay.app import build
+from relay.app.collector import set_collector
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
 from relay.engine.relay import Relay
@@ -82,6 +83,7 @@ async def _live(settings: Settings) -> None:
     if lag is not None:
         lag.start()
     exporter = start_export(telemetry, settings.otel, settings.relay_id)
+    set_collector()
     try:
         await relay.run()
     finally:

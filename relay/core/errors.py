@@ -18,6 +18,7 @@
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    the request is invalid
     │   └── ResourceLimit       the answer would be too large
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
+    ├── ConnectError            a Spark Connect server does not answer (relay.spark.jobs.session)
     └── EventError              an application passed an invalid event
 
 ``exit_code`` and ``error_lines`` turn an error into what a command of this project returns and prints.

@@ -120,6 +120,9 @@ class OutboxStorage(Protocol):
         When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
+
+        A crash of the database may lose a claim until a verdict of it or a later write is committed: its rows are
+        PENDING again, and nothing written under its fence takes effect.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:

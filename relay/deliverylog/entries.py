@@ -22,6 +22,7 @@ DEEPEST = 64
 """Levels of response data, itself the first: a reader of any language must be able to parse it."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _HIGHEST_NUMBER = 2**31 - 1
 
 
@@ -142,16 +143,42 @@ def _row(entry: LogEntry) -> LogRow:
 
 def _check(event: LoggedEvent, attempt: LoggedAttempt) -> None:
     """Raise ValueError or TypeError for texts, numbers and data that no driver can store."""
+    if not _all_short_ascii(event, attempt):
+        _check_keys(event, attempt)
+    if type(attempt.attempt_number) is not int or not 0 <= attempt.attempt_number <= _HIGHEST_NUMBER:
+        raise ValueError(f"attempt_number is {attempt.attempt_number!r}")
+    if not isinstance(event.data, (bytes, bytearray, memoryview)):
+        raise TypeError("data is not bytes")
+
+
+def _all_short_ascii(event: LoggedEvent, attempt: LoggedAttempt) -> bool:
+    """Whether the keys and the code are texts that need no closer look: this is on the path of every attempt."""
+    keys = (
+        event.id,
+        event.tenant_id,
+        event.destination_id,
+        event.topic,
+        attempt.id,
+        attempt.destination_id,
+        attempt.destination_type,
+        attempt.topic,
+        attempt.code or "",
+        *event.matched_destination_ids,
+    )
+    try:
+        together = "".join(keys)
+    except TypeError:
+        return False
+    return len(together) <= LONGEST_KEY and together.isascii() and "\x00" not in together
+
+
+def _check_keys(event: LoggedEvent, attempt: LoggedAttempt) -> None:
     for what, text in _keys(event, attempt):
         _check_text(what, text)
         if len(text) * 4 > LONGEST_KEY and len(text.encode()) > LONGEST_KEY:
             raise ValueError(f"{what} is longer than {LONGEST_KEY} bytes")
     if attempt.code is not None:
         _check_text("code", attempt.code)
-    if type(attempt.attempt_number) is not int or not 0 <= attempt.attempt_number <= _HIGHEST_NUMBER:
-        raise ValueError(f"attempt_number is {attempt.attempt_number!r}")
-    if not isinstance(event.data, (bytes, bytearray, memoryview)):
-        raise TypeError("data is not bytes")
 
 
 def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> list[tuple[str, str]]:
@@ -177,14 +204,20 @@ def _check_text(what: str, text: str) -> None:
 
 
 def _metadata(metadata: Mapping[str, str]) -> str:
-    for name, value in metadata.items():
-        _check_text("a metadata name", name)
-        _check_text(f"metadata {name!r}", value)
-    return _json(metadata)
+    try:
+        together = "".join((*metadata, *metadata.values()))
+    except TypeError:
+        together = "\x00"
+    if not together.isascii() or "\x00" in together:
+        for name, value in metadata.items():
+            _check_text("a metadata name", name)
+            _check_text(f"metadata {name!r}", value)
+    return _encode(metadata)
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    check_depth(value)
+    if type(value) is not dict or not _SCALARS.issuperset(map(type, value.values())):
+        check_depth(value)
     text = _encode(value)
     if "\\u0000" in text or not text.isascii():
         _check_json(value)

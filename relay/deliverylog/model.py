@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from relay.deliverylog.errors import InvalidEntry, InvalidTimeRange
@@ -37,7 +37,8 @@ class LoggedEvent:
     """Headers; None is kept and read back as {}."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "time", _zoned(self.time, "an event's time"))
+        if self.time.tzinfo is not UTC:  # as it is on the path of every attempt and of every row
+            object.__setattr__(self, "time", _zoned(self.time, "an event's time"))
         object.__setattr__(self, "matched_destination_ids", list(self.matched_destination_ids or ()))
         object.__setattr__(self, "metadata", dict(self.metadata or {}))
 
@@ -64,7 +65,8 @@ class LoggedAttempt:
     response_data: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "time", _zoned(self.time, "an attempt's time"))
+        if self.time.tzinfo is not UTC:
+            object.__setattr__(self, "time", _zoned(self.time, "an attempt's time"))
         if self.status not in STATUSES:
             raise InvalidEntry(f"an attempt's status is {self.status!r}; it must be {SUCCESS!r} or {FAILED!r}")
 

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -30,6 +31,7 @@ from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.deliverylog.model import LogEntry
+from relay.deliverylog.pace import Pace
 from relay.deliverylog.store import DeliveryLog
 
 _log = logging.getLogger("relay.deliverylog")
@@ -40,6 +42,9 @@ _LONGEST_PING = 2.0  # seconds
 _LONGEST_MAINTENANCE = 60.0  # seconds for creating tables; connecting has a shorter timeout of its own
 _MOST_PATIENCE = 4  # times write_timeout
 _YIELD_EVERY = 100  # entries built before the loop may run other tasks
+# Seconds for which this thread may hold the interpreter's lock while the engine's thread waits for it, which it does
+# after each wait for the database or the broker. By default these are 0.005.
+_SWITCH_INTERVAL = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ class Recorder:
         self._options = options
         self._queue: deque[SettledAttempt] = deque()
         self._queued_bytes = 0
+        self._arrived = 0
         self._full = False
         self._lock = threading.Lock()
         self._wake: Callable[[], object] | None = None
@@ -107,6 +113,7 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to write. The log may become available later."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         self._thread = threading.Thread(target=self._run, name="delivery-log", daemon=True)
         self._thread.start()
 
@@ -119,7 +126,9 @@ class Recorder:
         """Whether the queue is full; then ``count`` attempts count as dropped, and need not be built."""
         if not self._full and self._closing is None:
             return False
-        self._drop(count)
+        with self._lock:
+            self._arrived += count
+            self.dropped += count
         return True
 
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
@@ -127,6 +136,7 @@ class Recorder:
         if self._options.failed_only:
             attempts = [one for one in attempts if type(one.outcome) is not Acknowledged]
         with self._lock:
+            self._arrived += len(attempts)
             taken = [] if self._closing is not None else self._fitting(attempts)
             dropped = len(attempts) - len(taken)
             self._queue.extend(taken)
@@ -237,16 +247,19 @@ class Recorder:
 
     async def _write_on(self, store: DeliveryLog, due: asyncio.Event) -> None:
         prepare_at = 0.0
+        pace = Pace()
         while True:
             if time.monotonic() >= prepare_at:
                 prepare_at = time.monotonic() + _PREPARE_EVERY
                 await self._prepare(store)
             ended = await self._pause(due, self._options.flush_interval, enough=self._options.batch_size)
             while self._queue:
-                batch = self._take()
+                batch, began = self._take(), time.monotonic()
                 if not await self._write(store, batch, due):
                     self._drop(len(batch))
                     return
+                rest = pace.rest(len(batch), time.monotonic() - began, self._arrived)
+                ended = await self._pause(due, rest) or ended
                 if not ended and len(self._queue) < self._options.batch_size:
                     break
             if ended and not self._queue:

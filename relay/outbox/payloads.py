@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 from typing import Any, Final, LiteralString
 
 from relay.core.clock import steady_seconds
@@ -198,16 +199,17 @@ class PayloadReader:
 
     async def _sliced(self, fence: Fence, event_id: EventId, size: int, until: float) -> dict[EventId, bytes]:
         """The payload of one row, slice by slice; empty when the row is lost or time is up."""
-        payload = bytearray()
-        while len(payload) < size:
+        # Its buffer becomes the payload without a copy: a large row is in memory once.
+        payload = BytesIO()
+        while payload.tell() < size:
             began = self._clock()
             length = self._appetite.slice_bytes
-            rows = await self._rows(self._slice, fence, [event_id], start=len(payload) + 1, length=length)
+            rows = await self._rows(self._slice, fence, [event_id], start=payload.tell() + 1, length=length)
             if not rows or self._clock() > until:
                 return {}
-            payload += rows[0][1]
+            payload.write(rows[0][1])
             self._appetite.arrived(len(rows[0][1]), self._clock() - began)
-        return {event_id: bytes(payload)}
+        return {event_id: payload.getvalue()}
 
     async def _rows(self, sql: LiteralString, fence: Fence, event_ids: Sequence[EventId], **more: int) -> list[Row]:
         parameters = {"ids": id_array(event_ids), "relay_id": self._relay_id, "fence": fence, **more}

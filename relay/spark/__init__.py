@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relay.spark.jobs.archive.files import read_archive
+    from relay.spark.jobs.archive.formats import read_archive
     from relay.spark.read.snapshots import exported_snapshot
     from relay.spark.source import OutboxDataSource
     from relay.spark.write.identity import key_id
@@ -25,7 +25,7 @@ _MODULES = {
     "OutboxDataSource": "source",
     "exported_snapshot": "read.snapshots",
     "key_id": "write.identity",
-    "read_archive": "jobs.archive.files",
+    "read_archive": "jobs.archive.formats",
     "run_summary": "write.runs",
     "show_run": "write.observed",
     "RunSummary": "write.runs",

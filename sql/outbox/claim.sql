@@ -8,25 +8,38 @@
 -- Locks: the candidates, skipping rows that another session has locked; those beyond the byte budget stay PENDING and are
 -- let go at the commit. The oldest one always fits, so that a row larger than the budget is claimed, alone.
 -- An event whose lease expired (it may have killed its relay) and that has one attempt left is claimed alone, so that
--- no neighbour is with it when it uses that up.
+-- no neighbour is with it when it uses that up: it counts as more bytes than any budget has. One sum does for both bounds,
+-- since of the first row alone the sum is what that row has. As float8, which is exact far beyond that: a sum of bigint
+-- is numeric, and slower.
 -- OCTET_LENGTH() of a toasted payload reads its length from the pointer, not the payload. Headers may be compressed in
 -- the table, so their text is measured.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Tags: excluding leaves rows out, by their ids or destinations, and reads those of them that are due before the others;
--- peek reads what would be claimed and claims nothing.
+-- SET_CONFIG: the commit of a claim does not wait for the disk. A crash of the database may lose the last claims; then
+-- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
+-- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
+-- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
 -- Payloads of more than INLINE_BYTES in sum stay behind, so that the commit does not wait for a client that reads slowly
 -- or not at all: a statement commits once its result fits into the buffers of the two sockets. They are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without.
--- Result: the fields of OutboxEvent in their order, then the fence. The payload is NULL in all rows, or in none.
+-- Result: the fields of OutboxEvent in their order, the two that the rows are to be sorted by, and the fence. They come as
+-- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
+-- rows, or in none.
 WITH due AS (
     SELECT
         ctid AS tid,
-        OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
-        + OCTET_LENGTH(headers::text) AS bytes,
         available_at,
         created_at,
-        attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:') AS alone
+        OCTET_LENGTH(payload) AS payload_bytes,
+        CASE
+            WHEN attempts + 1::bigint >= %(max_attempts)s::bigint AND STARTS_WITH(last_error, 'LEASE_EXPIRED:')
+                THEN 1e15::float8
+            ELSE
+                (
+                    OCTET_LENGTH(payload) + OCTET_LENGTH(event_type) + COALESCE(OCTET_LENGTH(partition_key), 0)
+                    + OCTET_LENGTH(headers::text)
+                )::float8
+        END AS bytes
     FROM openoutbox_events
     WHERE
         status = 'PENDING'
@@ -34,50 +47,62 @@ WITH due AS (
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
         AND event_type <> ALL(%(without)s::text[]) --? excluding
     ORDER BY available_at, created_at
-    LIMIT (SELECT %(limit)s::bigint)
+    LIMIT (
+        SELECT CASE WHEN SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' THEN %(limit)s::bigint END
+    )
     FOR UPDATE SKIP LOCKED
 ),
 
 summed AS (
     SELECT
         tid,
-        SUM(bytes) OVER oldest_first AS total,
-        BOOL_OR(alone) OVER oldest_first AS beside_alone,
-        ROW_NUMBER() OVER oldest_first AS place
+        payload_bytes,
+        bytes,
+        SUM(bytes) OVER (ORDER BY available_at, created_at ROWS UNBOUNDED PRECEDING) AS total
     FROM due
-    WINDOW oldest_first AS (ORDER BY available_at, created_at ROWS UNBOUNDED PRECEDING)
 ),
 
-claimed AS (
-    UPDATE openoutbox_events SET --? !peek
-        status = 'DELIVERING', --? !peek
-        locked_by = %(relay_id)s::text, --? !peek
-        locked_at = NOW(), --? !peek
-        updated_at = NOW() --? !peek
-    -- SELECT * FROM openoutbox_events --? peek
-    WHERE ctid = ANY(ARRAY(
-        SELECT tid FROM summed
-        WHERE place = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
-    ))
-    RETURNING --? !peek
-        event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
-        created_at, available_at, locked_at --? !peek
+chosen AS (
+    SELECT
+        tid,
+        payload_bytes
+    FROM summed
+    WHERE total <= %(max_bytes)s::bigint OR total = bytes
 )
 
-SELECT
+UPDATE openoutbox_events SET
+    status = 'DELIVERING',
+    locked_by = %(relay_id)s::text,
+    locked_at = NOW(),
+    updated_at = NOW()
+WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen))
+RETURNING
     event_id::text,
     event_type,
     partition_key,
-    CASE
-        WHEN (SELECT SUM(OCTET_LENGTH(sized.payload)) FROM claimed AS sized) <= %(inline_bytes)s::bigint THEN payload
-    END AS payload,
+    CASE WHEN (SELECT SUM(payload_bytes) FROM chosen) <= %(inline_bytes)s::bigint THEN payload END AS payload,
     headers::text,
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
-    locked_at
-FROM claimed
-ORDER BY available_at, created_at;
+    DATE_PART('epoch', available_at) AS due_at,
+    DATE_PART('epoch', created_at) AS inserted_at,
+    locked_at;
+
+-- name: first_due
+-- The row that a claim with a limit of 1 would lease.
+-- Index: idx_openoutbox_processing_queue. Locks: that row, skipping those that another session has locked, for the length
+-- of this statement. Parameters: limit (1), excluded, without. Result: its id, or no row.
+SELECT event_id::text
+FROM openoutbox_events
+WHERE
+    status = 'PENDING'
+    AND available_at <= NOW()
+    AND event_id <> ALL(%(excluded)s::uuid[])
+    AND event_type <> ALL(%(without)s::text[])
+ORDER BY available_at, created_at
+LIMIT (SELECT %(limit)s::bigint)
+FOR UPDATE SKIP LOCKED;
 
 -- name: payloads
 -- The payloads of claimed rows, for a claim that left them behind; rows that are no longer held are left out.
@@ -119,7 +144,8 @@ SELECT
 -- key and those behind it; idx_openoutbox_order_dead what holds a key; idx_openoutbox_order_keyless rows without a key;
 -- TID scans lock and update.
 -- Locks: the first rows, skipping those that another session holds, then all that it writes.
--- An event whose lease expired and that has one attempt left is claimed alone, as in claim.
+-- An event whose lease expired and that has one attempt left is claimed alone, and the commit does not wait for the disk,
+-- both as in claim.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing.
 -- Parameters: window or keys and from; excluded; limit, run (most rows behind a first one), block (a DEAD row holds its key),
@@ -248,7 +274,9 @@ locked AS MATERIALIZED (
         AND available_at <= NOW()
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
-    LIMIT (SELECT %(limit)s::bigint)
+    LIMIT (
+        SELECT CASE WHEN SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' THEN %(limit)s::bigint END
+    )
     FOR UPDATE SKIP LOCKED
 ),
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,16 +65,18 @@ async def drivers(log_database: Database, chdb_folder: Path, prefix: str) -> Asy
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[LogEntry]:
-    """Up to 30 entries of few values, many at one time, in tenants that no other example uses."""
+    """Up to 30 entries of few values, many at one time and several of one event, in tenants of this example alone."""
     example = next(_examples)
     chance = draw(st.randoms(use_true_random=False))
     entries = []
+    events: dict[str, tuple[datetime, str]] = {}
     for number in range(draw(st.integers(1, 30))):
+        event_id = f"{example}-e{chance.randrange(number + 1)}"
         time = BASE + timedelta(milliseconds=chance.choice([0, 1, 250, chance.randrange(3_600_000)]))
-        tenant = f"{chance.choice(TENANTS)}-{example}"
+        event_time, tenant = events.setdefault(event_id, (time, f"{chance.choice(TENANTS)}-{example}"))
         its = event(
-            f"{example}-e{number}",
-            time,
+            event_id,
+            event_time,
             tenant_id=tenant,
             topic=chance.choice(TOPICS),
             matched_destination_ids=chance.sample(DESTINATIONS, chance.randrange(4)),
@@ -169,6 +171,9 @@ async def test_the_drivers_count_the_same(
 
 
 async def _write(drivers: Drivers, entries: list[LogEntry]) -> list[str]:
+    """Two batches: an event's first copy counts, of a batch the last one."""
+    middle = len(entries) // 2
     for store in drivers:
-        await store.insert_many(entries)
+        await store.insert_many(entries[:middle])
+        await store.insert_many(entries[middle:])
     return sorted({one.event.tenant_id for one in entries})

@@ -1,9 +1,13 @@
-"""A database that swallows everything: writes are given up in time, and begin again seconds after it is back."""
+"""A database that swallows everything: writes are given up in time, and begin again seconds after it is back.
+
+A database that answers and only writes slowly is another case: its writes get more time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -62,6 +66,30 @@ async def test_writing_to_postgres_begins_again_after_a_black_hole(log_database:
     proxy.target = address.port
     url = address._replace(netloc=f"{address.username}@127.0.0.1:{proxy.port}").geturl()
     await recovers(proxy, lambda: open_delivery_log(url, months_ahead=0), OPTIONS)
+
+
+_SLOW = """
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.7); RETURN NULL; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON openoutbox_log.attempts FOR EACH STATEMENT EXECUTE FUNCTION slow()
+"""
+
+
+@pytest.mark.postgres
+async def test_a_write_that_is_slow_gets_the_time_it_needs(log_database: Database) -> None:
+    """Each write takes 0.7 s and is given up after 0.3 s, unless the answer to a ping has brought it more time."""
+    with log_database.connect() as owner:
+        owner.execute(_SLOW)
+    recorder = Recorder(
+        lambda: open_delivery_log(log_database.url, months_ahead=0), replace(OPTIONS, write_timeout=0.3)
+    )
+    recorder.start()
+    try:
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: recorder.trouble, what="the first write to be given up")
+        await eventually(lambda: recorder.written == 10, what="the batch to be written")
+        assert recorder.trouble == ""
+    finally:
+        await recorder.close()
 
 
 @pytest.mark.clickhouse

@@ -14,6 +14,7 @@ from relay.deliverylog import (
     InvalidTimeRange,
     ListAttempts,
     ListEvents,
+    LoggedEvent,
     MetricsQuery,
 )
 from relay.deliverylog.cursor import base62
@@ -104,8 +105,14 @@ async def test_a_cursor_with_nul_is_invalid(store: DeliveryLog, position: str) -
         await store.list_attempts(ListAttempts(sort_by="event_time", next=cursor))
 
 
+async def counts(store: DeliveryLog, dimensions: list[str], **filters: list[str]) -> list[dict[str, Any]]:
+    """The counts of the events of a few milliseconds, in the order of their dimensions."""
+    query = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=dimensions, filters=filters)
+    return [dict(row) for row in (await store.event_metrics(query)).rows]
+
+
 async def test_the_first_copy_of_an_event_says_what_it_is(store: DeliveryLog) -> None:
-    """In every list, and in counts by topic, whatever topic, destinations or metadata a later attempt brings along."""
+    """In every list and count, whatever topic, destinations or metadata a later attempt brings along."""
     first = event("e", topic="first", matched_destination_ids=["d1"], metadata={"copy": "1"})
     later = event("e", topic="later", matched_destination_ids=["d2"], metadata={"copy": "2"})
     other = event("f", topic="later", matched_destination_ids=["d2"])
@@ -128,10 +135,31 @@ async def test_the_first_copy_of_an_event_says_what_it_is(store: DeliveryLog) ->
                 events = await all_items(store, query)
                 assert [one.id for one in events] == ids, (tenants, filters, limit)
                 assert all(one.metadata == {"copy": "1"} for one in events if one.id == "e")
-    counted = MetricsQuery(start=BASE, end=BASE + ms(9), measures=["count"], dimensions=["topic"])
-    assert (await store.event_metrics(counted)).rows == [
-        {"topic": "first", "count": 1},
-        {"topic": "later", "count": 1},
+    assert await counts(store, ["topic"]) == [{"topic": "first", "count": 1}, {"topic": "later", "count": 1}]
+    assert await counts(store, ["destination_id"]) == [
+        {"destination_id": "d1", "count": 1},
+        {"destination_id": "d2", "count": 1},
     ]
+    assert await counts(store, [], destination_id=["d2"]) == [{"count": 1}]
+    assert await counts(store, ["topic"], destination_id=["d2"], tenant_id=["t1"]) == [{"topic": "later", "count": 1}]
+    assert await counts(store, ["destination_id"], topic=["later"]) == [{"destination_id": "d2", "count": 1}]
     attempts = await all_items(store, ListAttempts(order="asc"))
     assert [(one.attempt.id, one.event.topic) for one in attempts] == [("a", "first"), ("c", "later"), ("b", "later")]
+
+
+async def test_the_last_copy_of_the_first_batch_says_what_an_event_is(store: DeliveryLog) -> None:
+    copies = [event("e", topic=f"copy{n}", matched_destination_ids=[f"d{n}"]) for n in range(3)]
+    await store.insert_many([entry(f"a{n}", BASE + ms(n), its) for n, its in enumerate(copies)])
+    await store.insert_many([entry("later", BASE + ms(5), copies[0])])
+    expected: list[tuple[dict[str, Any], list[LoggedEvent]]] = [
+        ({}, [copies[2]]),
+        ({"destination_ids": ["d2"]}, [copies[2]]),
+        ({"topics": ["copy0"]}, []),
+    ]
+    for filters, events in expected:
+        for order in ("asc", "desc"):
+            assert await all_items(store, ListEvents(order=order, **filters)) == events, (filters, order)
+    assert await store.retrieve_event("e") == copies[2]
+    assert await counts(store, ["topic", "destination_id"]) == [{"topic": "copy2", "destination_id": "d2", "count": 1}]
+    attempts = await all_items(store, ListAttempts(order="asc"))
+    assert [one.event for one in attempts] == [*copies, copies[0]]

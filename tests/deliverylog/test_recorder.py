@@ -120,6 +120,32 @@ async def test_a_write_that_hangs_is_given_up_and_tried_again() -> None:
         assert recorder.trouble == ""
 
 
+class SilentStore(StubbornStore):
+    """A log behind a network that swallows everything: no write ends, and no ping."""
+
+    lost = True
+
+    async def ping(self) -> None:
+        if self.lost and self.writes:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("lost", "timeout"), [(True, 0.05), (False, 0.2)])
+async def test_a_slow_write_gets_up_to_four_times_the_time_and_a_lost_network_does_not(
+    lost: bool, timeout: float
+) -> None:
+    store = SilentStore(hanging=True)
+    store.lost = lost
+    options = recorder_options(batch_size=10, flush_interval=0.01, write_timeout=0.05, retry_interval=0.01)
+    async with recording(opener(store), options) as recorder:
+        recorder.record([settled(n) for n in range(10)])
+        await eventually(lambda: store.writes >= 5)
+        assert recorder._write_timeout == timeout
+        store.hanging = store.lost = False
+        await eventually(lambda: recorder.written == 10)
+        assert recorder._write_timeout == 0.05
+
+
 async def test_the_queue_is_bounded_in_bytes_too() -> None:
     recorder = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=70))
     recorder.record([settled(n) for n in range(9)])

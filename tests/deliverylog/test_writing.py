@@ -75,6 +75,46 @@ async def test_an_attempt_inserted_again_is_updated_and_moves_between_lists(stor
     ]
 
 
+TEXTS = [
+    "\\N",
+    "\\",
+    "\\.",
+    "a\tb",
+    "a\nb\r",
+    "\\x41\\t",
+    '"q"',
+    "{a,NULL}",
+    "%s %(x)s",
+    "'",
+    "\x01\x7f",
+    "é\U0001f600",
+]
+
+
+async def test_any_text_reads_back_as_it_was(store: DeliveryLog) -> None:
+    """What has a meaning in SQL, in JSON, in COPY or in an array, in every column, new and written again."""
+    entries = []
+    for number, text in enumerate(TEXTS):
+        its = event(
+            f"e{text}",
+            BASE,
+            tenant_id=text,
+            topic=text,
+            destination_id=text,
+            matched_destination_ids=[text, f"{text},x"],
+            metadata={text: text},
+            data=text.encode(),
+        )
+        fields = {"destination_id": text, "destination_type": text, "topic": f"{text}2", "code": text}
+        entries.append(entry(f"a{text}", BASE + ms(number), its, response_data={text: [text]}, **fields))
+    for round_ in range(2):
+        await store.insert_many(entries)
+        records = await all_items(store, ListAttempts(order="asc"))
+        assert [LogEntry(one.event, one.attempt) for one in records] == entries, round_
+        events = await all_items(store, ListEvents())
+        assert {one.id: one for one in events} == {one.event.id: one.event for one in entries}
+
+
 async def test_two_tenants_with_the_same_ids_do_not_meet(store: DeliveryLog) -> None:
     ones = entry("a", of=event("e", tenant_id="one", data=b"one"), code="1")
     twos = entry("a", of=event("e", tenant_id="two", data=b"two"), code="2", status="failed")

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from relay.spark.jobs.session import is_connect
 from tests.spark.faults import FaultySource
 from tests.support.paths import ROOT
 from tests.support.servers.spark import environment, lean_session
@@ -57,7 +58,13 @@ class Job:
     format: str = "openoutbox"
     rows: int = 0
     partitions: int = 2
+    body: str = "struct(number)"
+    """The SQL expression of the payload."""
+    group: str | None = None
+    """The name by which ``cancel`` knows the job."""
     folder: str | None = None
+    columns: str = "number long"
+    """The columns of the folder's files; the payload is a struct of them."""
     checkpoint: str | None = None
     speculative: bool = False
 
@@ -164,16 +171,20 @@ class Driver:
 
 def write(session: SparkSession, job: Job) -> None:
     """Write the job's rows."""
-    frame = events(session.range(0, job.rows, 1, job.partitions).withColumnRenamed("id", "number"))
+    numbers = session.range(0, job.rows, 1, job.partitions).withColumnRenamed("id", "number")
+    frame = numbers.select(f.lit("orders.created").alias("event_type"), f.expr(job.body).alias("payload"), "number")
     frame = frame if "idColumns" in job.options else frame.drop("number")
+    if job.group is not None:
+        session.sparkContext.setJobGroup(job.group, job.group, interruptOnCancel=True)
     with _second_attempts(session, allowed=job.speculative):
         frame.write.format(job.format).mode("append").options(**job.options).save()
 
 
 def stream(session: SparkSession, job: Job) -> None:
     """Write the files in the job's folder, one micro-batch each, until none is left."""
-    source = session.readStream.schema("number long").option("maxFilesPerTrigger", "1").json(str(job.folder))
-    writer = events(source).drop("number").writeStream.format(job.format).options(**job.options)
+    source = session.readStream.schema(job.columns).option("maxFilesPerTrigger", "1").json(str(job.folder))
+    events = source.select(f.lit("orders.created").alias("event_type"), f.struct("*").alias("payload"))
+    writer = events.writeStream.format(job.format).options(**job.options)
     query = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
 
@@ -191,11 +202,9 @@ def submit(session: SparkSession, name: str, *arguments: str) -> Printed:
     raise AssertionError(f"{name}.py did not end with an exit code")
 
 
-def events(frame: DataFrame) -> DataFrame:
-    """Events of a frame that has a ``number``."""
-    return frame.select(
-        f.lit("orders.created").alias("event_type"), f.struct("number").alias("payload"), f.col("number")
-    )
+def cancel(session: SparkSession, group: str) -> None:
+    """Cancel the jobs of a group, as Spark's pages and notebooks do."""
+    session.sparkContext.cancelJobGroup(group)
 
 
 @contextlib.contextmanager
@@ -219,8 +228,9 @@ def _jvm(session: SparkSession) -> int:
 def _answer(session: SparkSession, replies: IO[bytes], lock: threading.Lock, call: tuple[Any, ...]) -> None:
     number, function, args, kwargs = call
     reply: tuple[int, Any, str | None]
-    # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
-    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    if not is_connect(session):
+        # Spark looks for data sources in the session that is the thread's active one, which a new thread has not.
+        session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     try:
         reply = (number, function(session, *args, **kwargs), None)
     except BaseException:  # noqa: BLE001 - the test sees whatever happened
@@ -234,7 +244,8 @@ def main() -> None:
     """Answer calls until the input ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    builder = SparkSession.Builder().master(sys.argv[1]).appName("driver")
+    builder = SparkSession.Builder().appName("driver")
+    builder = builder.remote(sys.argv[1]) if sys.argv[1].startswith("sc://") else builder.master(sys.argv[1])
     for setting in sys.argv[2:]:
         name, _, value = setting.partition("=")
         builder = builder.config(name, value)

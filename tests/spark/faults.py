@@ -1,7 +1,7 @@
 """The data source with accidents: what happens to real jobs, at a chosen moment.
 
 Each accident happens once (a file in the folder ``marks`` remembers it), to the first attempt at partition 0; with the
-fault ``kill``, one to partition 0 and another one to partition 1.
+fault ``kill``, another one to the second attempt.
 """
 
 from __future__ import annotations
@@ -70,17 +70,15 @@ class FaultyWriter(BatchWriter):
         self.marks = marks
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        partition = current_task().partitionId()
-        if self.fault == "kill" and partition == 1:
-            written = super().write(iterator)
-            if self.marks.first_time("killed-after"):
-                kill_executor()
-            return written
-        if partition != 0:
+        if current_task().partitionId() != 0:
             return super().write(iterator)
+        attempt = current_task().attemptNumber()
+        self.marks.first_time(f"begun-{attempt}")
         written = super().write(self._disturbed(iterator))
         if self.fault == "raise-after" and self.marks.first_time("raised"):
             raise Accident("after the database's commit")
+        if self.fault == "kill" and attempt == 1:
+            kill_executor()
         if self.fault == "twice":
             self._wait_for_the_other()
         return written
@@ -88,10 +86,18 @@ class FaultyWriter(BatchWriter):
     def _disturbed(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(iterator):
             yield batch
-            if number == 0 and self.fault == "raise-within" and self.marks.first_time("raised"):
-                raise Accident("in the middle of the partition")
-            if number == 0 and self.fault == "kill" and self.marks.first_time("killed-within"):
-                kill_executor()
+            if number == 0:
+                self._disturb()
+
+    def _disturb(self) -> None:
+        """In the middle of the partition."""
+        if self.fault == "raise-within" and self.marks.first_time("raised"):
+            raise Accident("in the middle of the partition")
+        if self.fault == "kill" and current_task().attemptNumber() == 0:
+            wait_until(lambda: self.marks.happened("begun-1"), 300, "the second attempt")
+            kill_executor()
+        if self.fault == "hold" and self.marks.first_time("held"):
+            wait_until(lambda: self.marks.happened("released"), 300, "the test")
 
     def _wait_for_the_other(self) -> None:
         """Return only when two attempts at this partition have committed."""

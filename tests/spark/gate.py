@@ -27,7 +27,7 @@ SELECT client_port FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'openoutbox-spark' AND wait_event = 'advisory'
 """
 
-_CONNECTED = """
+CONNECTED = """
 SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'openoutbox-spark'
 """
 
@@ -55,7 +55,7 @@ def stopped_task(outbox: Outbox) -> int:
 
 def wait_disconnected(outbox: Outbox) -> None:
     """Wait until the server has noticed that all of Spark's connections are gone."""
-    wait_until(lambda: not outbox.database.run(_CONNECTED), PATIENCE, "the server to notice that the driver is gone")
+    wait_until(lambda: not outbox.database.run(CONNECTED), PATIENCE, "the server to notice that the driver is gone")
 
 
 def kill_an_executor_at_work(outbox: Outbox) -> None:

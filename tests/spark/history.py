@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from relay.spark.jobs.archive.files import COLUMNS, read_archive
+from relay.spark.jobs.archive.formats import read_archive
+from relay.spark.jobs.archive.model import COLUMNS
 from tests.support.fixtures.outbox import Outbox
 
 NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
@@ -69,13 +70,13 @@ def in_table(outbox: Outbox) -> list[tuple[object, ...]]:
     return sorted((tuple(map(_plain, row)) for row in rows), key=str)
 
 
-def in_archive(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
+def in_archive(spark: SparkSession, path: Path | str) -> list[tuple[object, ...]]:
     """Every row of the archive, in order."""
     rows = read_archive(spark, str(path)).select(*NAMES).collect()
     return sorted((tuple(map(_plain, row)) for row in rows), key=str)
 
 
-def in_both(spark: SparkSession, outbox: Outbox, path: Path) -> list[tuple[object, ...]]:
+def in_both(spark: SparkSession, outbox: Outbox, path: Path | str) -> list[tuple[object, ...]]:
     """Every row of table and archive, in order: one that is in both appears twice."""
     return sorted([*in_table(outbox), *in_archive(spark, path)], key=str)
 

@@ -127,7 +127,7 @@ def test_the_commands_of_a_jobs_page_have_arguments_that_exist(tmp_path: Path, j
         program, _, arguments = command.partition(f"{name}.py " if "spark-submit" in command else f"spark {name} ")
         assert program in ("spark-submit deploy/spark/", "relay-cli ")
         CommandLine(job, name, shlex.split(arguments)).read({"url": "postgresql://there"})
-    assert len(commands) == 3
+    assert len(commands) >= 3
 
 
 def commands(text: str, job: str) -> list[list[str]]:

@@ -10,18 +10,18 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 import yaml
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from relay.core.errors import ConfigError, SchemaError
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.ingest.job import run as run_ingest
 from relay.spark.jobs.replay.job import run as run_replay
 from tests.cli.running import call_cli
 from tests.spark.history import fill
 from tests.spark.ledger import staging_tables
-from tests.spark.write.test_batch import orders
+from tests.spark.plain import save
+from tests.spark.write.test_saves import orders
 from tests.support.fixtures.outbox import Outbox, give_rights
-from tests.support.fixtures.spark import Save
 from tests.support.paths import ROOT
 
 
@@ -51,19 +51,15 @@ def submitted(name: str, url: str, folder: str) -> list[str]:
     return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
 
 
-def test_without_grants_the_driver_says_what_is_missing(
-    spark: SparkSession, outbox: Outbox, save: Save, role: str
-) -> None:
-    with pytest.raises(PySparkException, match="may not insert into openoutbox_events"):
-        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+def test_without_grants_the_driver_says_what_is_missing(outbox: Outbox, role: str) -> None:
+    with pytest.raises(SchemaError, match="may not insert into openoutbox_events"):
+        save(orders(10), idColumns="number", url=as_role(outbox, role))
     outbox.database.run(f'GRANT INSERT ON openoutbox_events TO "{role}"')
-    with pytest.raises(PySparkException, match="relay-cli spark setup"):
-        save(orders(spark, 10), idColumns="number", url=as_role(outbox, role))
+    with pytest.raises(ConfigError, match="relay-cli spark setup"):
+        save(orders(10), idColumns="number", url=as_role(outbox, role))
 
 
-def test_the_documented_grants_are_enough(
-    spark: SparkSession, outbox: Outbox, save: Save, role: str, tmp_path: Path
-) -> None:
+def test_the_documented_grants_are_enough(outbox: Outbox, role: str, tmp_path: Path) -> None:
     done = call_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
@@ -75,9 +71,9 @@ def test_the_documented_grants_are_enough(
         )
     assert documented.count("\nGRANT ") == len(done.stdout.splitlines()[1:])
     url = as_role(outbox, role)
-    save(orders(spark, 100), idColumns="number", url=url)
-    save(orders(spark, 150), idColumns="number", url=url, commit="partition")
-    save(orders(spark, 200), idColumns="number", url=url, commit="partition")
+    save(orders(100), idColumns="number", url=url)
+    save(orders(150), idColumns="number", url=url, commit="partition")
+    save(orders(200), idColumns="number", url=url, commit="partition")
     assert len(outbox.rows("event_id")) == 200
     assert staging_tables(outbox) == []
     with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -25,7 +25,7 @@ _FIXTURES: Final = {
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
     "clickhouse": {"chdb_folder"},
-    "spark": {"spark", "spark_cluster"},
+    "spark": {"spark", "spark_cluster", "spark_connect"},
 }
 _GROUPS: Final = {"spark": "spark", "chaos-kafka": "kafka", "clickhouse": "clickhouse"}
 """What the members of an xdist group share."""

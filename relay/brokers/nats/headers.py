@@ -30,7 +30,6 @@ _TOKEN = "!#$&'*+-.^_`|~"  # noqa: S105  # the RFC's term, not a secret
 _GOOD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _GOOD_VALUE = re.compile(r"(?!\s)[^\r\n\x00]*(?<!\s)")
 _BREAKS = re.compile(r"[\r\n\x00%]|^\s+|\s+$")
-_LINE = len("NATS/1.0\r\n") + len("\r\n")
 
 
 def message_headers(event: OutboxEvent) -> dict[str, str]:
@@ -67,6 +66,7 @@ def encode_value(value: str) -> str:
     return _BREAKS.sub(lambda match: quote(match.group(), safe=""), value)
 
 
-def block_size(headers: dict[str, str]) -> int:
-    """Bytes of the header block on the wire: the server counts them against ``max_payload``."""
-    return _LINE + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
+def header_block(event: OutboxEvent) -> str:
+    """Return the message's headers as they stand on the wire; the server counts them against ``max_payload``."""
+    lines = [f"{name}: {value}\r\n" for name, value in message_headers(event).items()]
+    return f"NATS/1.0\r\n{''.join(lines)}\r\n"

@@ -4,6 +4,15 @@ Each message asks for its acknowledgement on a reply subject of its own below on
 them all. ``_pending`` alone says what is unanswered: the code that removes an entry resolves its event, so an event is
 resolved at most once, and a late acknowledgement has no entry.
 
+Events are offered in slices. A slice is one write to the socket, straight from ``_write``, and between two slices
+other work of the event loop gets its turn. Runs of positive acknowledgements come straight from the bytes that are
+received (``_on_acknowledgements``), all other answers through the library's subscription (``_on_answer``). Where the
+library's version does not allow that (``NatsClient.direct``) each event is published by the library's own method.
+
+Whether an event may be offered is decided before it is noted in ``_pending``; from then on until the write nothing
+waits, so that an event is in ``_pending`` exactly if its bytes are with the socket. A connection that is cut cuts off
+what is in ``_pending``, part of a slice or not, and nothing else.
+
 A session ends once and is not used again. The library's own reconnecting is off: it would buffer messages and send
 them after their events were released. ``end`` aborts the connection, since an orderly close would first send what is
 still buffered.
@@ -31,7 +40,7 @@ from relay.brokers.nats.errors import (
     classify_reply,
     invalid_subject,
 )
-from relay.brokers.nats.headers import block_size, message_headers
+from relay.brokers.nats.headers import header_block, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
@@ -48,13 +57,13 @@ from relay.core.outcome import (
 )
 
 _SLICE = 100  # messages offered before other work of the event loop gets its turn (about 2 ms)
+_SLICE_BYTES = 1 << 18  # bytes written at once, and one message beyond
 _MOST_UNSENT = 1 << 21  # bytes that wait for the socket
 _ROOM_POLL = 0.005  # seconds between two looks for room
 _SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at least
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
-_LONGEST_NUMBERS = 64  # bytes for the three numbers of a control line, and the blanks between them
 
 
 class NatsSession:
@@ -71,6 +80,8 @@ class NatsSession:
         self._prefix = ""
         self._answered: list[tuple[Entry, Outcome]] = []
         self._room = asyncio.Event()
+        self._enough = 0
+        """How many events an offer waits to have room for."""
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._trouble = ""
@@ -101,27 +112,18 @@ class NatsSession:
 
         Returns those that it did not come to before the connection was cut.
         """
-        for at, event in enumerate(events):
-            if at % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-            while self._is_full() and self.ended_as is None:
-                self._room.clear()
-                with suppress(TimeoutError):  # the socket takes bytes without a sign: look again
-                    await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
-                self._end_if_closed()
+        at = 0
+        while at < len(events):
+            await self._wait_for_room(len(events) - at)
             if isinstance(self.ended_as, ConnectionCut):
                 return events[at:]
             if self.ended_as is not None:
                 sink([(lost, self.ended_as) for lost in events[at:]])
                 return ()
-            headers = message_headers(event)
-            refused = (
-                invalid_subject(event.event_type) or self._too_large(event, headers) or self._too_long(event, headers)
-            )
-            if refused is None:
-                await self._send(event, headers, sink)
-            else:
-                sink([(event, refused)])
+            part = events[at : at + min(_SLICE, self._options.max_pending - len(self._pending))]
+            at += self._write(part, sink) if self._client.direct else await self._publish(part, sink)
+            if at < len(events):
+                await asyncio.sleep(0)
         return ()
 
     async def ask(self, timeout: float) -> None:
@@ -130,7 +132,7 @@ class NatsSession:
             async with asyncio.timeout(timeout):
                 await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do
         except (OSError, NatsError, TimeoutError):
-            self._end_if_closed()
+            self._end_if_lost()
             raise BrokerUnreachable(self._trouble or f"no answer within {timeout:g} s") from None
 
     async def end(self, reason: str) -> None:
@@ -154,58 +156,113 @@ class NatsSession:
         )
         self._trouble = ""
         self._prefix = self._client.new_inbox() + "."
+        self._client.take_acknowledgements(self._prefix, self._on_acknowledgements)
         await self._client.subscribe(self._prefix + "*", cb=self._on_answer)
         # The library's PING overtakes the SUB that waits in its buffer. When the first PONG arrives the SUB has been
         # sent; when the second one arrives the server has reported whether the subscription is allowed.
         for _ in range(2):
             await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
 
-    def _is_full(self) -> bool:
-        """Whether to wait for answers, or for the socket to take what was published."""
-        return len(self._pending) >= self._options.max_pending or self._client.pending_data_size >= _MOST_UNSENT
+    async def _wait_for_room(self, wanted: int) -> None:
+        """Wait until many of the ``wanted`` events can go, or the session ends.
 
-    async def _send(self, event: OutboxEvent, headers: dict[str, str], sink: OutcomeSink) -> None:
-        self._serial = serial = self._serial + 1
-        self._pending[serial] = ((event, sink), self._loop.time() + self._options.publish_timeout)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._options.publish_timeout, self._sweep)
-        try:
-            await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)
-        except (NatsError, OSError) as error:
-            outcome = classify_exception(error)
-            if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
-                outcome = ConnectionCut(outcome.reason)
-            self._answer(serial, outcome)
-            self._end_if_closed()
-
-    def _too_large(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
-        """The refusal of a message over the server's limit, on which the server would cut the connection."""
-        limit, size = self._client.max_payload, len(event.payload)
-        at_most = _LONGEST_CHARACTER * 3 * (len(event.headers) + len(event.partition_key or "") + 100)
-        if size + at_most <= limit or (size := size + block_size(headers)) <= limit:
-            return None
-        return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {limit}")
-
-    def _too_long(self, event: OutboxEvent, headers: dict[str, str]) -> Permanent | None:
-        """The refusal of a subject that does not fit into the server's control line; the server would cut.
-
-        The limit is for what stands between ``HPUB`` (or ``PUB``) and the line's end: subject, reply subject and sizes.
+        Room comes from answers, and from the socket as it takes what was published. Waiting for room for many saves a
+        turn, and a write, for each of them.
         """
-        limit, subject = self._control_line, event.event_type
-        if _LONGEST_CHARACTER * len(subject) + len(self._prefix) + _LONGEST_NUMBERS <= limit:
-            return None
-        header = block_size(headers)
-        sizes = f"{self._prefix}{self._serial + 1} {header} {header + len(event.payload)}"
-        if (size := len(subject.encode()) + 1 + len(sizes)) <= limit:
-            return None
-        return Permanent(
-            "MAX_CONTROL_LINE",
-            f"a subject of {len(subject.encode())} bytes makes a control line of {size}, over the server's "
-            f"max_control_line of {limit}",
-        )
+        self._end_if_lost()
+        while self.ended_as is None and not self._has_room(enough := min(wanted, self._options.max_pending // 4 or 1)):
+            self._room.clear()
+            self._enough = enough  # of several offers that wait, the last one decides; the others look again
+            with suppress(TimeoutError):  # the socket takes bytes without a sign: look again
+                await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
+            self._end_if_lost()
+
+    def _has_room(self, events: int) -> bool:
+        return self._options.max_pending - len(self._pending) >= events and self._client.unsent < _MOST_UNSENT
+
+    def _write(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
+        """Publish events by one write, as many as ``_SLICE_BYTES`` lets through; returns how many it came to."""
+        deadline = self._loop.time() + self._options.publish_timeout
+        parts: list[bytes] = []
+        count = size = 0
+        for event in events:
+            count += 1
+            command = self._command(event)
+            if isinstance(command, Permanent):
+                sink([(event, command)])
+                continue
+            self._note(event, sink, deadline)
+            parts += (command, event.payload, b"\r\n")
+            size += len(command) + len(event.payload)
+            if size >= _SLICE_BYTES:
+                break
+        self._client.send(b"".join(parts))
+        return count
+
+    async def _publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
+        """Publish by the library's own method, until its buffer is full; returns how many events it came to."""
+        for count, event in enumerate(events):
+            if self.ended_as is not None or self._client.unsent >= _MOST_UNSENT:
+                return count
+            if isinstance(command := self._command(event), Permanent):
+                sink([(event, command)])
+                continue
+            serial = self._note(event, sink, self._loop.time() + self._options.publish_timeout)
+            try:
+                await self._client.publish(
+                    event.event_type, event.payload, f"{self._prefix}{serial}", message_headers(event)
+                )
+            except (NatsError, OSError) as error:
+                outcome = classify_exception(error)
+                if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
+                    outcome = ConnectionCut(outcome.reason)
+                self._answer(serial, outcome)
+                self._end_if_lost()
+        return len(events)
+
+    def _note(self, event: OutboxEvent, sink: OutcomeSink, deadline: float) -> int:
+        """Note an event as unanswered; returns its serial."""
+        self._serial = serial = self._serial + 1
+        self._pending[serial] = ((event, sink), deadline)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_at(deadline, self._sweep)
+        return serial
+
+    def _command(self, event: OutboxEvent) -> bytes | Permanent:
+        """The publish command of the next serial up to the payload, or why the server would cut the connection on it.
+
+        The server's control line is what stands between ``HPUB`` and the line's end: subject, reply subject and sizes.
+        """
+        if (refused := invalid_subject(event.event_type)) is not None:
+            return refused
+        block = header_block(event)
+        header = len(block) if block.isascii() else len(block.encode())
+        size = header + len(event.payload)
+        if size > self._client.max_payload:
+            most = self._client.max_payload
+            return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {most}")
+        line = f"{event.event_type} {self._prefix}{self._serial + 1} {header} {size}"
+        most = self._control_line
+        if _LONGEST_CHARACTER * len(line) > most and (length := len(line.encode())) > most:
+            subject = len(event.event_type.encode())
+            reason = f"a subject of {subject} bytes makes a control line of {length}, over the server's "
+            return Permanent("MAX_CONTROL_LINE", f"{reason}max_control_line of {most}")
+        return f"HPUB {line}\r\n{block}".encode()
+
+    def _on_acknowledgements(self, run: Sequence[re.Match[bytes]]) -> None:
+        """Acknowledgements that were positive and complete."""
+        for match in run:
+            outcome = ACKNOWLEDGED
+            if self._options.receipts:
+                stream = match["stream"].decode(errors="replace")  # an exception would end the library's reading
+                receipt: dict[str, str | int] = {"stream": stream, "sequence": int(match["sequence"])}
+                if match["duplicate"]:
+                    receipt["duplicate"] = True
+                outcome = Acknowledged(receipt)
+            self._answer(int(match["serial"]), outcome)
 
     async def _on_answer(self, message: Msg) -> None:
-        """One acknowledgement, positive or negative."""
+        """One acknowledgement, positive or negative, that was not among the runs."""
         serial, data = int(message.subject[len(self._prefix) :]), message.data
         if not self._options.receipts and data.startswith(b'{"stream":') and b'"error":' not in data:
             self._answer(serial, ACKNOWLEDGED)
@@ -222,11 +279,12 @@ class NatsSession:
     def _report(self) -> None:
         answered, self._answered = self._answered, []
         resolve(answered)
-        self._room.set()
+        if self._has_room(self._enough):
+            self._room.set()
 
     def _sweep(self) -> None:
         """Time out overdue acknowledgements; ``_pending`` is ordered by deadline."""
-        self._end_if_closed()
+        self._end_if_lost()
         now, self._sweeper = self._loop.time(), None
         overdue = []
         for serial, (_, deadline) in self._pending.items():
@@ -250,9 +308,9 @@ class NatsSession:
             if mine.lower() == subject:
                 self._answer(serial, outcome)
 
-    def _end_if_closed(self) -> None:
-        """End when the client is closed: some versions of the library do not call back for a lost connection."""
-        if self._client.is_closed:
+    def _end_if_lost(self) -> None:
+        """End when the connection is lost: the library may find out later, and some versions do not call back."""
+        if self._client.is_lost:
             self._end(ConnectionCut("the connection was lost"))
 
     async def _on_lost(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
@@ -29,6 +29,7 @@ from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcom
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
+_LARGE_PAYLOAD = 1 << 16  # bytes, from which on a command goes out in pieces
 _ASKING = pack_command(("ASKING",))
 
 Offer = tuple[OutboxEvent, OutcomeSink, int]
@@ -127,7 +128,10 @@ class RedisSession:
             if asking:
                 commands.append(_ASKING)
                 self._pending.append(None)
-            commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
+            if len(event.payload) < _LARGE_PAYLOAD:
+                commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
+            else:
+                commands.extend(pieces(event))
             size += len(event.payload)
             self._pending.append(offer)
         if commands:
@@ -206,3 +210,17 @@ class RedisSession:
 def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (docs/messages.md)."""
     return ("XADD", event.event_type, "*", *entry_fields(event))
+
+
+def pieces(event: OutboxEvent) -> Iterator[bytes]:
+    """The same command, packed, in pieces: the payload is one of them, so that it is not copied.
+
+    hiredis holds three copies of it for a moment, and returns one.
+    """
+    arguments = xadd(event)
+    yield b"*%d\r\n" % len(arguments)
+    for argument in arguments:
+        value = argument.encode() if isinstance(argument, str) else argument
+        yield b"$%d\r\n" % len(value)
+        yield value
+        yield b"\r\n"

@@ -121,7 +121,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return ttls
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
-        await self._client.insert(self._sql.table("event_log"), rows.COLUMNS, rows.columns(batch))
+        for part in rows.inserts(batch):
+            await self._client.insert(self._sql.table("event_log"), rows.COLUMNS, rows.columns(part))
         return []
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:

@@ -37,6 +37,33 @@ class Key(NamedTuple):
         return self.tenant_id, self.destination_id, self.time_ms, self.event_id, self.id
 
 
+def inserts(batch: Sequence[LogRow]) -> list[list[LogRow]]:
+    """The rows of a batch by the inserts that they need: one, or two where copies of an event differ.
+
+    All rows of one insert have one version, and the copy with the first version says what the event is: of a batch
+    that is the last copy.
+    """
+    last = {(row.tenant_id, row.event_time, row.event_id): row for row in batch}
+    first: list[LogRow] = []
+    second: list[LogRow] = []
+    for row in batch:
+        newest = last[row.tenant_id, row.event_time, row.event_id]
+        (first if newest is row or _event_of(newest) == _event_of(row) else second).append(row)
+    return [first, second] if second else [first]
+
+
+def _event_of(row: LogRow) -> tuple[object, ...]:
+    """What copies of an event may differ in."""
+    return (
+        row.event_topic,
+        row.event_destination_id,
+        row.matched_destination_ids,
+        row.eligible_for_retry,
+        row.metadata,
+        row.data,
+    )
+
+
 def columns(batch: Sequence[LogRow]) -> list[Sequence[Any]]:
     """The values of ``COLUMNS``, one sequence each."""
     event_ids, *rest = zip(*batch, strict=True)

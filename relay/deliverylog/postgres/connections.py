@@ -11,6 +11,7 @@ import psycopg
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_PAGE, too_slow
+from relay.postgres.codec import DOCUMENTS
 from relay.postgres.connect import Work
 from relay.postgres.deadline_pool import DeadlinePool
 from relay.postgres.errors import classify
@@ -35,7 +36,12 @@ class LogConnections:
 
     def __init__(self, parameters: ConnectionParameters, size: int) -> None:
         self._pool = DeadlinePool(
-            parameters, size=size, deadline=_DEADLINE, longest_wait=_LONGEST_WAIT, adapters=None, schema_hint=_MIGRATE
+            parameters,
+            size=size,
+            deadline=_DEADLINE,
+            longest_wait=_LONGEST_WAIT,
+            adapters=DOCUMENTS,
+            schema_hint=_MIGRATE,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, a batch in two statements.
+"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches copied in.
 
 A batch is one transaction. When the database refuses a batch because of its content, it is halved until the
 one bad entry stands alone, and that entry is quarantined. A missing month's partition is created on demand, within
@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import RowRefused
 from relay.deliverylog import limits
-from relay.deliverylog.entries import LogRow, Rejected, entry_of, last_events
+from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
@@ -25,15 +25,15 @@ from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
 from relay.deliverylog.postgres.history import schema_history
+from relay.deliverylog.postgres.inserts import BatchInserts
 from relay.deliverylog.postgres.partitions import (
     Partitions,
     missing_ahead,
     month_after,
-    month_of,
     ready_until,
     retention_start,
 )
-from relay.deliverylog.postgres.planner import looks_large, near
+from relay.deliverylog.postgres.planner import NEAREST, looks_large, near, wider
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
@@ -67,6 +67,7 @@ class PostgresDeliveryLog(DeliveryLog):
         self._sql = PostgresStatements(options.schema)
         self.partitions = Partitions(self._sql)
         self._months: set[datetime] = set()
+        self._inserts = BatchInserts(self._sql)
 
     @classmethod
     async def open(cls, url: str, options: DeliveryLogOptions) -> PostgresDeliveryLog:
@@ -160,7 +161,7 @@ class PostgresDeliveryLog(DeliveryLog):
             self._months.clear()
 
     async def _write(self, batch: list[LogRow]) -> list[Rejected]:
-        months = {month_of(time) for row in batch for time in (row.event_time, row.time)}
+        months = _months(*batch)
 
         async def write(connection: Connection) -> list[Rejected]:
             homeless = await self._without_partition(connection, months)
@@ -191,12 +192,12 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
         for attempt in range(1, _TRIES + 1):
             try:
-                await self._insert_together(connection, batch)
+                await self._inserts.insert(connection, batch)
             except psycopg.Error as error:
                 state = error.sqlstate or ""
                 if state == _NO_PARTITION and attempt < _TRIES:
                     self._months.clear()  # a month was dropped since the partitions were read
-                    homeless = await self._without_partition(connection, set().union(*map(_months, batch)))
+                    homeless = await self._without_partition(connection, _months(*batch))
                     if homeless:
                         return await self._halves(connection, batch, error)
                 elif state.startswith(_LOST_RACE) and attempt < _TRIES:
@@ -217,11 +218,6 @@ class PostgresDeliveryLog(DeliveryLog):
             *await self._insert(connection, batch[:middle]),
             *await self._insert(connection, batch[middle:]),
         ]
-
-    async def _insert_together(self, connection: Connection, batch: Sequence[LogRow]) -> None:
-        async with connection.transaction():
-            await connection.execute(self._sql.text("insert:events"), rows.event_parameters(last_events(batch)))
-            await connection.execute(self._sql.text("insert:attempts"), rows.attempt_parameters(batch))
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {
@@ -259,14 +255,15 @@ class PostgresDeliveryLog(DeliveryLog):
     async def _listed(
         self, statement: Callable[[Scan], Statement], scan: Scan, build: Callable[[Sequence[Any]], Item]
     ) -> PageRows[Item]:
-        """Read the months where the page begins first, and all months only when these do not fill it."""
+        """Read the months where the page begins first, and more months only when these do not fill it."""
         if not self._months:
             self._months = await self._pool.run("reading the months", self.partitions.months)
-        narrowed = near(scan, self._months, datetime.now(UTC))
-        if narrowed is not None:
+        now, span = datetime.now(UTC), NEAREST
+        while span and (narrowed := near(scan, self._months, now, span)) is not None:
             page = await self._fetch_page(statement(narrowed), scan, build)
             if page.cut or len(page.items) == scan.fetch:
                 return page
+            span = wider(len(page.items), scan.fetch, self._months) if span == NEAREST else 0
         return await self._fetch_page(statement(scan), scan, build)
 
     async def _fetch_page(
@@ -350,8 +347,10 @@ async def _connected(connection: Connection) -> None:
     """Nothing: the connection is made before this is called."""
 
 
-def _months(row: LogRow) -> set[datetime]:
-    return {month_of(row.event_time), month_of(row.time)}
+def _months(*batch: LogRow) -> set[datetime]:
+    """The months of the rows' times, which are in UTC."""
+    numbers = {(time.year, time.month) for row in batch for time in (row.event_time, row.time)}
+    return {datetime(year, month, 1, tzinfo=UTC) for year, month in numbers}
 
 
 def _rejected(row: LogRow, reason: str) -> Rejected:

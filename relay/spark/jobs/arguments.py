@@ -163,12 +163,25 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _check_remote(url: str, flag: str) -> None:
+    if not url.startswith("sc://"):
+        raise ConfigError(f"{flag}: not the URL of a Spark Connect server, sc://HOST:PORT")
+
+
+def _file_to_write(path: str) -> str:
+    """Raises ValueError for a file in a missing folder, before the job begins."""
+    if not Path(path).absolute().parent.is_dir():
+        raise ValueError(f"{path}: the folder does not exist")
+    return path
+
+
 SETTLED_STATUSES: Final = ("DELIVERED", "DEAD")
 
 FLAG: Final = Kind(parse=lambda _: True, absent=bool)
 AGE: Final = Kind("AGE", parse_duration)
 TIME: Final = Kind("TIME", parse_time)
 TABLE: Final = Kind("[SCHEMA.]TABLE", TableName.parse)
+REMOTE: Final = Kind("sc://HOST:PORT", check=_check_remote, hidden=True)
 FOLDER: Final = Kind("FOLDER", lambda text: text.rstrip("/") or text)
 STATUS: Final = replace(choice(*SETTLED_STATUSES), absent=lambda: SETTLED_STATUSES, repeated=True)
 DATABASE_URL: Final = Kind("URL", check=check_url, file=True, hidden=True)
@@ -186,9 +199,16 @@ outbox_url = partial(
 )
 outbox_table = partial(option, "the outbox table", TABLE, default=DEFAULT_TABLE, variable="STORAGE_TABLE_NAME")
 output_folder = partial(option, "Parquet and index.html; replaces an earlier report", FOLDER, required=True)
+page_file = partial(option, "the page as a file of this machine, beside that in --output", Kind("FILE", _file_to_write))
 json_summary = partial(option, "the summary as one JSON object", FLAG, flag="--json")
 read_tasks = partial(option, "tasks that read the table", count(10_000), default="16")
 read_connections = partial(option, "connections that read the table, at most", count(10_000), default="4")
+spark_remote = partial(
+    option,
+    "run on this Spark Connect server; with a token: SPARK_REMOTE, since others may read a command line",
+    REMOTE,
+    group=_SESSION,
+)
 spark_packages = partial(option, "packages to fetch, such as Spark's Kafka source", "MAVEN,…", group=_SESSION)
 spark_jars = partial(option, "local jars", "FILE,…", group=_SESSION)
 

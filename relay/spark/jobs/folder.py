@@ -1,85 +1,78 @@
 """A folder on a file system of Hadoop's (local, HDFS, S3, …), for the few small files of a job.
 
-On the driver only. Writing a file is atomic: it is written under another name and renamed. Raises ArchiveError with the
-path and the file system's message.
+On the driver, or on a client of Spark Connect, which has no way to Hadoop but Spark's own reader and writer. So there
+are two kinds of ``Files``; what one writes the other reads. A file appears whole or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from uuid import uuid4
+from typing import Protocol
 
-from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from relay.core.errors import OutboxError
+from relay.spark.jobs.session import is_connect
 
 
 class ArchiveError(OutboxError):
     """The archive's folder cannot be used, or its content is wrong; no row was deleted from the outbox for it."""
 
 
+class Files(Protocol):
+    """Small files of UTF-8 text, by their paths. Methods raise ArchiveError with the path and Spark's message.
+
+    A file is a plain file or, as Spark writes one row of text, a folder with one part. An empty file is a missing one:
+    where nothing can be deleted, an empty file replaces it.
+    """
+
+    def contents(self, path: str) -> dict[str, str]:
+        """The texts of a folder's files by their names; none for a missing folder. Leaves out hidden files."""
+
+    def read(self, path: str) -> str | None:
+        """A file's text; None for a missing file."""
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, whole or not at all; replaces an earlier one. The text ends with a newline."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with its content; does nothing for a missing one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder; methods take paths relative to ``path``, with ``/`` between."""
+    """A folder; methods take paths relative to ``path``, with ``/`` between, and raise ArchiveError."""
 
     spark: SparkSession
     path: str
 
-    def names(self, where: str) -> list[str]:
-        """The names in a folder below it, sorted; empty for a missing folder."""
-        with self._open(where) as (files, path):
-            if not files.exists(path):
-                return []
-            return sorted(str(status.getPath().getName()) for status in files.listStatus(path))
+    def contents(self, where: str) -> dict[str, str]:
+        """The texts of the files in a folder below it, by their names; none for a missing folder."""
+        return self._files.contents(f"{self.path}/{where}")
 
     def read(self, where: str) -> str | None:
         """A file's text; None for a missing file."""
-        with self._open(where) as (files, path):
-            if not files.exists(path):
-                return None
-            stream = files.open(path)
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
+        return self._files.read(f"{self.path}/{where}")
 
     def write(self, where: str, text: str) -> None:
-        """Write a file, whole or not at all; replaces an earlier one."""
-        parent, _, name = where.rpartition("/")
-        part = f"{parent}/.{name}.{uuid4().hex}"
-        with self._open(where) as (files, path):
-            stream = files.create(self._at(part), True)
-            stream.write(bytearray(text.encode()))
-            stream.close()
-            if files.exists(path):
-                files.delete(path, False)
-            if not files.rename(self._at(part), path):
-                raise ArchiveError(f"{self.path}/{where}: could not be renamed from its temporary name")
+        """Write a file, whole or not at all; replaces an earlier one. Adds a newline at the end if it is missing."""
+        self._files.write(f"{self.path}/{where}", text if text.endswith("\n") else f"{text}\n")
 
     def delete(self, where: str) -> None:
         """Delete a file, or a folder with its content; does nothing for a missing one."""
-        with self._open(where) as (files, path):
-            if files.exists(path) and not files.delete(path, True):
-                raise ArchiveError(f"{self.path}/{where}: could not be deleted")
+        self._files.delete(f"{self.path}/{where}")
 
     @property
-    def _jvm(self) -> JavaObject:
-        return self.spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
+    def _files(self) -> Files:
+        return files_of(self.spark)
 
-    def _at(self, where: str) -> JavaObject:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{where}" if where else self.path)
 
-    @contextmanager
-    def _open(self, where: str) -> Iterator[tuple[JavaObject, JavaObject]]:
-        """The file system and the path. Raises ArchiveError for an exception of Java's."""
-        try:
-            path = self._at(where)
-            settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-            yield path.getFileSystem(settings), path
-        except Py4JJavaError as error:
-            message = str(error.java_exception.toString()).partition("\n")[0]
-            raise ArchiveError(f"{self.path}/{where}: {message}") from None
+def files_of(spark: SparkSession) -> Files:
+    """The files that the session reaches."""
+    if is_connect(spark):
+        from relay.spark.jobs.sparkfiles import SparkFiles  # noqa: PLC0415
+
+        return SparkFiles(spark)
+    from relay.spark.jobs.hadoopfiles import HadoopFiles  # noqa: PLC0415 - a Connect client has no Py4J
+
+    return HadoopFiles(spark)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
 
 from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
 from relay.spark.jobs.arguments import CommandLine, Job
+from relay.spark.jobs.java import JAVA_ERRORS, java_message
+from relay.spark.jobs.session import active_stages
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
 _NO_TASK: Final = "no task is active: Spark plans, or the database commits"
 _OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
+_RPC_ERROR: Final = re.compile(r'RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +50,10 @@ class Program(Generic[Job]):
             return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
         except PySparkException as error:
             return _print_error(*_cause(error))
-        except Py4JJavaError as error:  # errors without a class in PySpark, such as a broker that does not answer
-            return _print_error(str(error.java_exception.toString()).partition("\n")[0], 1)
+        except JAVA_ERRORS as error:  # errors without a class in PySpark, such as a broker that does not answer
+            return _print_error(java_message(error), 1)
         except KeyboardInterrupt:
             return _print_error("interrupted", 130)
-
-
-def open_session(name: str, source: type[DataSource], settings: Iterable[tuple[str, str]] = ()) -> SparkSession:
-    """The process's session, or a new one with these settings; it knows ``source`` and pushes filters down to it."""
-    builder = SparkSession.Builder().appName(f"openoutbox-{name}")
-    for setting, value in settings:
-        builder = builder.config(setting, value)
-    session = builder.getOrCreate()
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    session.dataSource.register(source)
-    return session
-
-
-def session_settings(packages: str | None, jars: str | None) -> list[tuple[str, str]]:
-    """The settings of a new session that stand for ``--packages`` and ``--jars``."""
-    settings = (("spark.jars.packages", packages), ("spark.jars", jars))
-    return [(name, value) for name, value in settings if value]
 
 
 @contextmanager
@@ -92,11 +76,8 @@ def report_progress(job: str, state: Callable[[], str]) -> Iterator[None]:
 
 def task_progress(session: SparkSession) -> str:
     """How many tasks of each active stage are done."""
-    tracker = session.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return ", ".join(
-        f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks done" for stage in stages if stage
-    )
+    stages = active_stages(session)
+    return ", ".join(f"stage {stage}: {done} of {tasks} tasks done" for stage, done, tasks in stages)
 
 
 def print_result(line: str) -> None:
@@ -112,7 +93,9 @@ def _print_error(message: str, code: int) -> int:
 
 def _cause(error: PySparkException) -> tuple[str, int]:
     """The message and exit code of this package's error inside Spark's; of Spark's own where there is none inside."""
-    match = _OUTBOX_ERROR.search(str(error))
-    if match is None:
-        return str(error).partition("\n")[0], 1
-    return match[2], 2 if match[1] == ConfigError.__name__ else 1
+    message = str(error)
+    if match := _OUTBOX_ERROR.search(message):
+        return match[2], 2 if match[1] == ConfigError.__name__ else 1
+    if match := _RPC_ERROR.search(message):
+        return f"the Spark Connect server does not answer: {match[2]} ({match[1]})", 1
+    return message.partition("\n")[0], 1

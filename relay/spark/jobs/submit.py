@@ -55,7 +55,8 @@ class Submission:
     def _mode(self) -> list[str]:
         if not self.master.startswith(("spark://", "local", "k8s://")) and self.master != "yarn":
             raise ConfigError(
-                f"--master: {self.master!r} is none of spark://host:port, yarn, k8s://https://…, local[…]"
+                f"--master: {self.master!r} is none of spark://host:port, yarn, k8s://https://…, local[…]; for a Spark "
+                f"Connect server run relay-cli spark {self.job.name} --remote sc://host:port"
             )
         return ["--deploy-mode", "cluster"] if self._kubernetes or self.master == "yarn" else []
 

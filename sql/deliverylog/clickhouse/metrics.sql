@@ -6,6 +6,8 @@
 -- destination: an event stands there for each it matched, once for each of its deliveries and for copies that are not
 -- merged yet. So events are counted by a hash of their key; to group them first, in the order of the list, takes twice the
 -- time, and is needed for their topic alone, which is that of the first copy.
+-- The first copy also says which destinations an event matched: an entry of the list by destination counts when it has
+-- the event's highest version, which the list of all has, read in its order.
 SELECT
     {first:Int64} + intDiv(toUnixTimestamp64Milli(sort_time) - {first:Int64}, {width:Int64}) * {width:Int64} AS slot, --? uniform
     -- roundDown(toUnixTimestamp64Milli(sort_time), {begins:Array(Int64)}) AS slot, --? months
@@ -30,6 +32,16 @@ FROM (
         AND sort_time >= fromUnixTimestamp64Milli({start:Int64}, 'UTC') AND sort_time < fromUnixTimestamp64Milli({end:Int64}, 'UTC')
         AND tenant_id IN {tenant_id:Array(String)} --? filter_tenant_id
         AND value IN {destination_id:Array(String)} --? filter_destination_id
+        AND cityHash64(sort_time, sort_id, tenant_id, version) IN ( --? by_destination_id|filter_destination_id
+            SELECT cityHash64(sort_time, sort_id, tenant_id, max(version)) --? by_destination_id|filter_destination_id
+            FROM event_log_events --? by_destination_id|filter_destination_id
+            WHERE --? by_destination_id|filter_destination_id
+                list = 'all' --? by_destination_id|filter_destination_id
+                AND sort_time >= fromUnixTimestamp64Milli({start:Int64}, 'UTC') AND sort_time < fromUnixTimestamp64Milli({end:Int64}, 'UTC') --? by_destination_id|filter_destination_id
+                AND tenant_id IN {tenant_id:Array(String)} --? filter_tenant_id by_destination_id|filter_destination_id
+            GROUP BY list, owner, value, sort_time, sort_id, tenant_id --? by_destination_id|filter_destination_id
+            SETTINGS optimize_aggregation_in_order = 1 --? by_destination_id|filter_destination_id
+        ) --? by_destination_id|filter_destination_id
     GROUP BY list, owner, value, sort_time, sort_id, tenant_id --? by_topic|filter_topic
     SETTINGS optimize_aggregation_in_order = 1 --? by_topic|filter_topic
 )

@@ -1,6 +1,6 @@
 -- A batch: its events, then its attempts, in one transaction.
--- The rows come as one JSON document, which costs the client far less than an array for each column. They are sorted by
--- key: two batches with the same rows wait for each other instead of deadlocking.
+-- Rows that are new are copied. Others come as one JSON document, which costs the client far less than an array for each
+-- column. All are sorted by key: two batches with the same rows wait for each other instead of deadlocking.
 
 -- name: events
 -- Writes the new events of a batch, and for each of them the destinations that it matched.
@@ -25,6 +25,28 @@ INSERT INTO openoutbox_log.event_destinations (tenant_id, destination_id, time, 
 SELECT DISTINCT fresh.tenant_id, matched.destination_id COLLATE "C", fresh.time, fresh.id
 FROM fresh CROSS JOIN unnest(fresh.matched_destination_ids) AS matched (destination_id)
 ON CONFLICT (tenant_id, destination_id, time, id) DO NOTHING;
+
+-- name: new_events
+-- Writes the events of a batch, sorted by key, none of which exists: one that does is an error (23505), and then the
+-- batch is written again with "events".
+-- Locks: the new rows.
+COPY openoutbox_log.events (
+    id, tenant_id, destination_id, matched_destination_ids, time, topic, eligible_for_retry, metadata, data
+) FROM STDIN;
+
+-- name: new_links
+-- Writes the destinations that these events matched.
+-- Locks: the new rows.
+COPY openoutbox_log.event_destinations (tenant_id, destination_id, time, id) FROM STDIN;
+
+-- name: new_attempts
+-- Writes the attempts of a batch, sorted by key, none of which exists: as "new_events".
+-- Locks: the new rows.
+COPY openoutbox_log.attempts (
+    id, event_id, tenant_id, destination_id, destination_type, topic, status, time, attempt_number, manual,
+    code, response_data, event_time, eligible_for_retry, event_metadata, event_topic, event_destination_id,
+    event_matched_destination_ids, event_data
+) FROM STDIN;
 
 -- name: attempts
 -- Writes the attempts of a batch; an existing one gets the newer status, code and response.

@@ -9,7 +9,8 @@
 -- the primary key has that order, and the planner would read it for a value that is common elsewhere.
 -- A condition on (time, id) alone is correct, but only the plain one on time prunes partitions.
 -- A page's bytes are bounded: the row that exceeds the bound is the last one, at least the second. Lengths are read
--- without the values.
+-- without the values. One window, over the rows as they come, numbers them and sums; its partition is a constant, because
+-- the linter cannot parse a frame alone.
 
 -- name: attempts
 -- A page of attempts: for each combination of the driving filters' values an index range in order, merged.
@@ -72,10 +73,9 @@ WITH listed AS (
     LIMIT %(fetch)s
 ),
 
-numbered AS (
+sized AS (
     SELECT
         listed.*,
-        row_number() OVER () AS number,
         octet_length(listed.event_data) + octet_length(listed.event_metadata::text)
             + coalesce(octet_length(listed.response_data::text), 0) AS bytes
     FROM listed
@@ -83,9 +83,11 @@ numbered AS (
 
 counted AS (
     SELECT
-        numbered.*,
-        sum(numbered.bytes) OVER (ORDER BY numbered.number) AS bytes_so_far
-    FROM numbered
+        sized.*,
+        row_number() OVER page AS number,
+        sum(sized.bytes) OVER page AS bytes_so_far
+    FROM sized
+    WINDOW page AS (PARTITION BY true ROWS UNBOUNDED PRECEDING)
 )
 
 SELECT counted.*
@@ -137,19 +139,20 @@ WITH listed AS (
     LIMIT %(fetch)s
 ),
 
-numbered AS (
+sized AS (
     SELECT
         listed.*,
-        row_number() OVER () AS number,
         octet_length(listed.data) + octet_length(listed.metadata::text) AS bytes
     FROM listed
 ),
 
 counted AS (
     SELECT
-        numbered.*,
-        sum(numbered.bytes) OVER (ORDER BY numbered.number) AS bytes_so_far
-    FROM numbered
+        sized.*,
+        row_number() OVER page AS number,
+        sum(sized.bytes) OVER page AS bytes_so_far
+    FROM sized
+    WINDOW page AS (PARTITION BY true ROWS UNBOUNDED PRECEDING)
 )
 
 SELECT counted.*
@@ -229,19 +232,20 @@ WITH listed AS (
     -- ORDER BY e.time, e.id, e.tenant_id --? asc
 ),
 
-numbered AS (
+sized AS (
     SELECT
         listed.*,
-        row_number() OVER () AS number,
         octet_length(listed.data) + octet_length(listed.metadata::text) AS bytes
     FROM listed
 ),
 
 counted AS (
     SELECT
-        numbered.*,
-        sum(numbered.bytes) OVER (ORDER BY numbered.number) AS bytes_so_far
-    FROM numbered
+        sized.*,
+        row_number() OVER page AS number,
+        sum(sized.bytes) OVER page AS bytes_so_far
+    FROM sized
+    WINDOW page AS (PARTITION BY true ROWS UNBOUNDED PRECEDING)
 )
 
 SELECT counted.*

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 import pytest
+from confluent_kafka import KafkaError, Message
 
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.session import Failure
 from relay.core.errors import BrokerUnreachable
-from relay.core.outcome import Resolution, TimedOut, Unreachable
+from relay.core.outcome import Acknowledged, Resolution, TimedOut, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import kafka_options
 from tests.support.waiting import eventually
+
+MESSAGE = cast("Message", None)
+"""Of a report; nothing is read from it where no receipts are wanted."""
 
 
 @pytest.fixture
@@ -30,11 +35,10 @@ async def test_a_refused_batch_that_is_reported_during_abandon_opens_no_session(
     await publisher.publish([event], sink)
     session = publisher._main
     assert session is not None
-    [(serial, entry)] = session._pending.items()
+    [offer] = session._offers
     abandoning = asyncio.create_task(publisher.abandon("the broker is down"))
     await asyncio.sleep(0)  # it has run to its first await; now the timer is due
-    del session._pending[serial]
-    session._failed.append((entry, Failure("MSG_SIZE_TOO_LARGE", "batch", False)))
+    offer.note(0, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), MESSAGE)
     session.serve()
     await abandoning
     assert (publisher._main, publisher._alone) == (None, None)
@@ -91,10 +95,57 @@ async def test_an_error_of_a_sink_does_not_end_the_polling(
     await publisher.publish([second], sink)
     session = publisher._main
     assert session is not None
-    (serial, entry), (last_serial, last) = session._pending.items()
-    del session._pending[serial]
-    session._failed.append((entry, Failure("NOT_LEADER_FOR_PARTITION", "moved", False)))
+    refused, last = session._offers
+    refused.note(0, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), MESSAGE)
     await eventually(lambda: "a fault of the relay" in caplog.text)
-    del session._pending[last_serial]
-    session._failed.append((last, Failure("NOT_LEADER_FOR_PARTITION", "moved", False)))
+    last.note(0, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), MESSAGE)
     assert len(await sink.outcomes([second])) == 1
+
+
+async def test_an_error_of_a_sink_keeps_back_no_outcome_of_another_offer(
+    publisher: KafkaPublisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Sequence[Resolution]) -> None:
+        raise RuntimeError("a fault of the relay")
+
+    first, second, sink = make_event("t"), make_event("t"), Collector()
+    await publisher.publish([first], broken)
+    await publisher.publish([second], sink)
+    session = publisher._main
+    assert session is not None
+    for offer in session._offers:
+        offer.note(0, None, MESSAGE)
+    await eventually(lambda: "a fault of the relay" in caplog.text)
+    assert await sink.outcomes([second]) == [Acknowledged()]
+
+
+async def test_a_report_that_comes_late_or_twice_resolves_nothing_again(publisher: KafkaPublisher) -> None:
+    events, sink = [make_event("t") for _ in range(3)], Collector()
+    await publisher.publish(events, sink)
+    session = publisher._main
+    assert session is not None
+    [offer] = session._offers
+    offer.note(1, None, MESSAGE)
+    session.serve()
+    assert sink.resolutions == [(events[1], Acknowledged())]
+    offer.note(1, KafkaError(KafkaError._MSG_TIMED_OUT), MESSAGE)
+    await publisher.abandon("the broker is down")
+    offer.note(0, None, MESSAGE)
+    lost = Unreachable("the broker is down")
+    assert await sink.outcomes(events) == [lost, Acknowledged(), lost]
+
+
+async def test_an_offer_holds_no_event_that_is_resolved(publisher: KafkaPublisher) -> None:
+    """A payload is not kept until its neighbours are answered."""
+    events = [make_event("t") for _ in range(2)]
+    await publisher.publish(events, Collector())
+    session = publisher._main
+    assert session is not None
+    [offer] = session._offers
+    offer.note(0, None, MESSAGE)
+    session.serve()
+    assert offer.in_client == [None, events[1]]
+    assert list(session._offers) == [offer]
+    offer.note(1, None, MESSAGE)
+    session.serve()
+    assert not session._offers

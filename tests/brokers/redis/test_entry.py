@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from relay.brokers.redis.session import xadd
+from hiredis import pack_command
+
+from relay.brokers.redis.session import pieces, xadd
 from tests.brokers.harness.base import make_event
 
 
@@ -15,3 +17,10 @@ def test_the_command_has_every_field() -> None:
 def test_a_null_key_is_no_field_and_an_empty_one_is() -> None:
     assert "partition_key" not in xadd(make_event("s"))
     assert xadd(make_event("s", key=""))[-2:] == ("partition_key", "")
+
+
+def test_a_command_in_pieces_is_the_packed_command_and_holds_the_payload_itself() -> None:
+    event = make_event("s", b"x" * 100_000, key="k\u00fc", headers='{"a": "\u00e9", "n": 1.0}')
+    parts = list(pieces(event))
+    assert b"".join(parts) == pack_command(xadd(event))  # type: ignore[arg-type]  # its stub has tuples of one
+    assert any(part is event.payload for part in parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from relay.deliverylog import (
     DeliveryLogUnavailable,
     Granularity,
     ListAttempts,
+    ListEvents,
     MetricsQuery,
     ResourceLimit,
     TimeWindow,
@@ -200,6 +202,45 @@ async def test_batches_in_opposite_order_do_not_deadlock(log_database: Database)
 
     await wait_until_async(gone, what="every session has ended")
     assert log_database.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
+
+
+async def test_rows_are_copied_until_one_exists_and_again_after_a_batch_of_new_ones(log_database: Database) -> None:
+    store = await opened(log_database)
+    a, b, c, d = ([entry(f"{name}{n}", BASE + ms(n)) for n in range(3)] for name in "abcd")
+    others = [entry(f"other-{one.attempt.id}", one.attempt.time, one.event) for one in d]
+    retries = [entry(f"retry-{one.attempt.id}", one.attempt.time, one.event, attempt_number=2) for one in d]
+    ways = []
+    for batch in (a, a, b, c, d, retries, others, [*others, *c, entry("e")]):
+        ways.append((store._inserts.expects_new_events, store._inserts.expects_new_attempts))
+        await store.insert_many(batch)
+    new, known = (True, True), (False, False)
+    assert ways == [new, new, known, new, new, new, new, (False, True)]
+    attempts = await all_items(store, ListAttempts())
+    assert len(attempts) == 4 * 3 + 2 * 3 + 1
+    assert len(await all_items(store, ListEvents())) == 4 * 3 + 1
+    assert store.quarantined == 0
+    await store.close()
+
+
+async def test_row_level_security_and_the_encoding_of_the_session_change_nothing(log_database: Database) -> None:
+    """COPY is refused under row-level security, and its lines are text of the session's encoding."""
+    writer = f"writer_{uuid4().hex[:8]}"
+    log_database.run(f"CREATE ROLE {writer} LOGIN")
+    log_database.run(f"GRANT USAGE ON SCHEMA openoutbox_log TO {writer}")
+    for table in ("events", "event_destinations", "attempts"):
+        log_database.run(f"GRANT SELECT, INSERT, UPDATE ON openoutbox_log.{table} TO {writer}")
+        log_database.run(f"ALTER TABLE openoutbox_log.{table} ENABLE ROW LEVEL SECURITY")
+        log_database.run(f"CREATE POLICY all_rows ON openoutbox_log.{table} USING (true)")
+    for number, user in enumerate(("postgres", writer)):  # the owner first, who may create the month
+        url = f"{log_database.url.replace('postgres@', f'{user}@')}?client_encoding=latin1"
+        store = await open_delivery_log(url, months_ahead=0)
+        await store.insert_many([entry(f"é{number}", BASE + ms(number))])
+        await store.close()
+    owner = await opened(log_database)
+    assert attempt_ids(await all_items(owner, ListAttempts(order="asc"))) == ["é0", "é1"]
+    await owner.close()
+    log_database.run(f"DROP OWNED BY {writer}")
+    log_database.run(f"DROP ROLE {writer}")
 
 
 async def test_the_servers_zone_changes_nothing(log_database: Database) -> None:

@@ -11,7 +11,7 @@ from relay.deliverylog import ListAttempts, TimeWindow
 from relay.deliverylog.cursor import Position, encode
 from relay.deliverylog.paging import scan_attempts
 from relay.deliverylog.postgres.partitions import month_after
-from relay.deliverylog.postgres.planner import looks_large, near
+from relay.deliverylog.postgres.planner import looks_large, near, wider
 from relay.deliverylog.times import to_ms
 
 FIRST = datetime(2025, 1, 1, tzinfo=UTC)
@@ -62,6 +62,21 @@ def test_a_page_is_looked_for_where_reading_begins(query: dict[str, Any], window
 def test_where_nothing_is_spared_it_is_looked_for_at_once(query: dict[str, Any]) -> None:
     assert near(scan_attempts(ListAttempts(**query)), MONTHS, NOW) is None
     assert near(scan_attempts(ListAttempts(**query)), set(), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "span"),
+    [(0, 0), (1, 0), (42, 0), (43, 7), (50, 6), (100, 3)],
+)
+def test_a_page_that_is_not_full_is_looked_for_in_as_many_months_as_should_fill_it(rows: int, span: int) -> None:
+    assert wider(rows, 100, MONTHS) == span
+    if span:
+        narrowed = near(scan_attempts(ListAttempts()), MONTHS, NOW, span)
+        assert narrowed is not None
+        assert narrowed.window == {"gte": month_after(on(2026, 1), 1 - span)}
+        upward = near(scan_attempts(ListAttempts(order="asc")), MONTHS, NOW, span)
+        assert upward is not None
+        assert upward.window == {"lt": month_after(FIRST, span)}
 
 
 def test_only_merged_ranges_look_large() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relay.deliverylog import LogEntry, open_delivery_log
-from relay.spark.jobs.archive.files import Archive
+from relay.spark.jobs.archive.formats import open_archive
 from relay.spark.jobs.report.job import run
 from relay.spark.jobs.report.outcomes import by_type, curve, failures, from_archive, totals
 from tests.deliverylog.making import entry, event
@@ -101,7 +101,7 @@ def test_an_archives_events(spark: SparkSession) -> None:
 
 
 def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Archive.at(spark, str(tmp_path / "archive")).belongs_to("somebody")
+    open_archive(spark, str(tmp_path / "archive")).belongs_to("somebody")
     assert run("report", ["--archive", f"{tmp_path}/archive", "--output", f"{tmp_path}/report"]) == 0
     assert capsys.readouterr().out.startswith("0 delivered, 0 failed, 0 retries, 0 dead\n")
     assert spark.read.parquet(f"{tmp_path}/report/hours").count() == 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.eventstore import ANY, EventStore, NewEvent
+from tests.spark.plain import EventCopy
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -60,7 +63,7 @@ def stored(database: Database, columns: str = "SequenceNum") -> list[tuple[Any, 
     return sorted(database.run(f"SELECT {columns} FROM bank.event"))
 
 
-class Copy:
+class StreamToFiles:
     """A stream from the store to Parquet files."""
 
     def __init__(self, spark: SparkSession, database: Database, folder: Path) -> None:
@@ -117,30 +120,26 @@ def test_a_batch_gives_every_event_of_every_tenant(spark: SparkSession, database
     assert events(spark.read, database.url, start="end").load().count() == 0
 
 
-def test_late_commits_and_rollbacks_are_waited_for(spark: SparkSession, store: Database, tmp_path: Path) -> None:
-    copy = Copy(spark, store, tmp_path)
-    with psycopg.connect(store.url) as first:
+def test_late_commits_and_rollbacks_are_waited_for(store: Database) -> None:
+    with psycopg.connect(store.url) as first, closing(EventCopy(store.url)) as copy:
         insert(first, 1)
         first.commit()
-        query = copy.start()
-        try:
-            query.processAllAvailable()
-            late = insert(first, 2)
-            quick = threading.Thread(target=insert_and_commit, args=(store.url, TENANTS[1]))
-            quick.start()  # in a gapless store it waits for the first one's end
-            query.processAllAvailable()
-            assert late not in copy.positions()
+        copy.micro_batch()
+        late = insert(first, 2)
+        with ThreadPoolExecutor(1) as aside:
+            quick = aside.submit(insert_and_commit, store.url, TENANTS[1])
+            # In a gapless store it waits for the first one's end.
+            wait_until(lambda: quick.done() or store.waiting_for_locks(), what="the second transaction")
+            copy.micro_batch()
+            assert late not in copy.positions
             first.commit()
-            quick.join()
-            insert(first, 3)
-            first.rollback()
-            insert(first, 3)
-            first.commit()
-            query.processAllAvailable()
-        finally:
-            query.stop()
-    assert copy.positions() == [number for (number,) in stored(store)]
-    assert len(copy.positions()) == 4
+        insert(first, 3)
+        first.rollback()
+        insert(first, 3)
+        first.commit()
+        copy.micro_batch()
+    assert sorted(copy.positions) == [number for (number,) in stored(store)]
+    assert len(copy.positions) == 4
 
 
 def insert_and_commit(url: str, tenant: UUID) -> None:
@@ -168,40 +167,66 @@ def write(url: str, number: int, over: threading.Event) -> None:
                 connection.commit()
 
 
-def test_each_committed_event_once_while_many_write_and_the_stream_restarts(
-    spark: SparkSession, store: Database, tmp_path: Path
-) -> None:
-    copy = Copy(spark, store, tmp_path)
+@contextmanager
+def writers(url: str) -> Iterator[None]:
+    """Four writers at work while the block runs."""
     over = threading.Event()
-    writers = [threading.Thread(target=write, args=(store.url, number, over)) for number in range(4)]
-    for writer in writers:
-        writer.start()
+    threads = [threading.Thread(target=write, args=(url, number, over)) for number in range(4)]
+    for thread in threads:
+        thread.start()
     try:
-        for limit in (50, 1000):  # the second goes on from the first one's checkpoint
-            query = copy.start(maxEventsPerTrigger=limit)
-            wait_until(lambda: query.exception() or len(sizes(query)) >= 3, 90, "three micro-batches")  # noqa: B023
-            query.stop()
-            assert max(sizes(query)) <= limit
+        yield
     finally:
         over.set()
-        for writer in writers:
-            writer.join()
+        for thread in threads:
+            thread.join()
+
+
+def test_each_committed_event_once_while_many_write_and_the_stream_restarts(store: Database) -> None:
+    sizes: list[int] = []
+    with closing(EventCopy(store.url)) as copy:
+
+        def enough() -> bool:
+            most = (3, 50, 1000)[len(sizes) % 3]
+            sizes.append(copy.micro_batch(most))
+            assert sizes[-1] <= most
+            if len(sizes) % 5 == 0:
+                copy.restart()
+            return sum(size > 0 for size in sizes) >= 40
+
+        with writers(store.url):
+            wait_until(enough, 90, "forty micro-batches with events")
+        copy.micro_batch()
+    assert sorted(copy.positions) == [number for (number,) in stored(store)]
+
+
+def test_sparks_stream_writes_each_committed_event_once_and_continues_from_its_checkpoint(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    done(make(database.url, "settled"))
+    copy = StreamToFiles(spark, database, tmp_path)
+    with writers(database.url):
+        query = copy.start(maxEventsPerTrigger=50)
+        wait_until(lambda: query.exception() or len(sizes(query)) >= 2, 90, "two micro-batches")
+        query.stop()
+        assert max(sizes(query)) <= 50
     copy.start(available_now=True).awaitTermination()
-    assert copy.positions() == [number for (number,) in stored(store)]
+    assert copy.positions() == [number for (number,) in stored(database)]
 
 
 def test_a_stream_that_takes_what_there_is_now_keeps_to_the_bound(
-    spark: SparkSession, store: Database, tmp_path: Path
+    spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    done(append(store.url, TENANTS[0], 300))
-    copy = Copy(spark, store, tmp_path)
+    done(make(database.url, "gapless"))
+    done(append(database.url, TENANTS[0], 300))
+    copy = StreamToFiles(spark, database, tmp_path)
     query = copy.start(available_now=True, maxEventsPerTrigger=120, types="T0,T1,T2")
     query.awaitTermination()
     assert sizes(query) == [120, 120, 60]
     last = query.lastProgress
     assert last is not None
-    assert json.loads(last["sources"][0]["endOffset"])["position"] == stored(store)[-1][0]
-    assert copy.positions() == [number for (number,) in stored(store)]
+    assert json.loads(last["sources"][0]["endOffset"])["position"] == stored(database)[-1][0]
+    assert copy.positions() == [number for (number,) in stored(database)]
 
 
 def test_a_role_that_does_not_see_all_tenants_is_refused(spark: SparkSession, database: Database) -> None:

@@ -1,4 +1,7 @@
-"""One ``save()`` on ``local[2]``: what arrives in the table, and what is refused before anything is written."""
+"""One ``save()`` on ``local[2]``: what arrives in the table, and what is refused.
+
+tests/spark/write/test_saves.py has more of it, without a JVM.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,7 @@ def test_every_row_arrives_as_it_is(spark: SparkSession, outbox: Outbox, save: S
     assert staging_tables(outbox) == []
 
 
-@BOTH
-def test_every_column_of_an_event_is_written(spark: SparkSession, outbox: Outbox, save: Save, commit: str) -> None:
+def test_every_column_of_an_event_is_written(spark: SparkSession, outbox: Outbox, save: Save) -> None:
     event_id = uuid.uuid4()
     binary_id = uuid.uuid4()
     due = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
@@ -69,7 +71,7 @@ def test_every_column_of_an_event_is_written(spark: SparkSession, outbox: Outbox
         ],
         columns,
     )
-    save(frame, commit=commit)
+    save(frame)
     first, second = outbox.row(str(event_id)), outbox.row(str(binary_id))
     assert (first["event_type"], first["payload"], first["partition_key"]) == ("t.é", b"\x00\xff raw", None)
     assert first["available_at"] == due
@@ -79,87 +81,18 @@ def test_every_column_of_an_event_is_written(spark: SparkSession, outbox: Outbox
     assert second["available_at"] == second["created_at"]
 
 
-@BOTH
-def test_running_the_same_write_again_adds_nothing(
-    spark: SparkSession, outbox: Outbox, save: Save, commit: str
-) -> None:
-    save(orders(spark), commit=commit, idColumns="number")
-    save(orders(spark, partitions=2), commit="partition", idColumns="number")
-    save(orders(spark, 1500, partitions=5), commit=commit, idColumns="number")
-    assert len(outbox.rows("event_id")) == 1500
-    assert runs(outbox) == [("committed", 1000, 1000), ("committed", 1000, 0), ("committed", 1500, 500)]
-
-
-@BOTH
-def test_equal_rows_stay_several_events_and_a_named_job_adds_nothing_twice(
-    spark: SparkSession, outbox: Outbox, save: Save, commit: str
-) -> None:
-    frame = spark.range(0, 60, 1, 2).select(
-        f.lit("t").alias("event_type"), (f.col("id") % 3).cast("string").alias("payload")
-    )
-    save(frame, commit=commit, job="nightly")
-    save(frame, commit=commit, job="nightly")
-    assert len(outbox.rows("event_id")) == 60
-    save(frame, commit=commit, job="of the next night")
-    assert len(outbox.rows("event_id")) == 120
-    save(frame, commit=commit)
-    assert len(outbox.rows("event_id")) == 180
-
-
-def test_a_key_that_repeats_in_the_data_is_one_event(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    frame = orders(spark, 100).withColumn("number", f.col("number") % 10)
-    save(frame, commit="partition", idColumns="number", batchRows=7)
-    assert len(outbox.rows("event_id")) == 10
-    save(frame, commit="atomic", idColumns="number")
-    assert len(outbox.rows("event_id")) == 10
-
-
-def test_a_constant_event_type_and_an_own_table(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    outbox.database.run('CREATE SCHEMA "Own"')
-    outbox.database.run('CREATE TABLE "Own"."events %%" (LIKE openoutbox_events INCLUDING ALL)')
-    save(orders(spark, 10).drop("event_type", "number"), table="Own.events %%", eventType="orders.imported")
-    rows = outbox.database.run('SELECT DISTINCT event_type, count(*) FROM "Own"."events %%" GROUP BY 1')
-    assert rows == [("orders.imported", 10)]
-    assert outbox.rows("event_id") == []
-
-
 def test_it_can_be_registered_by_hand(spark: SparkSession, outbox: Outbox, save: Save) -> None:
     spark.dataSource.register(OutboxDataSource)
     save(orders(spark, 10), idColumns="number")
     assert len(outbox.rows("event_id")) == 10
 
 
-def test_no_rows_are_no_events(spark: SparkSession, outbox: Outbox, save: Save) -> None:
-    save(orders(spark, 0), idColumns="number")
-    assert outbox.rows("event_id") == []
-    assert runs(outbox) == [("committed", 0, 0)]
-
-
-WRONG = {
-    "payload": ("'t' AS event_type", {}, "column payload: missing"),
-    "unknown column": (
-        "'t' AS event_type, 'x' AS payload, 1 AS colour",
-        {},
-        "column colour: not a column of the outbox",
-    ),
-    "option": ("'t' AS event_type, 'x' AS payload", {"maxConnection": "5"}, "option maxconnection"),
-    "table": ("'t' AS event_type, 'x' AS payload", {"table": "nowhere"}, "there is no table nowhere"),
-    "no outbox": ("'t' AS event_type, 'x' AS payload", {"table": "pg_catalog.pg_type"}, "it has no column event_type"),
-}
-"""What the columns and options of a DataFrame may be wrong in is tried in test_columns.py and test_options.py."""
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_fails_on_the_driver_by_name(spark: SparkSession, outbox: Outbox, save: Save, case: str) -> None:
-    columns, options, message = WRONG[case]
-    with pytest.raises(PySparkException, match=message):
-        save(spark.sql(f"SELECT {columns}"), **options)
-    assert outbox.rows("event_id") == []
-
-
-def test_other_modes_than_append_are_refused(spark: SparkSession, outbox: Outbox) -> None:
+def test_what_is_wrong_fails_on_the_driver_by_name(spark: SparkSession, outbox: Outbox, save: Save) -> None:
+    with pytest.raises(PySparkException, match="column payload: missing"):
+        save(spark.sql("SELECT 't' AS event_type"))
     with pytest.raises(PySparkException, match="can only be added"):
         orders(spark).write.format("openoutbox").mode("overwrite").option("url", outbox.url).save()
+    assert outbox.rows("event_id") == []
 
 
 def test_a_row_that_is_no_event_fails_the_job_by_the_columns_name(

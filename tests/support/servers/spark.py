@@ -53,6 +53,8 @@ SESSION: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.locality.wait": "0",
     "spark.python.authenticate.socketTimeout": "300s",
@@ -64,10 +66,18 @@ SESSION: Mapping[str, str] = {
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": python_path(),
 }
-"""Settings of every test session. On a cluster: an executor of one core on each worker."""
+"""Settings of every test session. On a cluster: an executor of one core on each worker.
 
-SCALE_SESSION: Mapping[str, str] = {**SESSION, "spark.driver.memory": "1g"}
-"""For large amounts: the memory and the compiler that Spark has by default."""
+Without generated code: compiling it takes longer than reading a few thousand rows.
+"""
+
+SCALE_SESSION: Mapping[str, str] = {
+    **SESSION,
+    "spark.driver.memory": "1g",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""For large amounts: the memory, the compiler and the generated code that Spark has by default."""
 
 
 def lean_session() -> dict[str, str]:
@@ -83,7 +93,30 @@ def submit_arguments(**more: str) -> list[str]:
 
 def kafka_source() -> str:
     """Spark's Kafka source, for ``spark.jars``; fetched by Maven on the first call in a checkout."""
-    return ",".join(str(jar) for jar in sorted(fetched("spark-kafka", "spark-kafka-pom.xml").glob("*.jar")))
+    return _jars("spark-kafka")
+
+
+TABLE_FORMATS = ("delta", "iceberg") if pyspark.__version__.startswith("4.1.") else ()
+"""Formats of tables with a release that works with this Spark: none yet for newer ones."""
+
+
+def table_settings(warehouse: str) -> dict[str, str]:
+    """Settings of a session with ``TABLE_FORMATS`` (fetched by Maven), and a catalog ``lake`` of Iceberg."""
+    if not TABLE_FORMATS:
+        return {}
+    return {
+        "spark.jars": f"{kafka_source()},{_jars('spark-tables')}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": warehouse,
+    }
+
+
+def _jars(name: str) -> str:
+    return ",".join(str(jar) for jar in sorted(fetched(name, f"{name}-pom.xml").glob("*.jar")))
 
 
 class _SparkServer(LocalServer):
@@ -151,6 +184,38 @@ class SparkWorker(_SparkServer):
 
     def _answers(self) -> bool:
         return self.host in self._master.workers()
+
+
+class SparkConnect(_SparkServer):
+    """A Spark Connect server with two tasks at a time, each tried up to four times; it writes an event log."""
+
+    name = "Spark-Connect"
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+    @property
+    def event_log(self) -> Path:
+        """The folder of the event log."""
+        return self.folder / "events"
+
+    def _command(self) -> list[str | Path]:
+        # As sbin/start-connect-server.sh does in the end.
+        self.event_log.mkdir(exist_ok=True)
+        settings = submit_arguments(
+            spark_connect_grpc_binding_address="127.0.0.1",
+            spark_connect_grpc_binding_port=str(self.port),
+            spark_eventLog_enabled="true",
+            spark_eventLog_dir=f"file:{self.event_log}",
+            spark_eventLog_rolling_enabled="false",
+            spark_eventLog_compress="false",
+        )
+        server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        return [HOME / "bin" / "spark-submit", "--master", "local[2,4]", *settings, *server]
+
+    def _answers(self) -> bool:
+        return accepts(self.port)
 
 
 class SparkCluster:

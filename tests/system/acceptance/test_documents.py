@@ -78,6 +78,7 @@ NOT_RUN = {
     "docs/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/spark.md python 6": "tests/spark/write/test_streams.py follows it beside its Spark",
     "docs/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
+    "docs/spark.md sh 2": "tests/spark/jobs/test_connect.py starts such a server, and runs the command on it",
     "docs/spark-reconcile.md sh 1": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
     "docs/spark-reconcile.md sh 2": "tests/spark/test_documents.py reads the arguments; test_reconcile.py runs it",
     "docs/spark-reconcile.md sql 1": "tests/system/acceptance/test_reconcile.py reads with this grant and no other",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
@@ -65,6 +67,23 @@ def test_a_huge_row_that_nobody_refuses_is_claimed_alone_and_delivered(outbox: O
     outbox.wait_finished(60)
     assert outbox.counts() == {"DELIVERED": 10_001}
     assert peak(relay) < LIMIT
+    assert relay.stop() == 0
+
+
+@pytest.mark.redis
+def test_a_huge_row_among_small_ones_into_redis(outbox: Outbox, daemon: StartDaemon, redis_url: str) -> None:
+    """With all that the process is besides, less than four of the row."""
+    name = f"memory.{uuid.uuid4().hex}"
+    outbox.fill(name, 5_000)
+    insert(outbox, name, 50 * MIB, 1)
+    outbox.fill(name, 5_000)
+    relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, BATCH_SIZE="1000")
+    outbox.wait_finished(60)
+    assert outbox.counts() == {"DELIVERED": 10_001}
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.xlen(name) == 10_001
+        client.delete(name)
+    assert peak(relay) < 4 * 50 * MIB
     assert relay.stop() == 0
 
 

@@ -55,8 +55,8 @@ BROKERS: Final = (
     Mutant(
         "Kafka: a failed delivery counts as acknowledged",
         "relay/brokers/kafka/session.py",
-        "        if error is None:\n            self._acked.append((entry, ACKNOWLEDGED))",
-        "        if True:\n            self._acked.append((entry, ACKNOWLEDGED))",
+        "        if error is not None:\n            self.unanswered -= 1",
+        "        if False:\n            self.unanswered -= 1",
         (
             f"{_KAFKA_ENDING}::test_abandon_waits_for_a_session_that_was_replaced_before",
             _KAFKA_ENDING,
@@ -100,9 +100,23 @@ BROKERS: Final = (
     Mutant(
         "NATS: acknowledged before the reply",
         "relay/brokers/nats/session.py",
-        'await self._client.publish(event.event_type, event.payload, f"{self._prefix}{serial}", headers)',
-        "self._answer(serial, ACKNOWLEDGED)",
+        "            self._note(event, sink, deadline)",
+        "            self._answer(self._note(event, sink, deadline), ACKNOWLEDGED)",
         (f"{_NATS}::test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout",),
+    ),
+    Mutant(
+        "NATS: an answer with an error is taken for an acknowledgement",
+        "relay/brokers/nats/acknowledgements.py",
+        'rb\'(?P<duplicate>,"duplicate": ?true)?',
+        'rb\'(?P<duplicate>,"duplicate": ?true)?.*',
+        ("tests/brokers/nats/test_acknowledgements.py",),
+    ),
+    Mutant(
+        "NATS: the size of an acknowledgement is not compared",
+        "relay/brokers/nats/acknowledgements.py",
+        '            if match.start() != end or size != int(match["size"]):',
+        "            if match.start() != end:",
+        ("tests/brokers/nats/test_acknowledgements.py",),
     ),
     Mutant(
         "NATS: a message that no stream takes counts as stored",

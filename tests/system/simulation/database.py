@@ -20,6 +20,7 @@ from relay.core.event import EventId, Status
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
 from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.scheduler import Scheduler
+from tests.system.simulation.unflushed import Unflushed
 
 MOST_SESSIONS = 4
 """Connections of one relay: claims, settles and renewals, housekeeping, and a ping beside a busy housekeeping."""
@@ -81,6 +82,7 @@ class ObservedTable(MemoryTable):
         self.ledger = ledger
         self.running = ("", "")
         """Relay and kind of the statement that is carried out."""
+        self.unflushed = Unflushed(ledger)
         self.refusals: list[Refusal] = []
 
     @contextmanager
@@ -95,9 +97,13 @@ class ObservedTable(MemoryTable):
         with super().statement(rows):
             yield
         relay, op = self.running
-        for row, old in before:
-            if row.updated_at != old.updated_at or row.status is not old.status:
-                self.ledger.change(old, row, relay, op)
+        changes = [
+            (row, old) for row, old in before if row.updated_at != old.updated_at or row.status is not old.status
+        ]
+        for row, old in changes:
+            self.ledger.change(old, row, relay, op)
+        if changes:
+            self.unflushed.committed(op, changes)
 
     def delete(self, rows: Iterable[MemoryRow]) -> None:
         rows = list(rows)

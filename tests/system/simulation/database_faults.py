@@ -28,6 +28,40 @@ class DatabaseAway(OneRelay):
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseCrash(Fault):
+    """The server is killed soon after a claim, loses the commits that no flush has covered, and comes back."""
+
+    after: float
+    """Seconds from the claim to the crash."""
+    share: float
+    """How many of the claims that may be lost are: from the last one backwards."""
+
+    delays = expires = repeats = True
+
+    def begin(self, world: World) -> None:
+        world.database.table.unflushed.on_claim = lambda: self._claimed(world)
+
+    def _claimed(self, world: World) -> None:
+        world.database.table.unflushed.on_claim = None
+        if world.scheduler.now + self.after < self.until:
+            world.scheduler.after(self.after, lambda: self._crash(world))
+
+    def _crash(self, world: World) -> None:
+        away = world.database.trouble_of("")
+        away.away += 1
+        world.database.lose_connections("")
+        world.database.table.unflushed.lose(self.share)
+
+        def come_back() -> None:
+            away.away -= 1
+
+        world.scheduler.at(self.until, come_back)
+
+    def end(self, world: World) -> None:
+        world.database.table.unflushed.on_claim = None
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseSilent(OneRelay):
     """A network that swallows everything."""
 

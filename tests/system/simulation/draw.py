@@ -21,6 +21,7 @@ def draw(seed: int) -> Plan:
     """The plan of one seed."""
     plan = draw_basis(seed)
     plan = _with_deletes(plan, random.Random(f"ON_DELIVERED {seed}"))
+    plan = _with_crash(plan, random.Random(f"crash {seed}"))
     rng = random.Random(f"standstill {seed}")
     if rng.random() < _STANDSTILLS:
         return _with_standstill(plan, rng)
@@ -42,6 +43,17 @@ def _with_deletes(plan: Plan, rng: random.Random) -> Plan:
     return replace(plan, relays=tuple(relays))
 
 
+def _with_crash(plan: Plan, rng: random.Random) -> Plan:
+    """The same plan with a crash of the database, which may lose claims, in some of the histories."""
+    if rng.random() >= _CRASHES:
+        return plan
+    at = max(rng.choice(plan.transactions).at - 0.01, 0.0)
+    after = rng.choice([0.0, 0.001, rng.uniform(0.0, 0.6)])
+    crash = database.DatabaseCrash(at, at + 0.7 + rng.uniform(0.0, 3.0), after, rng.choice([0.5, 1.0, 1.0]))
+    return replace(plan, faults=tuple(sorted((*plan.faults, crash), key=lambda one: one.at)))
+
+
+_CRASHES = 0.15  # share of the plans
 _STOPS: list[Callable[[float], Fault]] = [
     lambda at: database.Busy(at, FOR_GOOD, "", "claim", 0),
     lambda at: database.Busy(at, FOR_GOOD, "", "settle", 0),

@@ -101,6 +101,14 @@ class Ledger:
         if after.status in (Status.DELIVERED, Status.DEAD):
             self.done[one] = self.clock()
 
+    def undo(self, row: MemoryRow) -> None:
+        """A crash of the database lost the claim of a row, which is as it was before."""
+        self.say(f"the crash undoes the claim of {row.event_id}")
+        _demand(row.status is Status.PENDING, f"{row.event_id}: {row.status} before its claim")
+        del self.holder[row.event_id]
+        self.states[row.event_id] = row.status
+        self.moved_at = self.clock()
+
     def delete(self, row: MemoryRow, actor: str, op: str) -> None:
         """A row was deleted; only the statement that settles its delivery may do that."""
         one = row.event_id

@@ -155,6 +155,7 @@ class World:
             for row in rows:
                 self.database.table.rows[row.event_id] = row
                 self.ledger.commit(row)
+            self.database.table.unflushed.flush()
 
         self.scheduler.at(transaction.at, begin)
         self.scheduler.at(transaction.at + transaction.late, commit)

@@ -1,242 +1,180 @@
-"""An archive: its files, which of them are part of it, and how it is read.
+"""An archive of Parquet files: which of them are part of it, and how it is read.
 
-    ARCHIVE/_archive.json                        the outbox that it belongs to: one archive, one outbox
+    ARCHIVE/archive.json                         the format, and the outbox: ``record``
     ARCHIVE/run=R/day=2026-01-31/type=T/*.parquet the rows of run R
-    ARCHIVE/_runs/R.json                         R's manifest: its files are complete, read back and counted
-    ARCHIVE/_runs/R.closed.json                  R's rows were deleted from the table, except for the retained ones
+    ARCHIVE/_runs/R.json                         R's manifest, and beside it R's other files: ``ledger``
     ARCHIVE/_kept/run=R/*.parquet                ids of the retained rows: replayed, or locked, before the deletion
+    ARCHIVE/_kept/run=R.P/*.parquet              the same, where the later run P has deleted R's rows
 
 Readers follow the manifests: a file that no manifest names, such as one of a killed run, is not part of the archive.
 Readers skip R's retained rows too, since a later run archives them again as they are then. So an event is in the
 archive once, or as often as it was archived after it was inserted again.
 
-``day`` is the UTC day on which the event was delivered or died, ``type`` its event type, shortened where it is too long
-for a file's name. Any Hadoop file system works on which renaming one file is atomic for its readers.
+Any Hadoop file system works on which renaming one file is atomic for its readers.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import reduce
-from typing import Any, Final
+from typing import Final
+from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.folder import ArchiveError, Folder
-
-COLUMNS: Final = (
-    "event_id string, event_type string, partition_key string, payload binary, headers string, status string, "
-    "attempts int, last_error string, available_at timestamp, delivered_at timestamp, created_at timestamp, "
-    "updated_at timestamp"
+from relay.spark.jobs.archive.ledger import (
+    Closed,
+    DataFile,
+    Manifest,
+    RunLedger,
+    begun_name,
+    closed_name,
+    discarded_name,
+    manifest_name,
 )
-"""Columns of an archived row: all but the lease, which settled rows do not have. ``headers`` is JSON text."""
+from relay.spark.jobs.archive.model import COLUMNS, PLACES, Days, check_owner
+from relay.spark.jobs.archive.record import EARLIER_RECORD, PARQUET, RECORD, ArchiveRecord, read_record, write_record
+from relay.spark.jobs.folder import ArchiveError, Folder
+from relay.spark.jobs.parquet import materialize, parquet_writer
 
-PLACES: Final = "run string, day date, type string"
-"""Columns that Spark reads from the names of the folders."""
-
-FORMAT: Final = 1
-
-_ABOUT: Final = "_archive.json"
 _RUNS: Final = "_runs"
-_LONGEST_TYPE: Final = 60
-"""Bytes of an event type in a folder's name: escaped as three characters each they stay below 255."""
-
-Days = tuple[date | None, date | None]
-"""The first and the last day; None is no bound."""
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
-    """One Parquet file, by its path below the run's folder."""
-
-    path: str
-    rows: int
-    checksum: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The files of a run, and the time before which its rows were delivered or died, ISO 8601."""
-
-    run: str
-    rows: int
-    checksum: str
-    before: str
-    statuses: tuple[str, ...]
-    files: tuple[DataFile, ...]
-    format: int = FORMAT
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The end of a run: how many of its rows stayed in the table (the field's name is the file's)."""
-
-    kept: int
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """The files of an archive."""
+class ParquetArchive:
+    """The files of an archive; it is an ``Archive``."""
 
     folder: Folder
 
-    @classmethod
-    def at(cls, spark: SparkSession, path: str) -> Archive:
-        """The archive in a folder, which may not exist yet."""
-        return cls(Folder(spark, path.rstrip("/") or path))
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return self.folder.path
+
+    @property
+    def file(self) -> Column:
+        """The address of a row's file."""
+        return f.col("_metadata.file_path")
+
+    def exists(self) -> bool:
+        """Whether the folder has a record, or manifests where Spark Connect cannot read an earlier record."""
+        return read_record(self.folder) is not None or bool(self.ledger().runs())
 
     def belongs_to(self, outbox: str) -> None:
-        """Record the outbox of a new archive. Raises ArchiveError when the archive belongs to another outbox."""
-        owner = self.owner()
-        if owner is None:
-            self.folder.write(_ABOUT, json.dumps({"format": FORMAT, "outbox": outbox}))
-        elif owner != outbox:
+        """Record the outbox of a new archive."""
+        record = read_record(self.folder)
+        if record is None and self.ledger().runs():
             raise ArchiveError(
-                f"{self.folder.path}: is the archive of {owner}, not of {outbox}; give each outbox a folder of its own"
+                f"{self.folder.path}: its outbox is in {EARLIER_RECORD}, which Spark Connect cannot read; archive into "
+                f"it once without Spark Connect, which writes {RECORD}"
             )
+        check_owner(self.folder.path, None if record is None else record.outbox, outbox)
+        write_record(self.folder, ArchiveRecord(PARQUET, outbox))
 
-    def owner(self) -> str | None:
-        """The archive's outbox; None for a folder without an archive. Raises ArchiveError for a later format."""
-        text = self.folder.read(_ABOUT)
-        if text is None:
-            return None
-        content = _parse(text, f"{self.folder.path}/{_ABOUT}")
-        if content.get("format") != FORMAT:
-            raise ArchiveError(
-                f"{self.folder.path}: format {content.get('format')}; this release reads format {FORMAT}"
-            )
-        return str(content["outbox"])
-
-    def runs(self) -> list[str]:
-        """Runs with a manifest, oldest first."""
-        names = self.folder.names(_RUNS)
-        return [
-            name.removesuffix(".json")
-            for name in names
-            if name.endswith(".json") and not name.startswith(".") and not name.endswith(".closed.json")
-        ]
-
-    def open_runs(self) -> list[str]:
-        """Runs whose rows may still be in the table."""
-        closed = {name.removesuffix(".closed.json") for name in self.folder.names(_RUNS)}
-        return [run for run in self.runs() if run not in closed]
+    def ledger(self) -> RunLedger:
+        """The runs as they are now."""
+        return RunLedger(f"{self.folder.path}/{_RUNS}", self.folder.contents(_RUNS))
 
     def strays(self) -> list[str]:
-        """Runs with files and without a manifest."""
-        folders = [name.removeprefix("run=") for name in self.folder.names("") if name.startswith("run=")]
-        known = set(self.runs())
-        return [run for run in folders if run not in known]
+        """Runs that have begun and have no manifest."""
+        return self.ledger().strays()
+
+    def open_runs(self) -> list[str]:
+        """Runs with a manifest that is not closed."""
+        return self.ledger().open_runs()
 
     def discard(self, run: str) -> None:
-        """Delete the files of a run without a manifest."""
+        """Delete the run's files; a manifest that appears later does not count."""
+        self.folder.write(f"{_RUNS}/{discarded_name(run)}", run)
         self.folder.delete(f"run={run}")
 
-    def manifest(self, run: str) -> Manifest:
-        """A run's manifest."""
-        where = f"{_RUNS}/{run}.json"
-        content = _parse(self.folder.read(where) or "", f"{self.folder.path}/{where}")
-        files = tuple(DataFile(**each) for each in content.pop("files"))
-        return Manifest(**{**content, "statuses": tuple(content["statuses"]), "files": files})
+    def withdraw(self, run: str) -> None:
+        """Delete the run's folder, and that it has begun."""
+        self.folder.delete(f"run={run}")
+        self.folder.delete(f"{_RUNS}/{begun_name(run)}")
+
+    def write(self, run: str, rows: DataFrame) -> None:
+        """Write files, each of one day and type, that no manifest names yet."""
+        self.folder.write(f"{_RUNS}/{begun_name(run)}", run)
+        parquet_writer(rows).partitionBy("day", "type").option("compression", "zstd").parquet(self._run_path(run))
+
+    def rows(self, run: str) -> DataFrame:
+        """The rows of the manifest's files; of all files in the run's folder where it has no manifest yet."""
+        ledger = self.ledger()
+        published = run in ledger.runs()
+        return self._read(self._paths_of(ledger.manifest(run)) if published else [self._run_path(run)])
 
     def publish(self, manifest: Manifest) -> None:
-        """Make the run's files part of the archive."""
-        self.folder.write(f"{_RUNS}/{manifest.run}.json", json.dumps(asdict(manifest)))
+        """Write the manifest, with the files' paths below the run's folder."""
+        mark = f"/run={manifest.run}/"
+        files = [replace(file, path=unquote(file.path).partition(mark)[2]) for file in manifest.files]
+        relative = replace(manifest, files=tuple(sorted(files, key=lambda file: file.path)))
+        self.folder.write(f"{_RUNS}/{manifest_name(manifest.run)}", relative.text())
 
-    def close(self, run: str, closed: Closed) -> None:
-        """Close the run: no later run looks for its rows in the table."""
-        self.folder.write(f"{_RUNS}/{run}.closed.json", json.dumps(asdict(closed)))
+    def retain(self, run: str, by: str, remaining: DataFrame) -> DataFrame:
+        """Write the ids to a folder below ``_kept``."""
+        return materialize(remaining, self._retained_path(run, by))
 
-    def closed(self, run: str) -> Closed | None:
-        """The end of the run; None while its rows may be in the table."""
-        where = f"{_RUNS}/{run}.closed.json"
-        text = self.folder.read(where)
-        return None if text is None else Closed(**_parse(text, f"{self.folder.path}/{where}"))
+    def close(self, run: str, by: str, retained: DataFrame) -> int:
+        """Write how many rows the readers must leave out."""
+        closed = Closed(retained.count(), by)
+        self.folder.write(f"{_RUNS}/{closed_name(run, by)}", closed.text())
+        return closed.retained
 
-    def retained_path(self, run: str) -> str:
-        """The folder with the ids of the run's rows that stayed in the table."""
-        return f"{self.folder.path}/_kept/run={run}"
+    def taken_over(self, run: str, *, published: bool) -> bool:
+        """Whether the ledger says that the run was discarded or closed."""
+        ledger = self.ledger()
+        return run not in (ledger.open_runs() if published else ledger.strays())
 
-    def run_path(self, run: str) -> str:
-        """The folder of its rows."""
+    def read(self, days: Days) -> DataFrame:
+        """The rows of the manifests' files; files of other days are not touched."""
+        ledger = self.ledger()
+        whole: list[str] = []
+        frames: list[DataFrame] = []
+        for run in ledger.runs():
+            closed = ledger.closed(run)
+            paths = self._paths_of(ledger.manifest(run), days)
+            if paths and closed is not None and closed.retained:
+                frames.append(self._without_retained(self._retained_path(run, closed.by), paths))
+            else:
+                whole += paths
+        if whole or not frames:
+            empty = self.folder.spark.createDataFrame([], f"{COLUMNS}, {PLACES}")
+            frames.append(self._read(whole) if whole else empty)
+        return reduce(DataFrame.unionAll, frames)
+
+    def _retained_path(self, run: str, by: str) -> str:
+        """The folder with the ids of the run's rows that stayed in the table, when the run ``by`` deleted the others.
+
+        Each run writes a folder of its own, since the write of a dead client may end after that of the next run.
+        """
+        return f"{self.folder.path}/_kept/run={run}" + ("" if by == run else f".{by}")
+
+    def _run_path(self, run: str) -> str:
         return f"{self.folder.path}/run={run}"
 
-    def paths_of(self, run: str, days: Days = (None, None)) -> list[str]:
+    def _paths_of(self, manifest: Manifest, days: Days = (None, None)) -> list[str]:
         """The files of a run with events of those days."""
         first, last = days
         return [
-            f"{self.run_path(run)}/{each.path}"
-            for each in self.manifest(run).files
+            f"{self._run_path(manifest.run)}/{each.path}"
+            for each in manifest.files
             if (first is None or _day_of(each) >= first) and (last is None or _day_of(each) <= last)
         ]
 
-    def read(self, paths: Sequence[str]) -> DataFrame:
-        """Files or folders of rows, with the columns of ``PLACES``."""
+    def _read(self, paths: Sequence[str]) -> DataFrame:
+        """Files or folders of rows, with the columns of ``PLACES`` from the names of the folders."""
         reader = self.folder.spark.read.schema(f"{COLUMNS}, {PLACES}").option("basePath", self.folder.path)
         return reader.parquet(*paths)
 
-
-def read_archive(
-    spark: SparkSession, path: str, first_day: date | None = None, last_day: date | None = None
-) -> DataFrame:
-    """Every archived row once: the outbox's columns (``COLUMNS``), and ``run``, ``day`` and ``type`` of its file.
-
-    The days are those on which events were delivered or died, UTC, both included; files of others are not touched.
-    Raises ArchiveError for a folder without an archive.
-    """
-    archive = Archive.at(spark, path)
-    if archive.owner() is None:
-        raise ArchiveError(f"{path}: there is no archive; relay-cli spark archive creates one")
-    whole: list[str] = []
-    frames: list[DataFrame] = []
-    for run in archive.runs():
-        closed = archive.closed(run)
-        paths = archive.paths_of(run, (first_day, last_day))
-        if paths and closed is not None and closed.kept:
-            frames.append(_without_retained(archive, run, paths))
-        else:
-            whole += paths
-    if whole or not frames:
-        frames.append(archive.read(whole) if whole else spark.createDataFrame([], f"{COLUMNS}, {PLACES}"))
-    return reduce(DataFrame.unionAll, frames)
-
-
-def _without_retained(archive: Archive, run: str, paths: Sequence[str]) -> DataFrame:
-    """Rows of a run without those that stayed in the table."""
-    retained = archive.folder.spark.read.schema("event_id string").parquet(archive.retained_path(run))
-    return archive.read(paths).join(retained, "event_id", "left_anti")
-
-
-def day() -> Column:
-    """The UTC day on which a row was delivered or died, whatever the session's time zone is."""
-    return f.expr("date_from_unix_date(int(floor(unix_micros(coalesce(delivered_at, updated_at)) / 86400000000)))")
-
-
-def type_folder(event_type: Column) -> Column:
-    """An event type in a folder's name: shortened and marked with its hash where it is long."""
-    short = f.concat(
-        f.substring(event_type, 1, _LONGEST_TYPE // 4), f.lit("~"), f.substring(f.sha2(event_type, 256), 1, 16)
-    )
-    return f.when(f.octet_length(event_type) <= _LONGEST_TYPE, event_type).otherwise(short)
-
-
-def new_run(now: datetime, suffix: str) -> str:
-    """A name for a run that sorts by time."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{suffix}"
+    def _without_retained(self, retained_path: str, paths: Sequence[str]) -> DataFrame:
+        """Rows of a run without those that stayed in the table."""
+        retained = self.folder.spark.read.schema("event_id string").parquet(retained_path)
+        return self._read(paths).join(retained, "event_id", "left_anti")
 
 
 def _day_of(file: DataFile) -> date:
     return date.fromisoformat(file.path.partition("/")[0].removeprefix("day="))
-
-
-def _parse(text: str, where: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        raise ArchiveError(f"{where}: is not JSON; was it changed by hand?") from None
-    if not isinstance(content, dict):
-        raise ArchiveError(f"{where}: is not a manifest of an archive")
-    return content

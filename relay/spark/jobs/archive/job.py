@@ -17,13 +17,14 @@ from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_run
-from relay.spark.jobs.program import Program, open_session, print_result, report_progress, task_progress
+from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
+from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
 
 
 def _work(job: ArchiveArguments) -> int:
-    spark = open_session(job.name, OutboxDataSource)
+    spark = open_session(job.name, OutboxDataSource, job.remote)
     start = time.monotonic()
     with archive_run(spark, job) as archive, report_progress("archive", lambda: task_progress(spark)):
         if job.dry_run:

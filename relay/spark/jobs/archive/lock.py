@@ -1,7 +1,7 @@
 """The lock that lets one run archive an outbox at a time: an advisory lock of an open transaction on the driver.
 
 It ends with its connection. A run whose database was restarted takes it again, and goes on if no other run had it
-meanwhile: ``relay.spark.jobs.archive.steps`` checks that on the archive's files.
+meanwhile: ``relay.spark.jobs.archive.steps`` checks that in the archive.
 """
 
 from __future__ import annotations

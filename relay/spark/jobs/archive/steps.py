@@ -1,15 +1,16 @@
 """One run of the archive, step by step; a run that stops within or between steps loses and repeats no event.
 
-    recover   discard the files of a killed run that has no manifest; complete a killed run whose manifest says that its
-              rows may still be in the table (delete its rows, as below)
-    write     write the rows above the age to the run's own folder; count and sum them on the way
-    verify    read all files back; compare count and checksum
-    publish   write the manifest: from here on the files belong to the archive
+    recover   discard the rows that a killed run wrote and did not publish; complete a killed run that was published and
+              not closed, since its rows may still be in the table (delete its rows, as below)
+    write     write the rows above the age to the archive, not yet as a part of it; count and sum them on the way
+    verify    read all rows of the run back; compare count and checksum
+    publish   from here on the rows belong to the archive
     delete    delete the rows that were read back, if they did not change; note the ids of the others
     close     the rows that remain belong to the table again; the run has ended
 
-Until ``publish`` every row is in the table, and the files are not part of the archive. After it every row is in the
-archive and may be deleted; until ``close`` it may be in both. ``recover`` of the next run ends that.
+Until ``publish`` every row is in the table, and readers of the archive skip what was written. After it every row is in
+the archive and may be deleted; until ``close`` it may be in both. ``recover`` of the next run ends that. The formats of
+an archive, ``files`` and ``tables``, say what they write in each step.
 
 One run of an outbox at a time: the driver holds an advisory lock, and checks it before each step. After a restart of
 the database it takes the lock again, and goes on if no other run has discarded or closed this one meanwhile.
@@ -23,17 +24,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.delete import Removal
-from relay.spark.jobs.archive.files import COLUMNS, Archive, Closed, DataFile, Manifest, day, new_run, type_folder
+from relay.spark.jobs.archive.formats import open_archive
+from relay.spark.jobs.archive.ledger import DataFile, Manifest
 from relay.spark.jobs.archive.lock import ArchiveLock
+from relay.spark.jobs.archive.model import COLUMNS, day, new_run, type_folder
 from relay.spark.jobs.folder import ArchiveError
-from relay.spark.jobs.parquet import materialize, parquet_writer
 from relay.spark.jobs.settled import SettledTable, settled_rows
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
@@ -69,10 +70,11 @@ class ArchiveRun:
         self._job = job
         self._lock = lock
         self._statements = SparkStatements(job.table, DEFAULT_SCHEMA)
-        self._archive = Archive.at(spark, job.path)
+        self._archive = open_archive(spark, job.path, job.format)
         self._outbox = outbox
         self._written: tuple[int, str] = (0, "0")  # rows and checksum
         self._manifest: Manifest | None = None
+        self._retained: DataFrame | None = None
         self.progress = ArchiveProgress(
             new_run(outbox.now, secrets.token_hex(4)), outbox.now - timedelta(seconds=job.older_than)
         )
@@ -99,56 +101,57 @@ class ArchiveRun:
         if self._job.keep:
             return
         for run in self._archive.open_runs():
-            self._remove(run)
-            self._close(run)
+            self._close(run, self._remove(run))
             self.progress.recovered.append(run)
 
     def write(self) -> None:
-        """Write the rows to files that no manifest names yet."""
+        """Write the rows; they are no part of the archive yet."""
         observed = Observation(self.progress.run)
         rows = self.selected(_NAMES)
         for run in self._archive.open_runs():  # archived with ``keep``: its rows are still in the table
-            rows = rows.join(
-                self._archive.read(self._archive.paths_of(run)).select("event_id"), "event_id", "left_anti"
-            )
+            rows = rows.join(self._archive.rows(run).select("event_id"), "event_id", "left_anti")
         placed = rows.withColumns({"day": day(), "type": type_folder(f.col("event_type"))}).hint(
             "rebalance", "day", "type"
         )
-        placed = placed.observe(observed, *_sums())
-        parquet_writer(placed).partitionBy("day", "type").option("compression", "zstd").parquet(
-            self._archive.run_path(self.progress.run)
-        )
+        self._archive.write(self.progress.run, placed.observe(observed, *_sums()))
         sums = observed.get
+        if "rows" not in sums:  # of a write that a table's format runs in a query of its own, Spark Connect has no sums
+            raise ArchiveError(
+                f"{self._archive.place}: Spark has not reported the count and checksum of the rows that were written; "
+                "nothing was deleted; archive into tables without Spark Connect"
+            )
         self._written = (int(sums["rows"]), str(sums["checksum"]))
 
     def verify(self) -> None:
-        """Compare the files with the rows. Raises ArchiveError when they differ; the next run discards the files."""
+        """Compare the rows read back with those written. Raises ArchiveError when they differ.
+
+        The next run discards what was written.
+        """
+        run = self.progress.run
         if not self._written[0]:
-            self._archive.discard(self.progress.run)
+            self._archive.withdraw(run)
             return
-        read = self._archive.read([self._archive.run_path(self.progress.run)])
-        sums = read.groupBy(f.col("_metadata.file_path").alias("path")).agg(*_sums()).collect()
+        read = self._archive.rows(run)
+        sums = read.groupBy(self._archive.file.alias("path")).agg(*_sums()).collect()
         rows, checksum = sum(row["rows"] for row in sums), str(sum(int(row["checksum"]) for row in sums))
         events = read.select("event_id").distinct().count()
         if (rows, checksum) != self._written or events != rows:
             raise ArchiveError(
-                f"{self._archive.run_path(self.progress.run)}: {self._written[0]} rows of checksum {self._written[1]} "
-                f"were written, {rows} rows of {events} events and checksum {checksum} were read back; nothing was "
-                "deleted, run it again"
+                f"{self._archive.place}, run {run}: {self._written[0]} rows of checksum {self._written[1]} were "
+                f"written, {rows} rows of {events} events and checksum {checksum} were read back; nothing was deleted, "
+                "run it again"
             )
-        mark = f"/run={self.progress.run}/"
-        files = [DataFile(unquote(row["path"]).partition(mark)[2], row["rows"], str(row["checksum"])) for row in sums]
         self._manifest = Manifest(
-            run=self.progress.run,
-            rows=self._written[0],
-            checksum=self._written[1],
+            run=run,
+            rows=rows,
+            checksum=checksum,
             before=self.progress.before.isoformat(),
             statuses=self._job.statuses,
-            files=tuple(sorted(files, key=lambda file: file.path)),
+            files=tuple(DataFile(row["path"], row["rows"], str(row["checksum"])) for row in sums),
         )
 
     def publish(self) -> None:
-        """Make the files part of the archive."""
+        """Make the rows part of the archive."""
         if self._manifest is not None:
             self._archive.publish(self._manifest)
             self.progress.archived, self.progress.files = self._manifest.rows, len(self._manifest.files)
@@ -156,12 +159,12 @@ class ArchiveRun:
     def delete(self) -> None:
         """Delete the rows from the table."""
         if self._manifest is not None:
-            self._remove(self.progress.run)
+            self._retained = self._remove(self.progress.run)
 
     def close(self) -> None:
         """End the run."""
-        if self._manifest is not None:
-            self.progress.left = self._close(self.progress.run)
+        if self._retained is not None:
+            self.progress.left = self._close(self.progress.run, self._retained)
             self.progress.deleted = self.progress.archived - self.progress.left
 
     def selected(self, names: Sequence[str]) -> DataFrame:
@@ -172,22 +175,19 @@ class ArchiveRun:
     def _check_alone(self) -> None:
         """Raises ArchiveError where another run had the lock meanwhile: it has discarded or closed this run."""
         published = bool(self.progress.archived)
-        runs = self._archive.open_runs() if published else self._archive.strays()
-        if self._written[0] and self.progress.run not in runs:
+        if self._written[0] and self._archive.taken_over(self.progress.run, published=published):
             raise ArchiveError(
                 f"run {self.progress.run} lost its lock with the database's connection, and another run has taken over "
-                "its files; no event is lost, run it again for what is left"
+                "its rows; no event is lost, run it again for what is left"
             )
 
-    def _remove(self, run: str) -> None:
+    def _remove(self, run: str) -> DataFrame:
+        """Delete the run's rows from the table; the ids of those that stay."""
         removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
-        archived = self._archive.read(self._archive.paths_of(run))
-        materialize(removal.remaining(archived), self._archive.retained_path(run))
+        return self._archive.retain(run, self.progress.run, removal.remaining(self._archive.rows(run)))
 
-    def _close(self, run: str) -> int:
-        left = self._spark.read.schema("event_id string").parquet(self._archive.retained_path(run)).count()
-        self._archive.close(run, Closed(left))
-        return left
+    def _close(self, run: str, retained: DataFrame) -> int:
+        return self._archive.close(run, self.progress.run, retained)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from relay.spark.jobs.arguments import (
     outbox_url,
     pairs,
     refuse,
+    spark_remote,
     texts,
 )
 from relay.spark.options import DEFAULT_CONNECTIONS, MOST_CONNECTIONS
@@ -72,6 +73,7 @@ class IngestArguments(Arguments):
         default="available-now",
     )
     dry_run: bool = option("show ten rows as they would be inserted; write nothing", FLAG, replaces_environment=True)
+    remote: str | None = spark_remote()
 
     examples: ClassVar[str] = """\
 examples:

@@ -21,6 +21,7 @@ from relay.spark.jobs.ingest.arguments import IngestArguments
 from relay.spark.jobs.ingest.preview import preview
 from relay.spark.jobs.ingest.shape import shape
 from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
+from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import OBSERVATION, show_counts, show_run
 from relay.spark.write.options import write_options
@@ -28,8 +29,7 @@ from relay.spark.write.runs import stream_summary
 
 
 def _work(job: IngestArguments) -> int:
-    session = SparkSession.Builder().appName("openoutbox-ingest").getOrCreate()
-    session.dataSource.register(OutboxDataSource)
+    session = open_session(job.name, OutboxDataSource, job.remote)
     events, keys = shape(_source(session, job), job)
     options = _write_options(job, keys)
     if job.dry_run:

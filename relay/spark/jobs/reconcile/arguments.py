@@ -22,6 +22,7 @@ from relay.spark.jobs.arguments import (
     outbox_table,
     outbox_url,
     output_folder,
+    page_file,
     pairs,
     read_connections,
     read_file,
@@ -29,6 +30,7 @@ from relay.spark.jobs.arguments import (
     refuse,
     spark_jars,
     spark_packages,
+    spark_remote,
     texts,
 )
 
@@ -95,6 +97,7 @@ class ReconcileArguments(Arguments):
     )
 
     output: str = output_folder(group=_RESULT)
+    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
     sample: int = _result("findings of a kind on the page", count(10_000), default="100")
     tolerated: tuple[str, ...] = _result(
@@ -104,6 +107,7 @@ class ReconcileArguments(Arguments):
         "not compared, as replay_id always; repeatable", texts("NAME"), flag="--ignore-header"
     )
 
+    remote: str | None = spark_remote()
     packages: str | None = spark_packages()
     jars: str | None = spark_jars()
 

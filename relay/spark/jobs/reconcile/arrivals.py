@@ -6,11 +6,11 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.core.errors import ConfigError
+from relay.spark.jobs.java import JAVA_ERRORS
 from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED
 from relay.spark.jobs.reconcile.fingerprints import from_kafka, from_table
@@ -21,6 +21,8 @@ MOST_TOPICS: Final = 10_000
 _LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _SKEW: Final = timedelta(hours=1)
 """How far a producer's clock may be behind the database's clock."""
+_NO_SOURCE: Final[tuple[type[Exception], ...]] = (AnalysisException, *JAVA_ERRORS)
+"""What PySpark raises for an unknown data source, among other errors."""
 _NO_MESSAGES: Final = (
     "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>, "
     "partition int, offset long, timestamp timestamp"
@@ -47,8 +49,10 @@ def from_topics(session: SparkSession, job: ReconcileArguments, rows: DataFrame)
         moment = int((job.since - _SKEW).timestamp() * 1000)
         reader = reader.option("startingTimestamp", str(moment)).option("startingOffsetsByTimestampStrategy", "latest")
     try:
-        return from_kafka(reader.load(), job.ignored)
-    except (AnalysisException, Py4JJavaError) as error:
+        messages = reader.load()
+        messages.columns  # noqa: B018 - Spark Connect looks for the source only when it needs it
+        return from_kafka(messages, job.ignored)
+    except _NO_SOURCE as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "Failed to find" not in str(error):
             raise
         raise ConfigError(_no_source(session)) from None
@@ -84,6 +88,6 @@ def _topics(rows: DataFrame) -> tuple[str, ...]:
 
 def _no_source(session: SparkSession) -> str:
     return (
-        "--kafka: this Spark has no Kafka source; give spark-submit, or this command, --packages "
-        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+        "--kafka: this Spark has no Kafka source; give spark-submit, this command, or with Spark Connect "
+        f"start-connect-server.sh, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
     )

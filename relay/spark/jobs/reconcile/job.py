@@ -24,16 +24,14 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.files import read_archive
+from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
-    open_session,
     print_result,
     report_progress,
-    session_settings,
     task_progress,
 )
 from relay.spark.jobs.reconcile import arrivals
@@ -42,6 +40,8 @@ from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, withou
 from relay.spark.jobs.reconcile.fingerprints import expected
 from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, summary
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
+from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
@@ -64,7 +64,7 @@ _PRINTS: Final = ("topic", "status", "key", "payload_sum", "headers_sum", "creat
 
 
 def _work(job: ReconcileArguments) -> int:
-    session = open_session(job.name, OutboxDataSource, session_settings(job.packages, job.jars))
+    session = open_session(job.name, OutboxDataSource, job.remote, session_settings(job.packages, job.jars))
     return _Run(session, job).work()
 
 
@@ -81,13 +81,13 @@ class _Run:
         job = self._job
         start = time.monotonic()
         folder = Folder(self._session, job.output)
-        folder.delete("index.html")
+        folder.delete(NAME)
         try:
             with report_progress(
                 "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
             ):
                 result = self._compare(start)
-                folder.write("index.html", render(page(job, result)))
+                place = publish_page(folder, job.page, render(page(job, result)))
         finally:
             folder.delete(_WORK)
         counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
@@ -96,7 +96,7 @@ class _Run:
             print_result(json.dumps(summary(job, result)))
         else:
             print_result(sentence(result))
-            print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
+            print_result(f"{place}; {result.seconds:.1f} s")
         return FINDINGS if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
     def _compare(self, start: float) -> ReconcileResult:

@@ -25,6 +25,7 @@ from relay.spark.jobs.arguments import (
     outbox_table,
     outbox_url,
     refuse,
+    spark_remote,
     texts,
 )
 
@@ -83,6 +84,7 @@ class ReplayArguments(Arguments):
     table: TableName = outbox_table(group=_OUTBOX)
     max_connections: int = option("connections that insert, at most", count(1000), default="4", group=_OUTBOX)
     batch_rows: int = option("events of one transaction", count(100_000), default="1000", group=_OUTBOX)
+    remote: str | None = spark_remote()
 
     exit_codes: ClassVar[str] = "0 done, 1 failed or events left out for now, 2 wrong arguments, 130 interrupted"
     examples: ClassVar[str] = """\

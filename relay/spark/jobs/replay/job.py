@@ -16,15 +16,16 @@ import time
 from dataclasses import asdict
 from typing import Final
 
-from relay.spark.jobs.program import Program, open_session, print_result, report_progress, task_progress
+from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
+from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
 
 
 def _work(job: ReplayArguments) -> int:
-    spark = open_session(job.name, OutboxDataSource)
+    spark = open_session(job.name, OutboxDataSource, job.remote)
     if job.dry_run:
         with report_progress("replay", lambda: task_progress(spark)):
             events = preview(spark, job)

@@ -29,7 +29,8 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
 from relay.spark.connection import connect
-from relay.spark.jobs.archive.files import read_archive, type_folder
+from relay.spark.jobs.archive.formats import read_archive
+from relay.spark.jobs.archive.model import type_folder
 from relay.spark.jobs.outbox import identify
 from relay.spark.jobs.replay.arguments import Bound, ReplayArguments
 from relay.spark.jobs.replay.copies import COUNTS, NAMES, Copying

@@ -19,11 +19,13 @@ from relay.spark.jobs.arguments import (
     names,
     option,
     output_folder,
+    page_file,
     read_connections,
     read_tasks,
     refuse,
     spark_jars,
     spark_packages,
+    spark_remote,
 )
 
 
@@ -61,9 +63,11 @@ class ReportArguments(Arguments):
     event_types: tuple[str, ...] = _source("only events of these types", names("A,B"), flag="--event-type")
 
     output: str = output_folder(group=_RESULT)
+    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
     types: int = option("event types on the page", count(1000), default="50", group=_RESULT)
 
+    remote: str | None = spark_remote()
     packages: str | None = spark_packages()
     jars: str | None = spark_jars()
 

@@ -17,16 +17,14 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.files import read_archive
+from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.measures import bucket_width, histogram
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
-    open_session,
     print_result,
     report_progress,
-    session_settings,
     task_progress,
 )
 from relay.spark.jobs.report.arguments import ReportArguments
@@ -42,6 +40,8 @@ from relay.spark.jobs.report.outcomes import (
     totals,
 )
 from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
+from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.read.deliverylog import DeliveryLogDataSource
 from relay.spark.write.observed import show_counts
@@ -51,14 +51,14 @@ _CODES: Final = 20
 
 
 def _work(job: ReportArguments) -> int:
-    session = open_session(job.name, DeliveryLogDataSource, session_settings(job.packages, job.jars))
+    session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
     start = time.monotonic()
     folder = Folder(session, job.output)
-    folder.delete("index.html")
+    folder.delete(NAME)
     try:
         with report_progress("report", lambda: task_progress(session)):
             result = _measure(session, job, start)
-            folder.write("index.html", render(page(job, result)))
+            place = publish_page(folder, job.page, render(page(job, result)))
     finally:
         folder.delete(_WORK)
     show_counts(session, "openoutbox report", {name: int(result.totals[name] or 0) for name in COUNTS})
@@ -66,7 +66,7 @@ def _work(job: ReportArguments) -> int:
         print_result(json.dumps(summary(job, result)))
     else:
         print_result(sentence(result))
-        print_result(f"{job.output}/index.html; {result.seconds:.1f} s")
+        print_result(f"{place}; {result.seconds:.1f} s")
     return 0
 
 

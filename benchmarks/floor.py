@@ -1,0 +1,49 @@
+"""The floor of ``benchmarks.drain``: a claim and a settle as anyone would write them, in turn on one connection.
+
+Nothing is published. The statements stand here and not in ``sql/``: the floor is the same whatever the relay's own
+statements become, so that figures of two versions compare.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import psycopg
+
+from benchmarks.filling import pace
+from benchmarks.measured import Cell
+from benchmarks.servers import Servers
+
+_CLAIM: Final = """
+UPDATE openoutbox_events
+SET status = 'DELIVERING', locked_by = 'floor', locked_at = NOW(), updated_at = NOW()
+WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM openoutbox_events
+    WHERE status = 'PENDING' AND available_at <= NOW()
+    ORDER BY available_at, created_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+))
+RETURNING event_id::text, event_type, partition_key, payload, headers::text, attempts, created_at, locked_at
+"""
+_SETTLE: Final = """
+UPDATE openoutbox_events
+SET status = 'DELIVERED', delivered_at = NOW(), locked_by = NULL, locked_at = NULL, updated_at = NOW()
+WHERE event_id = ANY(%(ids)s::uuid[]) AND status = 'DELIVERING' AND locked_by = 'floor' AND locked_at = %(fence)s
+"""
+
+
+def floor(servers: Servers, url: str, batch: int) -> Cell:
+    """Drain the table; raises RuntimeError when a settle misses a row."""
+    count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        cursor = connection.cursor(binary=True)
+        while rows := cursor.execute(_CLAIM, {"limit": batch}).fetchall():
+            cursor.execute(_SETTLE, {"ids": [row[0] for row in rows], "fence": rows[0][-1]})
+            if cursor.rowcount != len(rows):
+                raise RuntimeError(f"{cursor.rowcount} of {len(rows)} rows were settled")
+            count += len(rows)
+        own = (time.process_time() - cpu) / count * 1e6
+        postgres = (servers.postgres_cpu() - before) / count * 1e6
+    return Cell("floor", "", batch, pace(url), own, postgres)

@@ -1,0 +1,90 @@
+"""The tables of an archive in a catalog of Iceberg, by Spark's DataFrame readers and writers.
+
+    CATALOG.NAMESPACE.NAME        the rows
+    CATALOG.NAMESPACE.NAME_runs   the state of each run; its first row has the outbox
+
+Spark needs Iceberg's runtime, and the catalog in its settings; docs/spark-archive.md says which versions work together.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from relay.spark.jobs.archive.tables import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS
+from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.parquet import ROW_GROUP_BYTES
+
+ICEBERG: Final = "iceberg"
+
+_NAME: Final = re.compile(r"\w+(\.\w+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTables:
+    """Two Iceberg tables of a catalog; they are ``Tables``."""
+
+    spark: SparkSession
+    place: str
+    """The name of the table of rows, with its catalog and namespace."""
+
+    @property
+    def file(self) -> Column:
+        """The address of a row's file."""
+        return f.col("_file")
+
+    def owner(self) -> str | None:
+        """The outbox in the first row of ``RUNS``. Raises ArchiveError for a table without such a row."""
+        if not self._exists(RUNS):
+            return None
+        first = self.read(RUNS).where(f.col("state") == CREATED).select("outbox").first()
+        if first is None:
+            raise ArchiveError(f"{self._name(RUNS)}: is no table of an archive; archive into another name")
+        return str(first["outbox"])
+
+    def create(self, outbox: str, first: DataFrame) -> None:  # noqa: ARG002 - the first row has the outbox
+        """Create the table of rows, then ``RUNS`` with its first row. Raises ArchiveError for a foreign table."""
+        if not self._exists(EVENTS):
+            rows = self.spark.createDataFrame([], EVENT_COLUMNS).writeTo(self._name(EVENTS)).using(ICEBERG)
+            rows = rows.tableProperty("write.parquet.row-group-size-bytes", str(ROW_GROUP_BYTES))
+            rows.partitionedBy(f.col("run"), f.col("day")).create()
+        elif self.read(EVENTS).columns != list(EVENT_NAMES):
+            raise ArchiveError(f"{self.place}: is a table with other columns; archive into another name")
+        first.writeTo(self._name(RUNS)).using(ICEBERG).create()
+
+    def read(self, name: str) -> DataFrame:
+        """The table's current snapshot, which another process may have committed."""
+        self.spark.catalog.refreshTable(self._name(name))
+        return self.spark.read.table(self._name(name))
+
+    def append(self, name: str, rows: DataFrame) -> None:
+        """Append in one commit."""
+        rows.writeTo(self._name(name)).append()
+
+    def replace(self, run: str, rows: DataFrame) -> None:
+        """Overwrite the run's partitions in one commit."""
+        rows.writeTo(self._name(EVENTS)).overwrite(f.col("run") == run)
+
+    def _exists(self, name: str) -> bool:
+        return table_exists(self.spark, self._name(name))
+
+    def _name(self, name: str) -> str:
+        return self.place if name == EVENTS else f"{self.place}_{name}"
+
+
+def is_table_name(place: str) -> bool:
+    """Whether a place is a table's name with its catalog, and no folder's path."""
+    return _NAME.fullmatch(place) is not None
+
+
+def table_exists(spark: SparkSession, name: str) -> bool:
+    """Whether the table exists; not where Spark does not know its catalog."""
+    try:
+        return spark.catalog.tableExists(name)
+    except AnalysisException:
+        return False

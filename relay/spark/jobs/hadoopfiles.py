@@ -1,0 +1,98 @@
+"""Files by Hadoop's own interface, through the driver's JVM: ``relay.spark.jobs.folder`` says what they promise.
+
+A file is written under another name and renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.java import JAVA_ERRORS, java_message
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopFiles:
+    """Plain files; reads those of Spark's writer too."""
+
+    spark: SparkSession
+
+    def contents(self, path: str) -> dict[str, str]:
+        """The texts of a folder's files by their names."""
+        with self._open(path) as (files, place):
+            if not files.exists(place):
+                return {}
+            texts = {_name(each): self._text(files, each) for each in _visible(files, place)}
+        return {name: text for name, text in texts.items() if text}
+
+    def read(self, path: str) -> str | None:
+        """A file's text."""
+        with self._open(path) as (files, place):
+            if not files.exists(place):
+                return None
+            return self._text(files, files.getFileStatus(place)) or None
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file and rename it."""
+        parent, _, name = path.rpartition("/")
+        part = f"{parent}/.{name}.{uuid4().hex}"
+        with self._open(path) as (files, place):
+            stream = files.create(self._at(part), True)
+            stream.write(bytearray(text.encode()))
+            stream.close()
+            if files.exists(place):
+                files.delete(place, True)
+            if not files.rename(self._at(part), place):
+                raise ArchiveError(f"{path}: could not be renamed from its temporary name")
+
+    def delete(self, path: str) -> None:
+        """Delete a file or a folder."""
+        with self._open(path) as (files, place):
+            if files.exists(place) and not files.delete(place, True):
+                raise ArchiveError(f"{path}: could not be deleted")
+
+    def _text(self, files: JavaObject, status: JavaObject) -> str:
+        """The text of a file, or of the newest part in a folder; empty where there is no part."""
+        if status.isDirectory():
+            parts = _visible(files, status.getPath())
+            if not parts:
+                return ""
+            status = max(parts, key=lambda part: int(part.getModificationTime()))
+        stream = files.open(status.getPath())
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    @property
+    def _jvm(self) -> Any:  # noqa: ANN401 - Py4J has no types
+        return self.spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
+
+    def _at(self, path: str) -> JavaObject:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[tuple[JavaObject, JavaObject]]:
+        """The file system and the path. Raises ArchiveError for an exception of Java's."""
+        try:
+            place = self._at(path)
+            settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+            yield place.getFileSystem(settings), place
+        except JAVA_ERRORS as error:
+            raise ArchiveError(f"{path}: {java_message(error)}") from None
+
+
+def _visible(files: JavaObject, place: JavaObject) -> list[JavaObject]:
+    """The files of a folder without those that Spark's reader takes for hidden ones."""
+    return [status for status in files.listStatus(place) if not _name(status).startswith((".", "_"))]
+
+
+def _name(status: JavaObject) -> str:
+    return str(status.getPath().getName())

@@ -1,0 +1,96 @@
+"""The recorder leaves the processor to the engine while it cannot keep up, and only then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+
+from relay.deliverylog import LogEntry
+from relay.deliverylog import pace as pacing
+from relay.deliverylog.memory import MemoryDeliveryLog
+from relay.deliverylog.pace import SHARE, Pace
+from tests.deliverylog.test_recorder import opener, recording, settled
+from tests.support.options import recorder_options
+from tests.support.waiting import eventually
+
+WORK = 0.01
+"""Seconds of the processor that a write takes."""
+
+
+class Clock:
+    """The two clocks of a thread that works half of the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return (self.now - self.slept) / 2
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "rest"),
+    [(0, 0.0), (100, 0.0), (101, 0.1 / SHARE - 0.2), (10_000, 0.1 / SHARE - 0.2)],
+)
+def test_there_is_a_rest_only_while_more_arrives_than_is_written(
+    monkeypatch: pytest.MonkeyPatch, arrivals: int, rest: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pacing, "time", clock)
+    pace = Pace()
+    arrived = 0
+    rested = 0.0
+    for _ in range(3):
+        clock.now += 0.2
+        arrived += round(arrivals * (1 + 5 * rested))
+        rested = pace.rest(100, 0.2, arrived)
+        assert rested == pytest.approx(rest)
+        clock.sleep(rested)
+
+
+def test_a_thread_that_works_little_never_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pacing, "time", clock)
+    pace = Pace()
+    clock.now += 10.0
+    monkeypatch.setattr(clock, "thread_time", lambda: 0.5)
+    assert pace.rest(100, 0.2, 1_000_000) == 0.0
+
+
+class BusyStore(MemoryDeliveryLog):
+    """A log whose writes take the processor, while far more attempts arrive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began: list[float] = []
+        self.arrive: Callable[[], object] = list
+
+    async def insert_many(self, entries: Sequence[LogEntry]) -> None:
+        self.began.append(time.monotonic())
+        self.arrive()
+        ends = time.thread_time() + WORK
+        while time.thread_time() < ends:
+            pass
+        await super().insert_many(entries)
+
+
+async def test_a_recorder_that_drops_takes_no_more_than_its_share() -> None:
+    store = BusyStore()
+    options = recorder_options(batch_size=10, flush_interval=0.01, queue_size=30)
+    async with recording(opener(store), options) as recorder:
+        store.arrive = lambda: recorder.record([settled(n) for n in range(1000)])
+        store.arrive()
+        await eventually(lambda: recorder.written >= 40)
+        gaps = [later - earlier for earlier, later in pairwise(store.began[1:4])]
+        assert min(gaps) >= 0.9 * WORK / SHARE
+        assert recorder.dropped > 0

@@ -1,0 +1,113 @@
+"""PostgreSQL crashes between a claim and its settle. The commit of a claim does not wait for the disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+import pytest
+
+from relay.core.errors import StorageError
+from relay.core.event import Claim
+from relay.core.ports import Renewal, Settled, Settlement
+from relay.localservers.postgres import PostgresServer
+from relay.outbox.extensions import add_extension
+from relay.outbox.options import KeyOrder
+from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.fixtures.postgres import create_database
+from tests.support.options import storage_options
+from tests.support.waiting import wait_until, wait_until_async
+
+T = TypeVar("T")
+
+
+def stop_flushing(server: PostgresServer) -> int:
+    """Stop the server's own flushing of the log; returns the process to kill for a crash."""
+    with psycopg.connect(server.url) as connection:
+        row = connection.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'").fetchone()
+    assert row is not None
+    os.kill(row[0], signal.SIGSTOP)
+    return int(row[0])
+
+
+def crash(server: PostgresServer, writer: int) -> None:
+    """Kill that process: the server ends all connections, drops its memory and recovers from the log."""
+
+    def recovered() -> bool:
+        if Path(f"/proc/{writer}").exists():  # until the server knows of it
+            return False
+        try:
+            psycopg.connect(server.url).close()
+        except psycopg.Error:
+            return False
+        return True
+
+    os.kill(writer, signal.SIGKILL)
+    wait_until(recovered, what="the server to recover")
+
+
+async def after_the_loss(attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result, once the storage has noticed that its connection is lost."""
+    results: list[T] = []
+
+    async def worked() -> bool:
+        try:
+            results.append(await attempt())
+        except StorageError:
+            return False
+        return True
+
+    await wait_until_async(worked)
+    return results[0]
+
+
+@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+async def test_a_lost_claim_is_a_pending_row_again_and_a_settled_event_stays_delivered(
+    own_postgres: PostgresServer, key_order: KeyOrder | None
+) -> None:
+    outbox = Outbox.create(create_database(own_postgres.url))
+    if key_order is not None:
+        add_extension(outbox.url, TableName(), "key-order")
+    one, two = outbox.insert([Row("topic")] * 2)
+    storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay", key_order=key_order))
+    await storage.open()
+    writer = stop_flushing(own_postgres)
+    lost = await storage.claim(2, 1000)
+    assert lost.fence is not None
+    assert len(lost.events) == 2
+    crash(own_postgres, writer)
+    for event_id in (one, two):
+        row = outbox.row(event_id)
+        assert (row["status"], row["attempts"], row["locked_by"]) == ("PENDING", 0, None)
+    # Its holder lives on, under the name that the next holder has, too.
+    fence = lost.fence
+
+    async def settle_the_lost_one() -> list[Settled]:
+        return await storage.settle([Settlement(fence, delivered=[lost.events[0].event_id])])
+
+    async def renew_the_lost_one() -> Renewal:
+        return await storage.renew(fence, [event.event_id for event in lost.events])
+
+    async def claim() -> Claim:
+        return await storage.claim(1, 1000)
+
+    assert await after_the_loss(settle_the_lost_one) == [Settled()]
+    again = await after_the_loss(claim)
+    assert again.fence is not None
+    assert again.fence > fence
+    assert await settle_the_lost_one() == [Settled()]
+    assert (await renew_the_lost_one()).held == frozenset()
+    # The verdict's commit waits, and takes the claim along.
+    writer = stop_flushing(own_postgres)
+    delivered = again.events[0].event_id
+    assert await storage.settle([Settlement(again.fence, delivered=[delivered])]) == [Settled(delivered=1)]
+    crash(own_postgres, writer)
+    assert outbox.row(delivered)["status"] == "DELIVERED"
+    assert outbox.counts() == {"DELIVERED": 1, "PENDING": 1}
+    await storage.close()

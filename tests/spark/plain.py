@@ -1,0 +1,93 @@
+"""Writes and streams without a JVM: what Spark does with the data sources, on Arrow data, one task after the other.
+
+What a write puts into the database, what it refuses, and what a stream reads needs no more than this. That Spark calls
+the data sources so is the part of the tests that have a session.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from relay.spark import OutboxDataSource
+from relay.spark.read.boundedstream import BoundedEventStream
+from relay.spark.read.eventstore import EventStoreDataSource
+from relay.spark.write.tasks import Written
+from relay.spark.write.writers import BatchWriter
+
+
+def save(rows: pa.Table, partitions: int = 1, *, mode: str = "append", **options: object) -> None:
+    """Write the rows as ``.write.format("openoutbox")`` does. Raises the data source's own errors, not Spark's."""
+    source = OutboxDataSource({name: str(value) for name, value in options.items()})
+    writer = source.writer(from_arrow_schema(rows.schema), mode == "overwrite")
+    assert isinstance(writer, BatchWriter)
+    try:
+        written = [_written(writer, number, share) for number, share in enumerate(_shares(rows, partitions))]
+    except BaseException:
+        writer.abort([])
+        raise
+    writer.commit(written)
+
+
+def _shares(rows: pa.Table, partitions: int) -> Sequence[pa.Table]:
+    step = -(-rows.num_rows // partitions)
+    return [rows.slice(number * step, step) for number in range(partitions)]
+
+
+def _written(writer: BatchWriter, partition: int, rows: pa.Table) -> Written:
+    """One task: the writer and its message are pickled on their ways."""
+    copy: BatchWriter = pickle.loads(cloudpickle.dumps(writer))  # type: ignore[no-untyped-call]
+    context: Any = TaskContext._getOrCreate()
+    context._partitionId, context._attemptNumber = partition, 0
+    try:
+        message: Written = pickle.loads(pickle.dumps(copy.write(iter(rows.to_batches()))))
+    finally:
+        TaskContext._taskContext = None
+    return message
+
+
+class EventCopy:
+    """A stream of the event store, micro-batch by micro-batch, and the positions that it has read.
+
+    Its offsets are in ``checkpoint`` as JSON, where ``restart`` finds them.
+    """
+
+    def __init__(self, url: str, **options: str) -> None:
+        self._source = {"url": url, "storeSchema": "bank", "columns": "sequence_num", **options}
+        self.positions: list[int] = []
+        self._reader = self._started()
+        self.checkpoint = json.dumps(self._reader.initialOffset())
+
+    def restart(self) -> None:
+        """Stop it, and start it from its checkpoint."""
+        self.close()
+        self._reader = self._started()
+
+    def close(self) -> None:
+        """Stop it."""
+        self._reader.stop()
+
+    def micro_batch(self, most: int | None = None) -> int:
+        """Read the next events, at most so many; returns their number."""
+        start = json.loads(self.checkpoint)
+        limit: ReadLimit = ReadAllAvailable() if most is None else ReadMaxRows(most)
+        end = json.loads(json.dumps(self._reader.latestOffset(start, limit)))
+        before = len(self.positions)
+        for share in self._reader.partitions(start, end):
+            for batch in self._reader.read(pickle.loads(pickle.dumps(share))):
+                self.positions += batch.column("sequence_num").to_pylist()
+        self.checkpoint = json.dumps(end)
+        return len(self.positions) - before
+
+    def _started(self) -> BoundedEventStream:
+        source = EventStoreDataSource(dict(self._source))
+        reader = source.streamReader(source.schema())
+        assert isinstance(reader, BoundedEventStream)
+        return reader

@@ -1,0 +1,127 @@
+"""What one ``save()`` puts into the table, and what it refuses before anything is written: without a JVM.
+
+tests/spark/write/test_batch.py has the ``save()`` of a session.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from relay.core.errors import ConfigError, EventError, OutboxError, SchemaError, StorageError, StorageUnavailable
+from tests.spark.ledger import runs, staging_tables
+from tests.spark.plain import save
+from tests.support.fixtures.outbox import Outbox
+
+BOTH = pytest.mark.parametrize("commit", ["atomic", "partition"])
+
+
+def orders(count: int) -> pa.Table:
+    """Orders with a business key ``number``."""
+    numbers = range(count)
+    bodies = pa.array([{"number": number} for number in numbers], pa.struct([("number", pa.int64())]))
+    types = pa.array(["orders.created"] * count, pa.string())
+    return pa.table({"event_type": types, "payload": bodies, "number": pa.array(numbers, pa.int64())})
+
+
+@BOTH
+def test_every_column_of_an_event_is_written(outbox: Outbox, commit: str) -> None:
+    event_id = uuid.uuid4()
+    braced_id = uuid.uuid4()
+    due = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "event_id": [str(event_id).upper(), f"{{{braced_id}}}"],
+            "event_type": ["t.é", "t"],
+            "payload": [b"\x00\xff raw", b""],
+            "partition_key": [None, "k"],
+            "headers": ['{"n": 12345678901234567890123}', None],
+            "available_at": pa.array([due, None], pa.timestamp("us", "UTC")),
+        }
+    )
+    save(rows, url=outbox.url, commit=commit)
+    first, second = outbox.row(str(event_id)), outbox.row(str(braced_id))
+    assert (first["event_type"], first["payload"], first["partition_key"]) == ("t.é", b"\x00\xff raw", None)
+    assert first["available_at"] == due
+    assert sorted(outbox.rows("headers::text")) == [('{"n": 12345678901234567890123}',), ("{}",)]
+    assert (second["payload"], second["partition_key"]) == (b"", "k")
+    assert second["available_at"] == second["created_at"]
+
+
+@BOTH
+def test_running_the_same_write_again_adds_nothing(outbox: Outbox, commit: str) -> None:
+    save(orders(1000), 3, url=outbox.url, commit=commit, idColumns="number")
+    save(orders(1000), 2, url=outbox.url, commit="partition", idColumns="number")
+    save(orders(1500), 5, url=outbox.url, commit=commit, idColumns="number")
+    assert len(outbox.rows("event_id")) == 1500
+    assert runs(outbox) == [("committed", 1000, 1000), ("committed", 1000, 0), ("committed", 1500, 500)]
+
+
+@BOTH
+def test_equal_rows_stay_several_events_and_a_named_job_adds_nothing_twice(outbox: Outbox, commit: str) -> None:
+    rows = pa.table({"event_type": ["t"] * 60, "payload": [str(number % 3) for number in range(60)]})
+    save(rows, 2, url=outbox.url, commit=commit, job="nightly")
+    save(rows, 2, url=outbox.url, commit=commit, job="nightly")
+    assert len(outbox.rows("event_id")) == 60
+    save(rows, 2, url=outbox.url, commit=commit, job="of the next night")
+    assert len(outbox.rows("event_id")) == 120
+    save(rows, 2, url=outbox.url, commit=commit)
+    assert len(outbox.rows("event_id")) == 180
+
+
+def test_a_key_that_repeats_in_the_data_is_one_event(outbox: Outbox) -> None:
+    rows = orders(100)
+    rows = rows.set_column(2, "number", pa.array([number % 10 for number in range(100)]))
+    save(rows, 3, url=outbox.url, commit="partition", idColumns="number", batchRows=7)
+    assert len(outbox.rows("event_id")) == 10
+    save(rows, 3, url=outbox.url, commit="atomic", idColumns="number")
+    assert len(outbox.rows("event_id")) == 10
+
+
+def test_a_constant_event_type_and_an_own_table(outbox: Outbox) -> None:
+    outbox.database.run('CREATE SCHEMA "Own"')
+    outbox.database.run('CREATE TABLE "Own"."events %%" (LIKE openoutbox_events INCLUDING ALL)')
+    save(orders(10).select(["payload"]), url=outbox.url, table="Own.events %%", eventType="orders.imported")
+    rows = outbox.database.run('SELECT DISTINCT event_type, count(*) FROM "Own"."events %%" GROUP BY 1')
+    assert rows == [("orders.imported", 10)]
+    assert outbox.rows("event_id") == []
+
+
+WRONG: dict[str, tuple[list[str], dict[str, Any], type[OutboxError], str]] = {
+    "unknown column": (["event_type", "payload", "colour"], {}, EventError, "column colour: not a column of the outb"),
+    "option": (["event_type", "payload"], {"maxConnection": "5"}, ConfigError, "option maxconnection"),
+    "table": (["event_type", "payload"], {"table": "nowhere"}, SchemaError, "there is no table nowhere"),
+    "no outbox": (["event_type", "payload"], {"table": "pg_catalog.pg_type"}, SchemaError, "has no column event_type"),
+    "mode": (["event_type", "payload"], {"mode": "overwrite"}, ConfigError, "can only be added"),
+}
+"""What the columns and options of a DataFrame may be wrong in is tried in test_columns.py and test_options.py."""
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_fails_on_the_driver_by_name(outbox: Outbox, case: str) -> None:
+    columns, options, error, message = WRONG[case]
+    with pytest.raises(error, match=message):
+        save(pa.table({name: ["x"] for name in columns}), url=outbox.url, **options)
+    assert outbox.rows("event_id") == []
+
+
+def test_a_row_that_is_no_event_aborts_the_run(outbox: Outbox) -> None:
+    rows = pa.table({"event_type": ["t"] * 100, "payload": ["x"] * 100, "headers": ["{}"] * 50 + ["{"] + ["{}"] * 49})
+    with pytest.raises(StorageError, match=r"invalid input syntax for type json .*column headers"):
+        save(rows, 2, url=outbox.url)
+    assert outbox.rows("event_id") == []
+    assert staging_tables(outbox) == []
+    assert [state for state, *_ in runs(outbox)] == ["aborted"]
+
+
+def test_the_password_is_in_no_message(outbox: Outbox) -> None:
+    port = psycopg.conninfo.conninfo_to_dict(outbox.url)["port"]
+    with pytest.raises(StorageUnavailable) as caught:
+        save(orders(1), url=f"postgresql://postgres:s3cret@127.0.0.1:{port}/no_such_database", idColumns="number")
+    assert "no_such_database" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
