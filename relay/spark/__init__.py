@@ -2,7 +2,7 @@
 
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
 ``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot;
-``run_summary`` tells what a ``save()`` has done.
+``run_summary`` is the result of a ``save()``, and ``show_run`` shows it on Spark's pages.
 Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
 """
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from relay.spark.read.snapshots import exported_snapshot
     from relay.spark.source import OutboxDataSource
     from relay.spark.write.identity import key_id
+    from relay.spark.write.observed import show_run
     from relay.spark.write.runs import RunSummary, run_summary
 
-__all__ = ["OutboxDataSource", "RunSummary", "exported_snapshot", "key_id", "read_archive", "run_summary"]
+__all__ = ["OutboxDataSource", "RunSummary", "exported_snapshot", "key_id", "read_archive", "run_summary", "show_run"]
 
 _MODULES = {
     "OutboxDataSource": "source",
@@ -26,6 +27,7 @@ _MODULES = {
     "key_id": "write.identity",
     "read_archive": "jobs.archive.formats",
     "run_summary": "write.runs",
+    "show_run": "write.observed",
     "RunSummary": "write.runs",
 }
 

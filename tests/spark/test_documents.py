@@ -110,7 +110,7 @@ spark-submit() {{ {shlex.quote(str(HOME / "bin" / "spark-submit"))} {on_cluster}
     )
     assert done.returncode == 0, done.stderr[-4000:]
     # spark-submit puts its driver's standard error, and so the progress of a slow run, into its standard output
-    summary, *shown = [line for line in done.stdout.splitlines() if line and not line.startswith("ingest: stage ")]
+    summary, *shown = [line for line in done.stdout.splitlines() if line and not line.startswith("ingest: ")]
     assert summary.startswith("100 rows: 100 new, 0 there already; ")
     assert len(shown) == 10
     assert json.loads(shown[0])["partition_key"] == "Ada"

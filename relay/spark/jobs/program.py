@@ -23,6 +23,7 @@ from relay.spark.jobs.java import JAVA_ERRORS, java_message
 from relay.spark.jobs.session import active_stages
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
+_NO_TASK: Final = "no task is active: Spark plans, or the database commits"
 _OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
 _RPC_ERROR: Final = re.compile(r'RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 
@@ -62,9 +63,7 @@ def report_progress(job: str, state: Callable[[], str]) -> Iterator[None]:
 
     def report() -> None:
         while not finished.wait(_PROGRESS_INTERVAL):
-            line = state()
-            if line:
-                sys.stderr.write(f"{job}: {line}\n")
+            sys.stderr.write(f"{job}: {state() or _NO_TASK}\n")
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()

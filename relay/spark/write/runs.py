@@ -77,6 +77,16 @@ class RunSummary:
         """Rows whose event existed already."""
         return self.rows - self.new
 
+    def counts(self) -> dict[str, int]:
+        """The numbers by their names."""
+        return {
+            "rows": self.rows,
+            "new": self.new,
+            "skipped": self.skipped,
+            "bytes": self.bytes,
+            "retries": self.retries,
+        }
+
 
 def prepare(options: WriteOptions, statements: SparkStatements) -> None:
     """Check outbox and ledger before a run, and clean up after dead runs.

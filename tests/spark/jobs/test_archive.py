@@ -31,6 +31,7 @@ from relay.spark.jobs.report.job import run as run_report
 from relay_cli.app import app
 from tests.spark.history import Ask, a_past, answering, fill, ids, in_archive, in_both, in_table
 from tests.spark.jobs.test_parquet import INCOMPRESSIBLE
+from tests.spark.pages import description
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.spark import TABLE_FORMATS
@@ -89,6 +90,8 @@ def test_old_rows_move_as_they_are_and_others_stay(
     assert not place.folder.exists()
     done = archive("--max-connections", "2", "--batch-rows", "7")
     assert (done["archived"], done["deleted"], done["left"]) == (120, 120, 0)
+    line = description(spark, f"openoutbox archive {done['run']}: ")
+    assert line.endswith(f": 120 archived, {done['files']} files, 120 deleted, 0 left")
     assert len(in_table(outbox)) == len(before) - 120
     assert in_both(spark, outbox, place.name) == before
     rows = read_archive(spark, place.name).select("event_type", "day", "delivered_at", "updated_at").collect()

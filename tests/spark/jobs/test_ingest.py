@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from typer.testing import CliRunner
 
 from relay.spark import key_id
 from relay.spark.jobs.ingest.job import run
 from relay_cli.app import app
+from tests.spark.pages import description
 from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
 
 ROWS = [
     {"number": number, "customer": f"c{number % 3}", "region": "north" if number % 2 else None, "total": number / 4}
@@ -44,7 +48,9 @@ def test_files_become_events_once(
     assert run("ingest", arguments) == 0
     assert capsys.readouterr().out.startswith("20 rows: 20 new, 0 there already; ")
     assert run("ingest", [*arguments, "--commit", "partition", "--where", "number < 5"]) == 0
-    assert capsys.readouterr().out.startswith("5 rows: 0 new, 5 there already; ")
+    summary = capsys.readouterr().out
+    assert summary.startswith("5 rows: 0 new, 5 there already; ")
+    assert ": 5 rows, 0 new, 5 skipped, " in description(spark, f"openoutbox run {summary.split()[-1]}")
     row = outbox.row(str(key_id("", "orders.created", 7)))
     assert row["payload"] == b'{"number":7,"total":1.75}'
     assert row["headers"] == {"customer": "c1", "total": 1.75}
@@ -69,14 +75,37 @@ def test_a_dry_run_shows_ten_rows_as_they_would_be_and_writes_nothing(
     assert outbox.rows("event_id") == []
 
 
+class Progress(StreamingQueryListener):
+    """The rows that streams observe."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def onQueryStarted(self, event: object) -> None:  # noqa: N802 - Spark's names
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        observed = event.progress.observedMetrics.get("openoutbox")
+        self.rows += [observed.rows] if observed and observed.rows else []
+
+    def onQueryTerminated(self, event: object) -> None:  # noqa: N802
+        pass
+
+
 def test_a_stream_goes_on_where_it_stopped(
     spark: SparkSession, outbox: Outbox, orders_file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     arguments = [orders_file, "--format", "json", "--event-type", "t", "--stream", "--checkpoint", checkpoint]
     arguments += ["--url", outbox.url]
+    progress = Progress()
+    spark.streams.addListener(progress)
     assert run("ingest", arguments) == 0
-    assert capsys.readouterr().out.startswith("20 rows: 20 new, 0 there already; ")
+    assert wait_until(lambda: progress.rows) == [20]
+    spark.streams.removeListener(progress)
+    summary = capsys.readouterr().out
+    assert summary.startswith("20 rows: 20 new, 0 there already; ")
+    assert description(spark, f"openoutbox query {summary.split()[-1]}").endswith(": 20 rows, 20 new, 0 skipped")
     (Path(orders_file) / "2.json").write_text("\n".join(json.dumps(row) for row in ROWS[:5]))
     assert run("ingest", arguments) == 0
     assert capsys.readouterr().out.startswith("5 rows: 5 new, 0 there already; ")

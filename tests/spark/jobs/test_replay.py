@@ -14,6 +14,7 @@ from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.replay.job import run
 from relay_cli.app import app
 from tests.spark.history import Ask, a_past, answering, fill
+from tests.spark.pages import description
 from tests.support.fixtures.outbox import Outbox
 
 EVENT = "event_type, partition_key, payload, created_at"
@@ -43,7 +44,7 @@ def copied(outbox: Outbox, columns: str, where: str = "TRUE") -> list[tuple[obje
     return outbox.database.run(f"SELECT {columns} FROM openoutbox_events WHERE headers ? 'replay_id' AND {where}")
 
 
-def test_rows_of_the_table_become_copies_with_the_replays_id(outbox: Outbox, replay: Ask) -> None:
+def test_rows_of_the_table_become_copies_with_the_replays_id(spark: SparkSession, outbox: Outbox, replay: Ask) -> None:
     a_past(outbox, 20)
     before = {row[0]: row[1:] for row in outbox.rows(f"event_id, {EVENT}")}
     dry = replay("--status", "dead", "--dry-run")
@@ -51,6 +52,8 @@ def test_rows_of_the_table_become_copies_with_the_replays_id(outbox: Outbox, rep
     assert copied(outbox, "event_id") == []
     done = replay("--status", "dead")
     assert (done["inserted"], done["total"], done["waiting"]) == (25, 25, 0)
+    shown = description(spark, f"openoutbox replay {done['replay_id']}: ")
+    assert shown.endswith(": 25 inserted, 25 total, 0 recent, 0 waiting")
     assert {row[0]: row[1:] for row in outbox.rows(f"event_id, {EVENT}")} == before
     copies = copied(outbox, "status, attempts, last_error, available_at <= now(), headers->>'replay_id'")
     assert set(copies) == {("PENDING", 0, None, True, done["replay_id"])}

@@ -15,6 +15,7 @@ from relay.spark.jobs.archive.formats import open_archive
 from relay.spark.jobs.report.job import run
 from relay.spark.jobs.report.outcomes import by_type, curve, failures, from_archive, totals
 from tests.deliverylog.making import entry, event
+from tests.spark.pages import description
 from tests.support.fixtures.granted import granted
 from tests.support.fixtures.postgres import Database
 
@@ -56,6 +57,7 @@ def test_the_delivery_log_by_type_and_hour(
         assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], log_url=url) == 0
     summary = json.loads(capsys.readouterr().out)
     assert [summary[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]
+    assert description(spark, "openoutbox report: ").endswith(": 10 delivered, 6 failed, 5 retries, 1 dead")
     assert summary["latency_seconds"] == {"p50": 60.0, "p95": 120.0, "p99": 120.0, "max": 120.0}
     hours = {
         (row["type"], row["hour"].astimezone(UTC).hour): (row["delivered"], row["failed"], row["latency_p50"])

@@ -20,6 +20,7 @@ from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_
 from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.observed import show_counts
 
 
 def _work(job: ArchiveArguments) -> int:
@@ -29,7 +30,10 @@ def _work(job: ArchiveArguments) -> int:
         if job.dry_run:
             _print_preview(archive, as_json=job.as_json)
         else:
-            _print_summary(archive.run(), job, time.monotonic() - start)
+            progress = archive.run()
+            counts = {name: getattr(progress, name) for name in ("archived", "files", "deleted", "left")}
+            show_counts(spark, f"openoutbox archive {progress.run}", counts)
+            _print_summary(progress, job, time.monotonic() - start)
     return 0
 
 

@@ -14,6 +14,7 @@ import uuid
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.spark.jobs.ingest.arguments import IngestArguments
@@ -22,8 +23,9 @@ from relay.spark.jobs.ingest.shape import shape
 from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.observed import OBSERVATION, show_counts, show_run
 from relay.spark.write.options import write_options
-from relay.spark.write.runs import run_summary, stream_summary
+from relay.spark.write.runs import stream_summary
 
 
 def _work(job: IngestArguments) -> int:
@@ -89,12 +91,13 @@ def _batch(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> 
     writer = events.write.format("openoutbox").mode("append").options(**options)
     with report_progress("ingest", lambda: task_progress(events.sparkSession)):
         writer.option("runId", str(run_id)).save()
-    summary = run_summary(job.url or "", run_id)
+    summary = show_run(events.sparkSession, job.url or "", run_id)
     _print_summary(summary.rows, summary.new, time.monotonic() - start, f"run {run_id}")
 
 
 def _stream(events: DataFrame, job: IngestArguments, options: dict[str, str]) -> None:
-    writer = events.writeStream.format("openoutbox").options(**options)
+    observed = events.observe(OBSERVATION, f.count(f.lit(1)).alias("rows"))  # in each micro-batch's progress
+    writer = observed.writeStream.format("openoutbox").options(**options)
     writer = writer.option("checkpointLocation", str(job.checkpoint))
     if job.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
@@ -110,6 +113,8 @@ def _stream(events: DataFrame, job: IngestArguments, options: dict[str, str]) ->
         seconds = time.monotonic() - start
         written, inserted = stream_summary(write_options(options), str(query.id), seconds)
         _print_summary(written, inserted, seconds, f"query {query.id}")
+    counts = {"rows": written, "new": inserted, "skipped": written - inserted}
+    show_counts(events.sparkSession, f"openoutbox query {query.id}, {seconds:.1f} s", counts)
 
 
 def _micro_batch(query: StreamingQuery) -> str:

@@ -44,6 +44,7 @@ from relay.spark.jobs.session import open_session, session_settings
 from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.observed import show_counts
 
 FINDINGS: Final = 3
 """Exit code: the job has findings."""
@@ -89,6 +90,8 @@ class _Run:
                 place = publish_page(folder, job.page, render(page(job, result)))
         finally:
             folder.delete(_WORK)
+        counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
+        show_counts(self._session, "openoutbox reconcile", counts | dict(result.kinds))
         if job.as_json:
             print_result(json.dumps(summary(job, result)))
         else:

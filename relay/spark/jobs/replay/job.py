@@ -21,17 +21,21 @@ from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
+from relay.spark.write.observed import show_counts
 
 
 def _work(job: ReplayArguments) -> int:
     spark = open_session(job.name, OutboxDataSource, job.remote)
     if job.dry_run:
-        _print_preview(preview(spark, job), job)
+        with report_progress("replay", lambda: task_progress(spark)):
+            events = preview(spark, job)
+        _print_preview(events, job)
         return 0
     sys.stderr.write(f"replay: its id is {job.replay_id}\n")
     start = time.monotonic()
     with report_progress("replay", lambda: task_progress(spark)):
         result = replay(spark, job)
+    show_counts(spark, f"openoutbox replay {job.replay_id}", asdict(result))
     _print_summary(result, job, time.monotonic() - start)
     return 1 if result.recent else 0
 

@@ -29,6 +29,7 @@ from relay.spark.jobs.program import (
 )
 from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import (
+    COUNTS,
     LOG_COLUMNS,
     by_type,
     by_type_and_hour,
@@ -43,6 +44,7 @@ from relay.spark.jobs.session import open_session, session_settings
 from relay.spark.jobs.webpage import NAME, publish_page
 from relay.spark.page.document import render
 from relay.spark.read.deliverylog import DeliveryLogDataSource
+from relay.spark.write.observed import show_counts
 
 _WORK: Final = "_work"
 _CODES: Final = 20
@@ -59,6 +61,7 @@ def _work(job: ReportArguments) -> int:
             place = publish_page(folder, job.page, render(page(job, result)))
     finally:
         folder.delete(_WORK)
+    show_counts(session, "openoutbox report", {name: int(result.totals[name] or 0) for name in COUNTS})
     if job.as_json:
         print_result(json.dumps(summary(job, result)))
     else:
