@@ -258,7 +258,7 @@ class Recorder:
                 if not await self._write(store, batch, due):
                     self._drop(len(batch))
                     return
-                rest = pace.rest(len(batch), time.monotonic() - began, self._arrived)
+                rest = pace.rest(len(batch), time.monotonic() - began, self._arrived, self.dropped)
                 ended = await self._pause(due, rest) or ended
                 if not ended and len(self._queue) < self._options.batch_size:
                     break

@@ -39,21 +39,29 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "rest"),
-    [(0, 0.0), (100, 0.0), (101, 0.1 / SHARE - 0.2), (10_000, 0.1 / SHARE - 0.2)],
+    ("arrivals", "drops", "rest"),
+    [
+        (0, 0, 0.0),
+        (100, 0, 0.0),
+        (100, 1, 0.0),
+        (101, 1, 0.1 / SHARE - 0.2),
+        (10_000, 9_000, 0.1 / SHARE - 0.2),
+        (10_000, 0, 0.0),
+    ],
 )
-def test_there_is_a_rest_only_while_more_arrives_than_is_written(
-    monkeypatch: pytest.MonkeyPatch, arrivals: int, rest: float
+def test_there_is_a_rest_only_while_attempts_are_dropped_and_more_arrive_than_are_written(
+    monkeypatch: pytest.MonkeyPatch, arrivals: int, drops: int, rest: float
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(pacing, "time", clock)
     pace = Pace()
-    arrived = 0
+    arrived = dropped = 0
     rested = 0.0
     for _ in range(3):
         clock.now += 0.2
         arrived += round(arrivals * (1 + 5 * rested))
-        rested = pace.rest(100, 0.2, arrived)
+        dropped += drops
+        rested = pace.rest(100, 0.2, arrived, dropped)
         assert rested == pytest.approx(rest)
         clock.sleep(rested)
 
@@ -64,7 +72,7 @@ def test_a_thread_that_works_little_never_rests(monkeypatch: pytest.MonkeyPatch)
     pace = Pace()
     clock.now += 10.0
     monkeypatch.setattr(clock, "thread_time", lambda: 0.5)
-    assert pace.rest(100, 0.2, 1_000_000) == 0.0
+    assert pace.rest(100, 0.2, 1_000_000, 900_000) == 0.0
 
 
 class BusyStore(MemoryDeliveryLog):
