@@ -47,7 +47,7 @@ def submitted(name: str, url: str, folder: str) -> list[str]:
     documents = yaml.safe_load_all((ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text(encoding="utf-8"))
     pods = [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in documents if each["kind"] == "CronJob"]
     (command,) = [pod["containers"][0]["args"] for pod in pods if f"/{name}.py" in str(pod)]
-    arguments: list[str] = command[command.index(f"local:///opt/openoutbox/{name}.py") + 1 :]
+    arguments: list[str] = command[command.index(f"/opt/openoutbox/{name}.py") + 1 :]
     return [{arguments[0]: folder, "/secrets/url": url}.get(argument, argument) for argument in arguments]
 
 
