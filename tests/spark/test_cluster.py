@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.spark.jobs.test_replay import copied
 from tests.spark.ledger import runs, staging_tables
 from tests.support.fixtures.outbox import Outbox, through
 from tests.support.fixtures.postgres import create_database
+from tests.support.servers.spark import SparkCluster
 from tests.support.waiting import wait_until
 
 ROWS = 4000
@@ -203,3 +205,24 @@ def test_many_partitions_share_a_connection(driver: Driver, logging_server: Logg
     driver.run(write, Job(options, rows=800, partitions=8))
     assert runs(outbox) == [("committed", 800, 800)]
     assert logging_server.most_connections() == 1
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(3600)
+def test_ten_thousand_partitions_share_twenty_connections(
+    spark_cluster: SparkCluster, logging_server: LoggedOutbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row in every second partition, 24 tasks at a time."""
+    outbox = logging_server.outbox
+    settings = {"spark.cores.max": "24", "spark.executor.cores": "12", "spark.executor.memory": "1g"}
+    began = time.perf_counter()
+    with Driver(spark_cluster.url, tmp_path / "log", settings) as many:
+        options = {"url": outbox.url, "maxConnections": "20", "idColumns": "number"}
+        many.call(write, Job(options, rows=5000, partitions=10_000)).result(3000)
+        seconds = time.perf_counter() - began
+    assert runs(outbox) == [("committed", 5000, 5000)]
+    assert staging_tables(outbox) == []
+    most = logging_server.most_connections()
+    with capsys.disabled():
+        print(f"\n10,000 partitions: {seconds:.0f} s, {most} connections at a time")
+    assert 1 < most <= 20
