@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-SHARE: Final = 0.05
+SHARE: Final = 0.02
 """Of one core, that the recorder's thread takes while it drops attempts since more arrive than the log can take."""
 
 

@@ -71,7 +71,7 @@ def test_a_thread_that_works_little_never_rests(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pacing, "time", clock)
     pace = Pace()
     clock.now += 10.0
-    monkeypatch.setattr(clock, "thread_time", lambda: 0.5)
+    monkeypatch.setattr(clock, "thread_time", lambda: 9 * SHARE)
     assert pace.rest(100, 0.2, 1_000_000, 900_000) == 0.0
 
 
