@@ -58,5 +58,8 @@ class Telemetry(Protocol):
     def oldest_delivered_age(self, seconds: float) -> None:
         """A fresh sample of the age of the oldest DELIVERED row."""
 
+    def pauses(self, count: int) -> None:
+        """That many pauses are in force."""
+
     def state(self, state: RelayState, reason: str) -> None:
         """The relay is active, paused (broker) or in error (storage); ``reason`` is empty when active."""

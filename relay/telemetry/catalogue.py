@@ -72,6 +72,12 @@ IN_FLIGHT = Metric("openoutbox_in_flight_events", _G, (), "Events claimed by thi
 RELAY_STATE = Metric(
     "openoutbox_relay_state", _G, (), "1 active, 2 paused (broker unreachable), 3 error (database unreachable)."
 )
+PAUSED = Metric(
+    "openoutbox_paused",
+    _G,
+    (),
+    "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause lists them.",
+)
 LEASES_REAPED = Metric(
     "openoutbox_leases_reaped_total",
     _C,
@@ -100,6 +106,7 @@ CATALOGUE: tuple[Metric, ...] = (
     OLDEST_DELIVERED_AGE,
     IN_FLIGHT,
     RELAY_STATE,
+    PAUSED,
     LEASES_REAPED,
     LEASES_LOST,
     RELEASED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 LATENCY_BOUNDS = (
@@ -16,12 +16,24 @@ SIZE_BOUNDS = (1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 
 """Events in one claim."""
 
 
+class ExemplarValue(NamedTuple):
+    """One observed value and the span that it belongs to."""
+
+    value: float
+    trace_id: str
+    span_id: str
+    observed_at: float
+    """Seconds since 1970."""
+
+
 class Distribution(NamedTuple):
     """A histogram's content at one moment: values up to each bound (the last has none), not cumulated."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
     sum: float
+    exemplars: Mapping[int, ExemplarValue] = {}  # never written to
+    """The latest example of some of the counts, by their place in ``counts``."""
 
     @property
     def total(self) -> int:
@@ -32,12 +44,13 @@ class Distribution(NamedTuple):
 class Histogram:
     """Values counted by upper bound, inclusive. Written by one thread; ``read`` may be called from any."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "_exemplars", "_sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+        self._exemplars: dict[int, ExemplarValue] = {}
 
     def observe(self, value: float) -> None:
         """Count one value."""
@@ -51,6 +64,10 @@ class Histogram:
             counts[bisect_left(bounds, value)] += 1
         self._sum += sum(values)
 
+    def exemplify(self, exemplar: ExemplarValue) -> None:
+        """Show a value that is counted apart as the example of its bucket."""
+        self._exemplars[bisect_left(self._bounds, exemplar.value)] = exemplar
+
     def read(self) -> Distribution:
         """What has been counted so far."""
-        return Distribution(self._bounds, tuple(self._counts), self._sum)
+        return Distribution(self._bounds, tuple(self._counts), self._sum, self._exemplars.copy())

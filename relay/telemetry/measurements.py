@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
+from relay.core.tracecontext import TraceContext
 from relay.telemetry import catalogue as metrics
 from relay.telemetry.catalogue import Metric
-from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, Distribution, Histogram
+from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, Distribution, ExemplarValue, Histogram
 from relay.version import __version__
 
 SUCCESS, FAILED = "success", "failed"
@@ -38,6 +39,7 @@ class Measurements:
         self._delivered = self._failed = self._lost = self._released = 0
         self._reaped_retried = self._reaped_dead = 0
         self._in_flight = 0
+        self._pauses = 0
         self._last_claim = 0.0
         self._backlog = _NOTHING_YET
         self._oldest_delivered_age = 0.0
@@ -64,6 +66,10 @@ class Measurements:
         """Events acknowledged together."""
         self._publisher[SUCCESS].observe_many(publish_seconds)
         self._e2e.observe_many(e2e_seconds)
+
+    def exemplify(self, e2e_seconds: float, span: TraceContext) -> None:
+        """Show the latency of an acknowledged event, with its span, as an exemplar."""
+        self._e2e.exemplify(ExemplarValue(e2e_seconds, span.trace_id, span.span_id, self._clock()))
 
     def refused(self, publish_seconds: Sequence[float]) -> None:
         """Events that failed together."""
@@ -104,6 +110,10 @@ class Measurements:
         """A fresh sample of the age of the oldest DELIVERED row."""
         self._oldest_delivered_age = seconds
 
+    def pauses(self, count: int) -> None:
+        """That many pauses are in force."""
+        self._pauses = count
+
     def state(self, state: RelayState, reason: str) -> None:  # noqa: ARG002 - the reason is for readiness, not a number
         """The relay's state has changed."""
         self._state = state
@@ -125,6 +135,7 @@ class Measurements:
         yield metrics.OLDEST_DELIVERED_AGE, _single(self._oldest_delivered_age)
         yield metrics.IN_FLIGHT, _single(self._in_flight)
         yield metrics.RELAY_STATE, _single(self._state)
+        yield metrics.PAUSED, _single(self._pauses)
         yield metrics.LEASES_REAPED, _by_label(retried=self._reaped_retried, dead=self._reaped_dead)
         yield metrics.LEASES_LOST, _single(self._lost)
         yield metrics.RELEASED, _single(self._released)

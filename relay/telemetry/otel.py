@@ -9,12 +9,10 @@ Names are those of Prometheus, so that a dashboard works whichever way its numbe
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from urllib.parse import unquote
 
 from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
@@ -23,13 +21,14 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from relay.telemetry.catalogue import Metric, MetricType
 from relay.telemetry.histogram import Distribution
 from relay.telemetry.measurements import Measurements, Sample
+from relay.telemetry.otlp import TIMEOUT_MS, make_exporter, number, resource_attributes, setting
 from relay.version import __version__
 
 logger = logging.getLogger(__name__)
 
 _CUMULATIVE = sdk.AggregationTemporality.CUMULATIVE
 _SCOPE = InstrumentationScope("relay", __version__)
-_INTERVAL_MS, _TIMEOUT_MS = 60_000.0, 10_000.0
+_INTERVAL_MS = 60_000.0
 _STOP_SECONDS = 1.5
 
 
@@ -40,9 +39,9 @@ class OtlpExport:
         self._measurements = measurements
         self._relay_id = relay_id
         self._resource = Resource(resource_attributes(variables, relay_id))
-        self._exporter = _make_exporter(variables)
-        self._timeout_ms = _number(_setting(variables, "TIMEOUT"), _TIMEOUT_MS)
-        self._interval = _number(variables.get("OTEL_METRIC_EXPORT_INTERVAL", ""), _INTERVAL_MS) / 1000
+        self._exporter: sdk.MetricExporter = make_exporter("METRICS", variables)
+        self._timeout_ms = number(setting("METRICS", variables, "TIMEOUT"), TIMEOUT_MS)
+        self._interval = number(variables.get("OTEL_METRIC_EXPORT_INTERVAL", ""), _INTERVAL_MS) / 1000
         self._started_at = time.time_ns()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relay-otel", daemon=True)
@@ -110,62 +109,3 @@ class OtlpExport:
                     min=None,  # type: ignore[arg-type]
                     max=None,  # type: ignore[arg-type]
                 )
-
-
-def _make_exporter(variables: Mapping[str, str]) -> sdk.MetricExporter:
-    """The exporter of the chosen protocol; what is not given here it reads from the standard's variables itself."""
-    protocol = _setting(variables, "PROTOCOL") or "http/protobuf"
-    if protocol not in ("http/protobuf", "grpc"):
-        raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol} is not supported; write http/protobuf or grpc")
-    grpc = protocol == "grpc"
-    module = importlib.import_module(f"opentelemetry.exporter.otlp.proto.{'grpc' if grpc else 'http'}.metric_exporter")
-    headers = dict(_pairs(_setting(variables, "HEADERS")))
-    exporter: sdk.MetricExporter = module.OTLPMetricExporter(
-        endpoint=_endpoint(variables, grpc=grpc),
-        headers=headers or None,
-        timeout=_number(_setting(variables, "TIMEOUT"), _TIMEOUT_MS) / 1000,
-    )
-    return exporter
-
-
-def _endpoint(variables: Mapping[str, str], *, grpc: bool) -> str | None:
-    """The URL; a general one is completed by the signal's path, a metrics one is taken as it stands."""
-    if own := variables.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
-        return own
-    general = variables.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    return general if grpc or not general else f"{general.rstrip('/')}/v1/metrics"
-
-
-def resource_attributes(variables: Mapping[str, str], relay_id: str) -> dict[str, str]:
-    """Who speaks: ours, overridden by OTEL_RESOURCE_ATTRIBUTES, and that by OTEL_SERVICE_NAME."""
-    ours = {"service.name": "openoutbox-relay", "service.version": __version__, "service.instance.id": relay_id}
-    attributes = dict(_pairs(variables.get("OTEL_RESOURCE_ATTRIBUTES", "")))
-    named = variables.get("OTEL_SERVICE_NAME")
-    return {**ours, **attributes, **({"service.name": named} if named else {})}
-
-
-def _setting(variables: Mapping[str, str], name: str) -> str:
-    """The metrics' own variable, or the general one."""
-    general = variables.get(f"OTEL_EXPORTER_OTLP_{name}", "")
-    return (variables.get(f"OTEL_EXPORTER_OTLP_METRICS_{name}") or general).strip()
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if equals and name.strip():
-            yield name.strip(), unquote(value.strip())
-
-
-def _number(text: str, otherwise: float) -> float:
-    """Milliseconds above 0; the standard asks that anything else be warned about and ignored."""
-    if not text:
-        return otherwise
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        logger.warning("%r is not a number of milliseconds and is ignored", text, extra={"action": "otel_unavailable"})
-        return otherwise
-    return number

@@ -10,10 +10,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 from relay.telemetry.catalogue import CATALOGUE, Metric, MetricType
-from relay.telemetry.histogram import Distribution
+from relay.telemetry.histogram import Distribution, ExemplarValue
 from relay.telemetry.measurements import Measurements, Sample
 
 
@@ -75,6 +76,16 @@ def _family(metric: Metric) -> Family:
             return HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
 
 
-def _cumulated(distribution: Distribution) -> list[tuple[str, float]]:
+def _cumulated(distribution: Distribution) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    """The buckets, with their exemplars, which only OpenMetrics shows."""
     bounds = [*map(floatToGoString, distribution.bounds), "+Inf"]
-    return [(bound, float(count)) for bound, count in zip(bounds, accumulate(distribution.counts), strict=True)]
+    buckets = [(bound, float(count)) for bound, count in zip(bounds, accumulate(distribution.counts), strict=True)]
+    exemplars = distribution.exemplars
+    return [
+        (*bucket, _exemplar(exemplars[place])) if place in exemplars else bucket for place, bucket in enumerate(buckets)
+    ]
+
+
+def _exemplar(exemplar: ExemplarValue) -> Exemplar:
+    labels = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
+    return Exemplar(labels, exemplar.value, exemplar.observed_at)

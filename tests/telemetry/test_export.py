@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
-from relay.telemetry.export import export_requested, start_export
+from relay.telemetry.export import export_requested, start_export, start_traces
 from relay.telemetry.measurements import Measurements
+from relay.telemetry.tracer import TracedSystems
 from tests.support.waiting import patience
+
+SYSTEMS = TracedSystems("null", "openoutbox_events")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +32,51 @@ from tests.support.waiting import patience
     ],
 )
 def test_the_variables_of_the_standard_decide(variables: dict[str, str], expected: bool) -> None:
-    assert export_requested(variables) is expected
+    assert export_requested("METRICS", variables) is expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
+        ({"OTEL_TRACES_EXPORTER": "jaeger"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4318/v1/metrics"}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "TRUE"}, False),
+    ],
+)
+def test_traces_have_variables_of_their_own(variables: dict[str, str], expected: bool) -> None:
+    assert export_requested("TRACES", variables) is expected
+
+
+def test_other_propagators_leave_traces_off(caplog: pytest.LogCaptureFixture) -> None:
+    variables = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_PROPAGATORS": "b3"}
+
+    assert start_traces(Measurements(), variables, "relay-1", SYSTEMS) is None
+    assert "OTEL_PROPAGATORS=b3 leaves out tracecontext" in caplog.text
+
+
+def test_a_sampler_that_cannot_be_followed_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
+    variables = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "traceidratio"}
+
+    tracing = start_traces(Measurements(), variables, "relay-1", SYSTEMS)
+
+    assert tracing is not None
+    tracing.stop()
+    assert "OTEL_TRACES_SAMPLER=traceidratio is ignored" in caplog.text
+
+
+def test_a_missing_extra_leaves_traces_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delitem(sys.modules, "relay.telemetry.otel_traces", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+
+    assert start_traces(Measurements(), {"OTEL_TRACES_EXPORTER": "otlp"}, "relay-1", SYSTEMS) is None
+    assert "traces are not exported over OTLP" in caplog.text
+    assert "pip install '.[otel]'" in caplog.text
 
 
 def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,9 +107,9 @@ def test_a_protocol_that_cannot_be_spoken_is_a_warning(caplog: pytest.LogCapture
 def test_nothing_is_imported_that_is_not_asked_for() -> None:
     script = (
         "import sys; import relay.server, relay.settings, relay.telemetry.logs, relay.telemetry.prometheus\n"
-        "from relay.telemetry.export import start_export\n"
+        "from relay.telemetry.export import start_export, start_traces\n"
         "from relay.telemetry.measurements import Measurements\n"
-        "start_export(Measurements(), {}, 'r')\n"
+        "start_export(Measurements(), {}, 'r'), start_traces(Measurements(), {}, 'r', ('null', 't'))\n"
         "costly = ('opentelemetry', 'fastapi', 'confluent_kafka', 'nats', 'redis')\n"
         "print([name for name in costly if name in sys.modules])"
     )

@@ -115,7 +115,7 @@ def test_a_repeated_failure_is_one_line_a_second() -> None:
     assert [line["msg"] for line in said] == ["down"]
 
 
-def test_what_follows_from_an_error_that_is_told_is_not_told_by_psycopg_too() -> None:
+def test_what_follows_from_a_reported_error_is_not_logged_by_psycopg_too() -> None:
     _, err = run("logging.getLogger('psycopg').warning('error ignored terminating'); log.error('the database is gone')")
     [line] = err.splitlines()
     assert json.loads(line)["msg"] == "the database is gone"

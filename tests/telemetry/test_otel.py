@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-
 from relay.core.ports import Backlog
 from relay.telemetry.catalogue import CATALOGUE
 from relay.telemetry.export import start_export
 from relay.telemetry.measurements import Measurements
+from tests.support.servers.otlp import Collector, attributes_of, running_collector
 from tests.support.waiting import wait_until
-
-
-class Collector(ThreadingHTTPServer):
-    """Keeps every request it gets; answers ``status``."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Receive)
-        self.status = 200
-        self.requests: list[tuple[str, dict[str, str], ExportMetricsServiceRequest]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def latest(self) -> dict[str, Metric]:
-        [resource] = self.requests[-1][2].resource_metrics
-        [scope] = resource.scope_metrics
-        return {metric.name: metric for metric in scope.metrics}
-
-
-class _Receive(BaseHTTPRequestHandler):
-    server: Collector
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append((self.path, headers, ExportMetricsServiceRequest.FromString(body)))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def named(attributes: list[KeyValue]) -> dict[str, str]:
-    return {attribute.key: attribute.value.string_value for attribute in attributes}
+    with running_collector() as server:
+        yield server
 
 
 def test_every_metric_arrives_with_its_numbers(collector: Collector) -> None:
@@ -88,13 +42,13 @@ def test_every_metric_arrives_with_its_numbers(collector: Collector) -> None:
 
     path, headers, request = collector.requests[0]
     assert (path, headers["authorization"]) == ("/v1/metrics", "Bearer x")
-    resource = named(list(request.resource_metrics[0].resource.attributes))
+    resource = attributes_of(list(request.resource_metrics[0].resource.attributes))
     assert (resource["service.name"], resource["service.instance.id"]) == ("relay", "relay-1")
     assert resource["deployment.environment"] == "test"
     metrics = collector.latest()
     assert set(metrics) == {metric.name for metric in CATALOGUE}
     events = {
-        named(list(point.attributes))["status"]: point.as_double
+        attributes_of(list(point.attributes))["status"]: point.as_double
         for point in metrics["openoutbox_events_total"].sum.data_points
     }
     assert events == {"success": 3, "failed": 1}
@@ -102,7 +56,7 @@ def test_every_metric_arrives_with_its_numbers(collector: Collector) -> None:
     assert (latency.count, latency.sum, latency.bucket_counts[-1]) == (3, 403, 1)
     assert len(latency.bucket_counts) == len(latency.explicit_bounds) + 1
     [age] = metrics["openoutbox_backlog_oldest_due_age_seconds"].gauge.data_points
-    assert (age.as_double, named(list(age.attributes))) == (4.0, {"relay_id": "relay-1"})
+    assert (age.as_double, attributes_of(list(age.attributes))) == (4.0, {"relay_id": "relay-1"})
 
 
 def test_the_last_numbers_are_sent_at_the_end(collector: Collector) -> None:

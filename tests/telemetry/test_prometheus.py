@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState, Telemetry
+from relay.core.tracecontext import TraceContext
 from relay.telemetry.catalogue import CATALOGUE
 from relay.telemetry.histogram import Histogram
 from relay.telemetry.prometheus import PrometheusTelemetry
@@ -150,6 +151,26 @@ def test_openmetrics_is_given_to_those_who_ask(telemetry: PrometheusTelemetry) -
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     parsed = parse_openmetrics(text.decode())  # type: ignore[no-untyped-call]
     assert {"openoutbox_events", "openoutbox_relay_state"} <= {family.name for family in parsed}
+
+
+def test_a_sampled_event_is_an_exemplar_where_openmetrics_is_asked_for(telemetry: PrometheusTelemetry) -> None:
+    telemetry.acknowledged([0.1, 0.1, 0.1], [0.3, 0.4, 400.0])
+    telemetry.exemplify(0.3, TraceContext("a" * 32, "b" * 16))
+    telemetry.exemplify(400.0, TraceContext("c" * 32, "d" * 16))
+    text = telemetry.exposition("application/openmetrics-text; version=1.0.0")[0].decode()
+
+    exemplars = {
+        sample.labels["le"]: sample.exemplar
+        for family in parse_openmetrics(text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+
+    assert set(exemplars) == {"0.5", "+Inf"}
+    assert exemplars["0.5"].labels == {"trace_id": "a" * 32, "span_id": "b" * 16}
+    assert (exemplars["0.5"].value, exemplars["+Inf"].value) == (0.3, 400.0)
+    assert float(exemplars["0.5"].timestamp) > 1.7e9
+    assert "trace_id" not in telemetry.exposition()[0].decode()
 
 
 def test_a_label_survives_any_relay_id() -> None:

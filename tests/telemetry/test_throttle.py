@@ -18,7 +18,7 @@ def record(text: str, *args: object, level: int = logging.ERROR) -> logging.LogR
     return logging.LogRecord("relay", level, "", 0, text, args, None)
 
 
-def test_a_key_is_admitted_once_in_its_time_and_told_what_was_left_out() -> None:
+def test_a_key_is_admitted_once_an_interval_and_learns_what_was_left_out() -> None:
     clock = Clock()
     throttle = Throttle(1, 1.0, clock)
 

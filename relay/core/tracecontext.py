@@ -1,0 +1,64 @@
+"""W3C Trace Context in the text of the ``headers`` column (https://www.w3.org/TR/trace-context/).
+
+An event's ``traceparent`` names the span in which the application announced it. Anything malformed counts as absent:
+the header travels as it is, and no error is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from relay.core.headers import replace_header, wire_headers
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+
+may_be_sampled: Final = re.compile(r'"traceparent": "[^"]{54}[13579bdf]').search
+"""Whether the text of a ``headers`` column, as PostgreSQL prints jsonb, can hold a sampled ``traceparent``.
+
+Called for every event while traces are on, so it is one search that ignores all but the name and the last digit of the
+flags. The match may lie within a nested value: ``sampled_parent`` decides.
+"""
+
+_VALUE = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+
+
+class TraceContext(NamedTuple):
+    """One span's place in its trace. The ids are lower-case hexadecimal."""
+
+    trace_id: str
+    span_id: str
+    flags: int = 1
+    state: str = ""
+    """The ``tracestate`` that travels with it; empty when there is none."""
+
+    @property
+    def traceparent(self) -> str:
+        """The header's value, version 00."""
+        return f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"
+
+
+def sampled_parent(headers: str) -> TraceContext | None:
+    """Return the valid and sampled context in the text of a ``headers`` column, or None."""
+    if may_be_sampled(headers) is None:
+        return None
+    members = dict(wire_headers(headers))
+    return parse_traceparent(members.get(TRACEPARENT, ""), members.get(TRACESTATE, ""))
+
+
+def parse_traceparent(value: str, state: str = "") -> TraceContext | None:
+    """Return the context of a valid and sampled ``traceparent``, or None.
+
+    Versions above 00 are read as far as 00 goes, as the specification asks.
+    """
+    match = _VALUE.fullmatch(value)
+    if match is None or (match[1] == "00" and match[5] is not None):
+        return None
+    flags = int(match[4], 16)
+    return TraceContext(match[2], match[3], flags & 3, state) if flags & 1 else None
+
+
+def with_context(headers: str, context: TraceContext) -> str:
+    """Return the text of a ``headers`` column with its ``traceparent`` replaced, all else verbatim."""
+    return replace_header(headers, TRACEPARENT, context.traceparent)

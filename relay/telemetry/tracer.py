@@ -1,0 +1,244 @@
+"""Spans of sampled events, as plain records: made by the engine's calls, exported by ``relay.telemetry.otel_traces``.
+
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operations.md#traces). A record is
+a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from relay.core.errors import StorageError
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import Outcome, Unreachable
+from relay.core.ports import Settlement
+from relay.core.secrets import mask_secrets
+from relay.core.tracecontext import TraceContext, may_be_sampled, sampled_parent, with_context
+from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
+
+Attributes = Mapping[str, str | int]
+
+_OUTBOX: Final = "openoutbox"
+_MOST_LINKS: Final = 128
+"""Links of one span, the limit that OpenTelemetry's SDKs have."""
+
+
+class SpanKind(Enum):
+    """The kinds in use, by their names in OpenTelemetry."""
+
+    PRODUCER = "PRODUCER"
+    CLIENT = "CLIENT"
+
+
+class Span(NamedTuple):
+    """A span that has ended. Times are nanoseconds since 1970."""
+
+    name: str
+    kind: SpanKind
+    context: TraceContext
+    parent: TraceContext | None
+    links: Sequence[TraceContext]
+    started_at: int
+    ended_at: int
+    attributes: Attributes
+    error: str = ""
+    """Why it failed; empty when it did not."""
+
+
+class TracedSystems(NamedTuple):
+    """What the spans name."""
+
+    publisher: str
+    """PUBLISHER_TYPE, as ``messaging.system``."""
+    table: str
+    """The outbox table, the destination that is claimed from and settled in."""
+
+
+class SpanTracer:
+    """Implements ``relay.core.tracing.Tracer``. For one thread."""
+
+    def __init__(
+        self,
+        systems: TracedSystems,
+        sink: Callable[[Span], None],
+        exemplify: Callable[[float, TraceContext], None],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """``sink`` takes spans that have ended, ``exemplify`` latencies in seconds with the span of their event."""
+        self.systems = systems
+        self.sink = sink
+        self.exemplify = exemplify
+        self.clock = clock
+
+    def claim(self, events: Sequence[OutboxEvent], seconds: float) -> BatchSpans | None:
+        """See ``Tracer``."""
+        parents = {
+            event.event_id: parent
+            for event in events
+            if may_be_sampled(event.headers) and (parent := sampled_parent(event.headers))
+        }
+        if not parents:
+            return None
+        return BatchSpans(self, parents, self._batch("receive", "claim", [*parents.values()], len(events), seconds))
+
+    def settle(
+        self, links: Sequence[TraceContext], events: int, seconds: float, error: StorageError | None = None
+    ) -> None:
+        """See ``Tracer``."""
+        self._batch("settle", "settle", links, events, seconds, error)
+
+    def _batch(
+        self,
+        kind: str,
+        name: str,
+        links: Sequence[TraceContext],
+        events: int,
+        seconds: float,
+        error: StorageError | None = None,
+    ) -> TraceContext:
+        """A span of a whole batch that ends now: a trace of its own, since its events belong to many."""
+        context = TraceContext(f"{random.getrandbits(128) or 1:032x}", span_id())
+        ended_at = self.clock()
+        attributes: dict[str, str | int] = {
+            "messaging.system": _OUTBOX,
+            "messaging.destination.name": self.systems.table,
+            "messaging.operation.type": kind,
+            "messaging.operation.name": name,
+            "messaging.batch.message_count": events,
+        }
+        if error:
+            attributes["error.type"] = error.sqlstate or type(error).__name__
+        self.sink(
+            Span(
+                f"{name} {self.systems.table}",
+                SpanKind.CLIENT,
+                context,
+                None,
+                links[:_MOST_LINKS],
+                ended_at - round(seconds * 1e9),
+                ended_at,
+                attributes,
+                mask_secrets(str(error)) if error else "",
+            )
+        )
+        return context
+
+
+class _Publish(NamedTuple):
+    """A publish span that has not ended."""
+
+    event: OutboxEvent
+    context: TraceContext
+    started_at: int
+    events: int
+    """Handed to the publisher together."""
+
+
+class BatchSpans:
+    """Implements ``relay.core.tracing.BatchTrace``."""
+
+    __slots__ = ("_claim", "_contexts", "_open", "_parents", "_tracer")
+
+    def __init__(self, tracer: SpanTracer, parents: Mapping[EventId, TraceContext], claim: TraceContext) -> None:
+        self._tracer = tracer
+        self._parents = parents
+        self._claim = claim
+        self._open: dict[EventId, _Publish] = {}
+        self._contexts: dict[EventId, TraceContext] = {}
+        """The latest publish span of each event."""
+
+    def hand_over(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
+        """See ``BatchTrace``."""
+        parents = self._parents
+        now = self._tracer.clock()
+        return [self._begin(event, now, len(events)) if event.event_id in parents else event for event in events]
+
+    def acknowledge(self, events: Sequence[OutboxEvent], e2e_seconds: Sequence[float]) -> None:
+        """See ``BatchTrace``."""
+        if not self._open:
+            return
+        for event, seconds in zip(events, e2e_seconds, strict=True):
+            if event.event_id in self._open:
+                self._tracer.exemplify(seconds, self._contexts[event.event_id])
+                self._end(event.event_id, "delivered")
+
+    def decide(self, event_id: EventId, verdict: Verdict, outcome: Outcome) -> None:
+        """See ``BatchTrace``."""
+        match verdict:
+            case Deliver():
+                self._end(event_id, "delivered")
+            case Retry(_, error):
+                self._end(event_id, "retried", error)
+            case Bury(error):
+                self._end(event_id, "dead", error)
+            case Release():
+                reason = outcome.reason if isinstance(outcome, Unreachable) else ""
+                self._end(event_id, "released", f"UNREACHABLE: {reason}")
+
+    def cut_off(self, events: Collection[OutboxEvent]) -> None:
+        """See ``BatchTrace``."""
+        for event in events:
+            self._end(event.event_id, "cut_off", "CONNECTION_CUT: the connection was cut; offered again")
+
+    def lose(self, event_ids: Collection[EventId]) -> None:
+        """See ``BatchTrace``."""
+        for event_id in event_ids:
+            self._end(event_id, "lease_lost", "LEASE_LOST: the lease was lost before the broker answered")
+
+    def end(self, outcome: str) -> None:
+        """See ``BatchTrace``."""
+        for event_id in list(self._open):
+            self._end(event_id, outcome, "NO_ANSWER: given back before the broker answered")
+
+    def links(self, settlement: Settlement) -> list[TraceContext]:
+        """See ``BatchTrace``."""
+        contexts = self._contexts
+        return [contexts[event_id] for event_id in settlement.event_ids() if event_id in contexts]
+
+    def _begin(self, event: OutboxEvent, now: int, events: int) -> OutboxEvent:
+        parent = self._parents[event.event_id]
+        context = parent._replace(span_id=span_id())
+        self._contexts[event.event_id] = context
+        self._open[event.event_id] = _Publish(event, context, now, events)
+        return event._replace(headers=with_context(event.headers, context))
+
+    def _end(self, event_id: EventId, outcome: str, error: str = "") -> None:
+        publish = self._open.pop(event_id, None)
+        if publish is None:  # not sampled, never handed over, or ended before
+            return
+        event = publish.event
+        attributes: dict[str, str | int] = {
+            "messaging.system": self._tracer.systems.publisher,
+            "messaging.destination.name": event.event_type,
+            "messaging.operation.type": "send",
+            "messaging.operation.name": "publish",
+            "messaging.message.id": event_id,
+            "messaging.message.body.size": len(event.payload),
+            "openoutbox.attempt": event.attempts + 1,
+            "openoutbox.batch.message_count": publish.events,
+            "openoutbox.outcome": outcome,
+        }
+        if error:
+            attributes["error.type"] = error.partition(":")[0]
+        self._tracer.sink(
+            Span(
+                f"publish {event.event_type}",
+                SpanKind.PRODUCER,
+                publish.context,
+                self._parents[event_id],
+                (self._claim,),
+                publish.started_at,
+                self._tracer.clock(),
+                attributes,
+                mask_secrets(error),
+            )
+        )
+
+
+def span_id() -> str:
+    """A new random id."""
+    return f"{random.getrandbits(64) or 1:016x}"
