@@ -95,6 +95,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         from relay.brokers.kafka.options import KafkaOptions
 
     return KafkaOptions(
+        in_order=settings.ordering == "key",
         receipts=_wants_receipts(settings),
         url=_required(settings.publisher_url, "PUBLISHER_URL"),
         batch_size=settings.kafka_batch_size,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from relay.core.errors import ConfigError, OutboxError
@@ -30,6 +30,12 @@ from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
 from relay.spark.statements import SparkStatements
 
 _NAME: Final = "openoutbox-relay-cli"
+_WORK: Final[Mapping[Role, Work]] = {
+    Role.PRUNE: "prune",
+    Role.READER: "read",
+    Role.OPERATOR: "operate",
+    Role.CONSOLE: "console",
+}
 _STORE_ACCESS: Final[tuple[Access, ...]] = ("writer", "reader", "subscriber")
 _SPARK_PURPOSES: Final = ("write", "archive", "replay")
 _LOG_PURPOSES: Final = {"record": "openoutbox_log_recorder", "read": "openoutbox_log_reader"}
@@ -56,14 +62,46 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
         case Role.EVENTSTORE:
             return _event_store(_storage_url(settings), schema or DEFAULT_SCHEMA)
         case _:
-            work: Work = "prune" if role is Role.PRUNE else "read"
-            return check_role(_storage_url(settings), settings.storage_table_name, work, retention)
+            findings = check_role(_storage_url(settings), settings.storage_table_name, _WORK[role], retention)
+            answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
+            return [*findings, *_console(settings, schema)] if role is Role.CONSOLE and answers else findings
 
 
 def _storage_url(settings: Settings) -> str:
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
     return settings.storage_url.get_secret_value()
+
+
+def _console(settings: Settings, schema: str | None) -> list[Finding]:
+    """What the console shows where it is there: the event store, and the delivery log."""
+    findings = _console_store(_storage_url(settings), schema or settings.event_store_schema or DEFAULT_SCHEMA)
+    if settings.delivery_log_url is not None:
+        findings += _delivery_log(settings, ("read",))
+    return findings
+
+
+def _console_store(url: str, schema: str) -> list[Finding]:
+    statements = EventStoreStatements(schema)
+    option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
+
+    def work(connection: SyncConnection) -> list[Finding]:
+        if not _exists(connection, schema, "event_store"):
+            return [Finding(Level.OK, "store", f"there is no event store in schema {schema}")]
+        user = connection.info.user
+        positions = "gapless" if _exists(connection, schema, "event_position") else "settled"
+        command = f"run as the owner: relay-cli store grant {shlex.quote(user)} console{option}"
+        purpose = _Purpose("the event store's page", grants(statements, positions, user, "console"), command)
+        findings = _rights(connection, [purpose], command)
+        # The rest of the console works without it, and not every console is for the event store.
+        return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
+
+    return _examined(url, work)
+
+
+def _exists(connection: SyncConnection, schema: str, name: str) -> bool:
+    row = connection.execute(statement("rights:exists"), {"schema": schema, "name": name}).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
@@ -85,9 +123,7 @@ def _event_store(url: str, schema: str) -> list[Finding]:
 
     def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
         user = connection.info.user
-        counter = {"schema": schema, "name": "event_position"}
-        row = connection.execute(statement("rights:exists"), counter).fetchone()
-        positions = "gapless" if row is not None and row[0] else "settled"
+        positions = "gapless" if _exists(connection, schema, "event_position") else "settled"
         for access in _STORE_ACCESS:
             command = f"relay-cli store grant {shlex.quote(user)} {access}{option}"
             yield _Purpose(access, grants(statements, positions, user, access), f"run as the owner: {command}")
@@ -96,7 +132,7 @@ def _event_store(url: str, schema: str) -> list[Finding]:
     return _examined(url, lambda connection: _rights(connection, purposes(connection), create))
 
 
-def _delivery_log(settings: Settings) -> list[Finding]:
+def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PURPOSES)) -> list[Finding]:
     if settings.delivery_log_url is None:
         raise ConfigError("DELIVERY_LOG_URL is not set")
     url = settings.delivery_log_url.get_secret_value()
@@ -106,8 +142,8 @@ def _delivery_log(settings: Settings) -> list[Finding]:
 
     def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
         user = connection.info.user
-        for purpose, group in _LOG_PURPOSES.items():
-            grants = statements.grants(user, purpose)
+        for purpose in examined:
+            group, grants = _LOG_PURPOSES[purpose], statements.grants(user, purpose)
             lines = "; ".join(grant.rstrip().rpartition("\n")[2] for grant in grants)
             yield _Purpose(purpose, grants, f'run: GRANT {group} TO "{user}" (after roles.sql), or: {lines}')
 

@@ -12,6 +12,7 @@ import signal
 
 from relay.app import build
 from relay.app.collector import set_collector
+from relay.app.fleet import optional_parts
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
 from relay.engine.relay import Relay
@@ -19,8 +20,9 @@ from relay.engine.status import RelayStatus
 from relay.outbox.storage import PostgresOutbox
 from relay.server import ServerOptions, StatusServer
 from relay.settings.settings import Settings
-from relay.telemetry.export import start_export
+from relay.telemetry.export import start_export, start_traces
 from relay.telemetry.prometheus import PrometheusTelemetry
+from relay.telemetry.tracer import TracedSystems
 from relay.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -61,21 +63,23 @@ async def _live(settings: Settings) -> None:
     log = build.build_delivery_log(settings)
     recorder = log.recorder if log is not None else None
     lag = build.build_subscription_lag(settings)
-    wake_ups = build.build_wake_ups(settings)
     publisher = build.build_publisher(settings)
-    relay = Relay(storage, publisher, telemetry, build.engine_options(settings), recorder, wake_ups=wake_ups)
+    systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name))
+    tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
+    engine = build.engine_options(settings)
+    parts = optional_parts(settings, storage)
+    relay = Relay(storage, publisher, telemetry, engine, recorder, tracer=tracing and tracing.tracer, parts=parts)
     view = RelayStatus(
         relay,
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
         log.degraded if log is not None else dict,
     )
-    if log is not None:
-        log.register(telemetry.registry)
-    if lag is not None:
-        lag.register(telemetry.registry)
+    for part in (log, lag):
+        if part is not None:
+            part.register(telemetry.registry)
     options = ServerOptions(settings.server_port.host, settings.server_port.port)
-    server = StatusServer(view, options, log.apis() if log is not None else {})
+    server = StatusServer(view, options)
     _stop_on_signals(relay)
     await server.start()
     if log is not None:
@@ -89,8 +93,7 @@ async def _live(settings: Settings) -> None:
     finally:
         # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
         closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
-        if exporter is not None:
-            closing.append(asyncio.to_thread(exporter.stop))
+        closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
         tasks = [asyncio.ensure_future(one) for one in closing]
         await asyncio.wait(tasks, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
 

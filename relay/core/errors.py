@@ -11,6 +11,10 @@
     ├── PublisherError
     │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
     ├── ReplayRefused           a replay would be swallowed by the broker (relay.outbox.admin.replay)
+    ├── CursorRefused, RecordMissing, KeyReused, EventMissing, EventMoved, ActionRefused
+    │                           a request of the console or its API (relay.outbox.admin: search, changes, actions)
+    ├── RequestProblem          the console refuses a request (relay.console.problems)
+    │   └── AccessRefused       its sender may not come in, or not from there (relay.console.access.refusal)
     ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
     ├── DeliveryLogError           the delivery log; its branch is in relay.deliverylog.errors
     │   ├── DeliveryLogUnavailable the log's database does not answer, or its folder is in use

@@ -82,3 +82,6 @@ class Claim(NamedTuple):
     events: list[OutboxEvent]
     unread: Sequence[EventId] = ()
     """Claimed as well, but the payloads could not be read in time: to be released."""
+    waiting: bool = False
+    """In order per key: more due rows were seen than claimed. They may be claimed by the next claim, or once others of
+    their keys are settled."""

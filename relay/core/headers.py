@@ -45,19 +45,35 @@ def wire_headers(text: str) -> list[Header]:
     if not stripped.startswith("{"):
         return [(RAW_HEADERS, stripped)]
     try:
-        return list(_members(stripped))
+        return [(name, value) for name, value, _, _ in _members(stripped)]
     except (ValueError, IndexError, AttributeError):
         return [(RAW_HEADERS, stripped)]
 
 
-def _members(text: str) -> Iterator[Header]:
-    """The members of the JSON object that ``text`` holds, without recursion."""
+def replace_header(text: str, name: str, value: str) -> str:
+    """The text of a ``headers`` column with the value of one member replaced by a string, all else verbatim.
+
+    Unchanged without such a member.
+    """
+    stripped = text.strip()
+    try:
+        for member, _, start, end in _members(stripped):
+            if member == name:
+                return f"{stripped[:start]}{json.dumps(value)}{stripped[end:]}"
+    except (ValueError, IndexError, AttributeError):
+        return text
+    return text
+
+
+def _members(text: str) -> Iterator[tuple[str, str, int, int]]:
+    """The members of the JSON object that ``text`` holds, and where each value begins and ends; without recursion."""
     at = _skip_space(text, 1)
     while text[at] != "}":
         name, at = _decode_string(text, at + 1, False)
         at = _skip_space(text, _skip_space(text, at) + 1)  # past the colon
-        value, at = _value(text, at)
-        yield name, value
+        start = at
+        value, at = _value(text, start)
+        yield name, value, start, at
         at = _skip_space(text, at)
         if text[at] == ",":
             at = _skip_space(text, at + 1)

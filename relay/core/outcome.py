@@ -1,4 +1,4 @@
-"""The outcome of publishing one event: the six results that a publisher may report.
+"""The outcome of publishing one event: the seven results that a publisher may report.
 
 A publisher resolves every event it was offered with exactly one of these. Two of them are no verdicts
 (docs/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe makes both
@@ -66,7 +66,17 @@ class Unreachable:
     reason: str
 
 
-Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Given back, because another event failed: one before it in its run, or one that ended the client's connection.
+
+    From publishers that keep runs alone (``Publisher.keeps_runs``). Uses no attempt, and says nothing about the broker.
+    """
+
+    reason: str
+
+
+Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld
 
 Resolution = tuple[OutboxEvent, Outcome]
 

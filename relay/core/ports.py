@@ -17,6 +17,8 @@ from relay.core.verdict import Verdict
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from relay.core.pause import Pause
+
 
 @dataclass(slots=True)
 class Settlement:
@@ -162,10 +164,65 @@ class WakeUps(Protocol):
         """Call ``wake`` whenever there may be something to claim; ends by a StorageError only."""
 
 
+class Pauses(Protocol):
+    """What operators have paused. The storage that belongs to it obeys."""
+
+    async def read(self) -> Sequence[Pause]:
+        """The pauses in force; the storage's claims that begin from now on leave their events out.
+
+        Empty without the extension. Raises StorageError; then what was read before stays in force.
+        """
+
+
+class Heartbeat(NamedTuple):
+    """What a relay says of itself every few seconds."""
+
+    state: str
+    """``active``, ``paused`` or ``error``."""
+    reason: str
+    """Why it is not active."""
+    delivered_per_second: float
+    """Over the last minute."""
+    failed_per_second: float
+    in_flight: int
+    pauses: int
+    """Pauses that it obeys."""
+
+
+class Fleet(Protocol):
+    """This relay among the relays of the table. Every method raises StorageError, and does nothing without the list."""
+
+    async def join(self) -> None:
+        """Raises ConfigError when a living relay of the table delivers to another destination."""
+
+    async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
+        """Write a heartbeat; returns how other living relays differ from this one, one sentence each."""
+
+    async def leave(self) -> None:
+        """This relay stops."""
+
+
+class OptionalParts(NamedTuple):
+    """The extensions of the table, one port each; None for what the relay does not use."""
+
+    wake_ups: WakeUps | None = None
+    pauses: Pauses | None = None
+    fleet: Fleet | None = None
+
+
 class Publisher(Protocol):
     """A broker's client. ``name`` is its PUBLISHER_TYPE."""
 
     name: str
+
+    @property
+    def keeps_runs(self) -> bool:
+        """Whether it may be handed runs: several events of one key and one destination in one ``publish``, in order.
+
+        It promises that the broker stores no event of a run before each earlier one of that run is stored, whatever
+        fails, is cut or is killed meanwhile. Once an event of a run has failed, those behind it that the broker does
+        not acknowledge are ``Withheld``; when that is reported, the client holds none of them.
+        """
 
     async def open(self) -> None:
         """Make the client. Raises ``ConfigError`` for what can never work; an absent broker is no error."""

@@ -11,6 +11,8 @@ class Role(StrEnum):
     RELAY = "relay"
     PRUNE = "prune"
     READER = "reader"
+    OPERATOR = "operator"
+    CONSOLE = "console"
     SPARK = "spark"
     EVENTSTORE = "eventstore"
     DELIVERYLOG = "deliverylog"

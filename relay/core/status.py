@@ -6,7 +6,7 @@ and then not for long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,8 @@ class Readiness:
     """Other parts that fail without stopping the relay: the reason by name, empty for a part that works."""
     storage_refuses: bool = False
     """Whether the database answers and refuses the work, for example because its table was dropped."""
+    pauses: Sequence[str] = ()
+    """What an operator has paused, one sentence each: no reason not to be ready."""
 
     @property
     def ready(self) -> bool:
@@ -52,6 +54,8 @@ class Stats:
     backlog: Backlog
     sample_age: float
     """Seconds since the backlog was read."""
+    pauses: Sequence[str] = ()
+    """What an operator has paused, one sentence each."""
 
 
 class Exposition(NamedTuple):

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from relay.core.backoff import RetryPolicy
-from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import (
+    Acknowledged,
+    ConnectionCut,
+    Outcome,
+    Permanent,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
 
 LONGEST_ERROR = 2000  # characters of last_error; a broker's essay must not bloat the row
 
@@ -58,7 +67,7 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
             failed = attempts + 1
             error = error_text(code, reason)
             return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
-        case Unreachable() | ConnectionCut():
+        case Unreachable() | ConnectionCut() | Withheld():
             return RELEASE
         case _:
             assert_never(outcome)

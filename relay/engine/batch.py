@@ -6,25 +6,22 @@
        │         └───────────┴── release ──┴──────────┘  ┌────────────┘ a row is refused, or locked
        └──▶ suspect                                  set aside ──▶ being written
 
-- *waiting*: behind another event of its key (order per key only; otherwise a claimed event is offered at once); the
-  publisher has never seen it.
+- *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
 - *offered*: with the publisher, or about to be handed over; its outcome is not known.
 - *undecided*: timed out or cut off; a probe of the broker decides whose fault it was.
-- *suspect*: the broker may cut connections because of it (``relay.engine.suspects``); it waits for its turn to be
-  offered over a connection apart, and may be released as a waiting event may.
+- *suspect*: the broker may cut connections because of it (``relay.engine.suspects``); it waits for its turn over a
+  connection apart, and may be released as a waiting event may.
 - *decided*: a verdict is reached and waits for the settler. An event whose payload could not be read is released from
   the start.
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
-- *set aside*: the database refuses the row, or it is among rows one of which is refused: written apart from others. Or
-  another session has locked it: written again after a pause.
+- *set aside*: the database refuses it or a row beside it (written apart), or another session has it locked (later).
 - *gone*: written, or no longer this relay's (``forfeit``, from any state). A late outcome for it is ignored.
 
 Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
 never wait, so each is a critical section of its own. ``writing`` marks a batch that a settle or a renewal is about:
 the two never overlap, because a renewal changes the fence that the settle is checked by.
 
-A batch belongs to one claim and has one lease, until a renewal had to be written in parts: then events have leases
-apart, each with a fence of its own.
+A batch belongs to one claim and has one lease. After a renewal in parts, events have leases and fences apart.
 """
 
 from __future__ import annotations
@@ -36,9 +33,10 @@ from typing import Final
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
 from relay.core.ports import AttemptRecorder, Settlement
+from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
-from relay.engine.order import KeyQueues
+from relay.engine.order import KeyQueues, Order
 from relay.engine.portion import Lease, Portion, select
 
 SLOW: Final = 1.0
@@ -63,6 +61,7 @@ class Batch:
         "offered_at",
         "sent_at",
         "suspects",
+        "trace",
         "undecided",
         "verdicts",
         "waiting",
@@ -76,14 +75,15 @@ class Batch:
         sent_at: float,
         *,
         last_chance: bool = False,
-        in_order: bool = False,
+        order: Order = Order.NONE,
         recorder: AttemptRecorder | None = None,
         unread: Sequence[EventId] = (),
+        trace: BatchTrace | None = None,
     ) -> None:
         self.last_chance = last_chance
         """A lone event on its last attempt that may have killed a relay: nothing else is in flight with it."""
-        self.waiting = KeyQueues()
-        first = self.waiting.hold_back(events) if in_order else events
+        self.waiting = KeyQueues(order)
+        first = self.waiting.hold_back(events)
         self.offered: dict[EventId, OutboxEvent] = {event.event_id: event for event in first}
         self.suspects: dict[EventId, OutboxEvent] = {}
         self.followers: list[OutboxEvent] = []
@@ -96,9 +96,10 @@ class Batch:
         self.writing = False
         self.attempts = Attempts(recorder) if recorder is not None else None
         """Attempts for the recorder, handed over once settled; None without a recorder."""
+        self.trace = trace
+        """The spans of its events; None when none of them is sampled."""
         self.claimed_at = lease.fence
-        self.sent_at = sent_at
-        self.offered_at = sent_at
+        self.sent_at = self.offered_at = sent_at
         self.lease = lease
         self._leases_apart: dict[EventId, Lease] = {}
         self._ambiguous = False
@@ -161,10 +162,11 @@ class Batch:
 
     # From offered to decided.
 
-    def handed_over(self, now: float) -> None:
-        """Events of the batch go to the publisher at ``now``."""
+    def hand_over(self, events: list[OutboxEvent], now: float) -> list[OutboxEvent]:
+        """Events of the batch go to the publisher at ``now``; returns them as they are sent."""
         self.offered_at = now
         self._handed_over = True
+        return events if self.trace is None else self.trace.hand_over(events)
 
     def take_answers(self, resolutions: Sequence[Resolution]) -> tuple[list[OutboxEvent], list[Resolution]]:
         """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
@@ -234,7 +236,7 @@ class Batch:
                 self.verdicts.buried.append((event_id, error))
             case Release():
                 self.verdicts.released.append(event_id)
-        if self.waiting:
+        if self.waiting.in_order:
             self.verdicts.released.extend(self.waiting.end(event))
 
     def release_suspects(self) -> None:
@@ -282,13 +284,10 @@ class Batch:
     def put_back(self, portion: Portion) -> None:
         """Being written -> decided: before the newer verdicts, to be written with them."""
         written = portion.settlement
-        for mine, theirs in (
-            (self.verdicts.delivered, written.delivered),
-            (self.verdicts.retried, written.retried),
-            (self.verdicts.buried, written.buried),
-            (self.verdicts.released, written.released),
-        ):
-            mine[:0] = theirs  # type: ignore[assignment]
+        self.verdicts.delivered[:0] = written.delivered
+        self.verdicts.retried[:0] = written.retried
+        self.verdicts.buried[:0] = written.buried
+        self.verdicts.released[:0] = written.released
         self._ambiguous |= portion.ambiguous
 
     def set_aside(self, portion: Portion, due_at: float) -> None:
@@ -363,7 +362,7 @@ class Batch:
     def forfeit(self, lost: Iterable[EventId]) -> None:
         """Any state but being written -> gone: the lease is lost, so whatever is known of the events is not ours."""
         gone = set(lost)
-        if self.waiting:
+        if self.waiting.in_order:
             self._release_behind(gone)
         for event_id in gone:
             self.offered.pop(event_id, None)
@@ -381,7 +380,7 @@ class Batch:
         undecided = (event for event, _ in self.undecided)
         for event in [*self.offered.values(), *self.suspects.values(), *undecided]:
             if event.event_id in gone:
-                self.verdicts.released.extend(self.waiting.end(event))
+                self.verdicts.released.extend(self.waiting.lose(event))
 
     def _lease_of(self, event_id: EventId) -> Lease:
         return self._leases_apart.get(event_id, self.lease)

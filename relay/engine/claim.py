@@ -4,8 +4,8 @@
 
 Two loops with a queue of one between them, and a third in order per key: while one batch is being handed to the
 publisher, the next is being claimed, and the ones before are being acknowledged and settled. A full claim is followed
-by the next at once; a partial one shortly after; empty ones ever later, up to the poll interval, or at once after a
-wake-up.
+by the next at once; a partial one, and empty ones as long as events came a moment ago, after a millisecond or a few;
+later ones ever later, up to the poll interval, or at once after a wake-up (``Polling``).
 
 An event that lost a lease and is on its last attempt travels alone: what is in flight is finished first, and nothing
 is claimed until it is settled. Otherwise an event that kills its relays would take its neighbours to DEAD with it. That
@@ -17,7 +17,6 @@ them.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
@@ -25,16 +24,18 @@ from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
+from relay.engine.order import Order
 from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
-from relay.engine.waiting import Patience, wait_event
+from relay.engine.waiting import Patience, Polling, wait_event
 
-_FIRST_POLL = 0.005  # seconds between claims while events trickle in
 _MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
 _RESERVE = 4  # a quarter of the places is for destinations that answer
-_SMALLEST_SHARE = 8  # wait for an eighth of a batch's room rather than claim event by event
+_SMALLEST_SHARE = (
+    4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
+)
 
 
 class Claimer:
@@ -47,15 +48,14 @@ class Claimer:
         self._suspects = context.suspects
         self._health = context.health
         self._telemetry = context.telemetry
+        self._tracer = context.tracer
         self._options = context.options
         self._clock = context.clock
         self._gate = gate
         self._offers = offers
         self._claimed: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
         self._stopping = asyncio.Event()
-        self._roused = asyncio.Event()
-        """Ends the rest between two claims: a wake-up, or the stop."""
-        self._poll = _FIRST_POLL
+        self._polling = Polling(context.options.poll_interval)
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
@@ -64,21 +64,23 @@ class Claimer:
         """Claims in a row that the database refused for a row."""
         self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
         """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
+        self._crowded_since: float | None = None
+        """Since when there is room, but too little to be worth a claim."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
     def stop(self) -> None:
         """Claim no more. A claim under way is still waited for by its loop, and its events offered or released."""
         self._stopping.set()
-        self._roused.set()
+        self._inflight.claimable.set()
 
     def wake(self) -> None:
         """There may be something to claim. Called by the wake-up loop, at any moment of the claim loop.
 
-        During a claim or a wait for room it is remembered: ``_roused`` stays set until the next rest, which it ends.
+        During a claim or a wait for room it is remembered: ``claimable`` stays set until the next rest, which it ends.
         """
-        self._poll = _FIRST_POLL
-        self._roused.set()
+        self._polling.expect_events(self._clock())
+        self._inflight.claimable.set()
 
     async def claim_loop(self) -> None:
         """Claim while there is something to claim, room for it, and a broker to offer it to."""
@@ -86,6 +88,7 @@ class Claimer:
         while not self._stopping.is_set():
             if not await self._may_claim():
                 continue
+            began = self._clock()
             try:
                 events = await self._claim()
             except StorageError as error:
@@ -97,7 +100,7 @@ class Claimer:
                 await patience.pause()
                 continue
             patience.reset()
-            await self._rest(events)
+            await self._rest(events, self._clock() - began)
         # The claiming is over, but a loop that returns counts as dead: wait until it is cancelled.
         await asyncio.Event().wait()
 
@@ -172,10 +175,19 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
+        """Whether a claim is worth it. Little room is taken once a poll interval: the rest may be held for long."""
         places, size, without = self._room()
-        most = min(self._options.batch_size, self._options.max_in_flight - self._reserve)
-        enough = 1 if without else max(1, most // _SMALLEST_SHARE)
-        return places >= enough and size >= self._options.batch_bytes // 2
+        if places < 1 or size < self._options.batch_bytes // 2:
+            return False
+        enough = min(self._options.batch_size, (self._options.max_in_flight - self._reserve) // _SMALLEST_SHARE)
+        now = self._clock()
+        if places < enough and not without:
+            if self._crowded_since is None:
+                self._crowded_since = now
+            if now - self._crowded_since < self._options.poll_interval:
+                return False
+        self._crowded_since = None
+        return True
 
     def _room(self) -> tuple[int, int, list[str]]:
         """How many events and bytes may be claimed now, and for which destinations none.
@@ -189,11 +201,13 @@ class Claimer:
         return (places if slow and self._reserve else 0), size, slow
 
     async def _claim(self) -> int:
-        """One claim; returns how many events it brought, or -1 when it filled all it asked for."""
+        """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, without = self._room()
         limit = min(places, self._limit)
         sent_at = self._clock()
         self.claiming = True
+        # Until the reply says more: a batch that is settled meanwhile may free keys that the claim sees as held.
+        self._inflight.rows_wait = self._options.in_order
         ok = False
         try:
             claim = await self._storage.claim(limit, size, self._excluded.ids(), without)
@@ -201,17 +215,20 @@ class Claimer:
             self._health.storage_worked("claim")
             self._refusals = 0
             self._limit = min(self._limit * 2, self._options.batch_size)
+            self._inflight.rows_wait = claim.waiting
             await self._accept(claim, sent_at)
         finally:
             # The stop waits for this: a claim whose reply is not in yet must not be missed by it.
             self.claiming = False
             if not ok:
                 self._telemetry.storage_op("claim", ok=False, seconds=self._clock() - sent_at)
-        return -1 if len(claim.events) == limit else len(claim.events)
+        more = len(claim.events) == limit or (claim.events and claim.waiting)
+        return -1 if more else len(claim.events)
 
     async def _accept(self, claim: Claim, sent_at: float) -> None:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
-        self._telemetry.storage_op("claim", ok=True, seconds=self._clock() - sent_at)
+        seconds = self._clock() - sent_at
+        self._telemetry.storage_op("claim", ok=True, seconds=seconds)
         self._telemetry.claimed(len(claim.events))
         if claim.fence is not None:
             may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
@@ -220,27 +237,28 @@ class Claimer:
                 claim.events,
                 sent_at,
                 last_chance=may_kill,
-                in_order=self._options.in_order,
+                order=self._order(),
                 recorder=self._context.recorder,
                 unread=claim.unread,
+                trace=None if self._tracer is None else self._tracer.claim(claim.events, seconds),
             )
             self._inflight.add(batch)
             if claim.unread:
                 self._inflight.decided(batch)
             await self._claimed.put(batch)
 
+    def _order(self) -> Order:
+        if not self._options.in_order:
+            return Order.NONE
+        return Order.RUNS if self._context.publisher.keeps_runs else Order.SINGLES
+
     def _may_kill(self, event: OutboxEvent) -> bool:
         """Whether its leases kept expiring until one attempt is left: it may be what kills relays."""
         return event.last_code == LEASE_EXPIRED and self._options.retry.exhausted(event.attempts + 1)
 
-    async def _rest(self, claimed: int) -> None:
-        """The pause that follows a claim: none, short, or growing to the poll interval."""
-        if claimed < 0:
-            self._poll = _FIRST_POLL
-            return
-        if claimed:
-            self._poll = _FIRST_POLL
-        delay = min(self._poll, self._options.poll_interval) * (0.9 + 0.1 * random.random())
-        self._poll = min(self._poll * 2, self._options.poll_interval)
-        if await wait_event(self._roused, delay):
-            self._roused.clear()
+    async def _rest(self, events: int, took: float) -> None:
+        """The pause that follows a claim which ``took`` so long: none when the next one may bring more at once."""
+        if events < 0:
+            self._polling.expect_events(self._clock())
+        elif await wait_event(self._inflight.claimable, self._polling.rest(events, took, self._clock())):
+            self._inflight.claimable.clear()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
 from relay.core.telemetry import Telemetry
+from relay.core.tracing import Tracer
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
@@ -28,6 +29,8 @@ class EngineContext:
     health: RelayHealth
     inflight: InFlight
     suspects: Suspects
+    tracer: Tracer | None
+    """The spans; None when there are none."""
 
     @classmethod
     def of(
@@ -38,8 +41,9 @@ class EngineContext:
         options: EngineOptions,
         clock: Callable[[], float],
         recorder: AttemptRecorder | None = None,
+        tracer: Tracer | None = None,
     ) -> EngineContext:
         """The context of a relay that holds nothing yet and has connected to nothing."""
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
-        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects())
+        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), tracer)

@@ -6,6 +6,7 @@
     Unreachable   ──▶ released, no attempt used; the gate closes
     TimedOut      ──▶ undecided until the gate has probed the broker: then Transient or Unreachable
     ConnectionCut ──▶ undecided until then, too: then a suspect, or Unreachable
+    Withheld      ──▶ released, no attempt used
 
 Which verdict an outcome leads to is the table in ``relay.core.verdict``. Here the batch is given that verdict, and the
 loops that go on with it are woken: the settler, the follow loop, and the gate.
@@ -20,7 +21,7 @@ import random
 from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable
+from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -59,9 +60,10 @@ class Decider:
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
-            self._telemetry.acknowledged(
-                [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
-            )
+            e2e_seconds = [event.age + since_claim for event in acknowledged]
+            self._telemetry.acknowledged([now - batch.offered_at] * len(acknowledged), e2e_seconds)
+            if batch.trace is not None:
+                batch.trace.acknowledge(acknowledged, e2e_seconds)
         if others:
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
@@ -78,7 +80,7 @@ class Decider:
                 if not echo:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
-            else:
+            elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)
         if refused:
@@ -90,6 +92,8 @@ class Decider:
         if batch.attempts is not None and not isinstance(verdict, Release):
             batch.attempts.failed(event, outcome, verdict, self._clock() - batch.sent_at)
         batch.decide(event, verdict)
+        if batch.trace is not None:
+            batch.trace.decide(event.event_id, verdict, outcome)
         _log(event, verdict)
 
     def decide_undecided(self, unreachable: str | None) -> None:
@@ -114,12 +118,18 @@ class Decider:
             if refused:
                 self._telemetry.refused([now - batch.offered_at] * refused)
             if undecided:
-                batch.suspect(cut_off.get(batch, ()))
-                self._inflight.decided(batch)
+                self._suspect(batch, cut_off.get(batch, ()))
         if cut_off:
             self._suspects.accuse(cut_off)
             _log_cut(sum(map(len, cut_off.values())))
         self._suspects.changed.set()
+
+    def _suspect(self, batch: Batch, events: Sequence[OutboxEvent]) -> None:
+        """Of what was undecided, these are suspects, and the others have their verdict."""
+        batch.suspect(events)
+        if batch.trace is not None:
+            batch.trace.cut_off(events)
+        self._inflight.decided(batch)
 
     def forget_unreachable(self) -> None:
         """The gate has dealt with what the publisher said of the broker."""

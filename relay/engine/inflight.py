@@ -1,7 +1,7 @@
 """What this relay holds: the batches that are claimed and not settled, the bounds on them, and what wakes the loops.
 
 What happens inside a batch is ``Batch``'s; here it is counted, and the loop that goes on with it is woken. Everything
-runs in the event loop's thread and never waits, so a method is a critical section of its own. The four events below
+runs in the event loop's thread and never waits, so a method is a critical section of its own. The five events below
 are where the loops meet: a loop sets one after it has changed something, and a loop clears it before it looks.
 """
 
@@ -33,6 +33,10 @@ class InFlight:
         self.bytes_held = 0
         self.changed = asyncio.Event()
         """Something was settled or lost, so there may be room: wakes the claim loop, the offer loop and the stop."""
+        self.claimable = asyncio.Event()
+        """There may be something to claim: ends the rest of the claim loop."""
+        self.rows_wait = False
+        """In order per key: the last claim left due rows behind, which may be claimable once a batch is settled."""
         self.settleable = asyncio.Event()
         """There are verdicts to write: wakes the settler."""
         self.following = asyncio.Event()
@@ -139,6 +143,8 @@ class InFlight:
     def release(self, batch: Batch) -> None:
         """Give back what of ``batch`` has no outcome. The publisher does not hold it, or no longer."""
         batch.release_unanswered()
+        if batch.trace is not None:
+            batch.trace.end("released")
         self.decided(batch)
 
     def release_suspects(self, but_of: Batch) -> None:
@@ -151,10 +157,18 @@ class InFlight:
     def forfeit(self, batch: Batch, lost: Collection[EventId]) -> None:
         """The leases of these events are lost. Of what is being written, only the settler may say so."""
         batch.forfeit(lost)
+        if batch.trace is not None:
+            batch.trace.lose(lost)
         if len(batch.verdicts):
             self.settleable.set()
         self._telemetry.leases_lost(len(lost))
         self.gone(batch, len(lost))
+
+    def end_traces(self) -> None:
+        """The relay ends: what has no answer gets none any more."""
+        for batch in self.batches:
+            if batch.trace is not None:
+                batch.trace.end("unanswered")
 
     def take_settleable(self, now: float, *, settle_first: bool) -> tuple[list[Portion], list[Portion]]:
         """The verdicts to write, and what was set aside and is due. Their batches are marked as being written.
@@ -198,3 +212,5 @@ class InFlight:
             del self.batches[batch]
             self.bytes_held -= batch.free_bytes()
             self.changed.set()
+            if self.rows_wait:
+                self.claimable.set()

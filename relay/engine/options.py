@@ -18,7 +18,7 @@ class EngineOptions:
     max_in_flight: int
     """Maximum number of events that are claimed and not settled."""
     in_order: bool
-    """Whether the storage claims in order per key: at most one event of each key is with the broker at a time."""
+    """Whether the storage claims in order per key: at most one event, or run, of each key is with the broker."""
     poll_interval: float
     """Longest wait after an empty claim."""
     lease_timeout: float

@@ -1,11 +1,15 @@
-"""Order per key inside a claim: of each key one event is with the broker, and those behind it wait here.
+"""Order per key inside a claim: of each key one event, or one run, is with the broker, and those behind it wait here.
 
 A claim in order returns, of a key, the first unfinished event and maybe some behind it. The next one may be offered
 once the one before is acknowledged. Any other verdict ends the queue of that key: what is behind was never offered, so
 it is released, and a later claim decides again. That includes a dead event that the next ones may pass: until its
 verdict is written, its lease can expire and another relay can still deliver it.
 
-The claim (``ordered`` of ``sql/outbox/claim.sql``) takes care of the order between claims, ``Batch`` uses the queues,
+A *run* is several events of a key that are offered together. Only a publisher that keeps runs is handed any
+(``Publisher.keeps_runs``): it promises that none is stored before an earlier one. All have one destination, because
+two destinations fail apart. An event that failed before is offered alone, so that it fails alone.
+
+The claim (``sql/outbox/claim_ordered.sql``) takes care of the order between claims, ``Batch`` uses the queues,
 and ``Claimer.follow_loop`` offers what comes next.
 """
 
@@ -13,17 +17,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from enum import Enum
 
 from relay.core.event import EventId, OutboxEvent
+
+
+class Order(Enum):
+    """What of a claim may be with the broker together."""
+
+    NONE = "all events"
+    SINGLES = "one event of each key"
+    RUNS = "one run of each key"
 
 
 class KeyQueues:
     """What waits behind other events of one claim, by key. Empty for a claim without order."""
 
-    __slots__ = ("_behind",)
+    __slots__ = ("_ahead", "_behind", "_runs", "in_order", "with_gap")
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order) -> None:
+        self.in_order = order is not Order.NONE
+        self._runs = order is Order.RUNS
+        self.with_gap: set[str] = set()
+        """Keys of which an offered event is lost: what is behind it must not be handed over any more."""
         self._behind: dict[str, deque[OutboxEvent]] = {}
+        self._ahead: dict[str, int] = {}
+        """Events offered and not acknowledged, of keys with something behind."""
 
     def __len__(self) -> int:
         return sum(len(behind) for behind in self._behind.values())
@@ -40,39 +59,75 @@ class KeyQueues:
         return [event.event_id for event in self.events()]
 
     def hold_back(self, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
-        """Keep all but the first event of each key, and return the others: they may be offered now."""
-        first: list[OutboxEvent] = []
-        keys: set[str] = set()
+        """Keep what may not be offered yet, and return the others: the first event, or run, of each key."""
+        if not self.in_order:
+            return list(events)
+        last: dict[str, OutboxEvent] = {}
+        offered: list[OutboxEvent] = []
         for event in events:
             key = event.partition_key
-            if key is None or key not in keys:
-                first.append(event)
-            else:
+            if key is None:
+                offered.append(event)
+            elif key in self._behind or (key in last and not self._follows(last[key], event)):
                 self._behind.setdefault(key, deque()).append(event)
-            if key is not None:
-                keys.add(key)
-        return first
+            else:
+                last[key] = event
+                self._ahead[key] = self._ahead.get(key, 0) + 1
+                offered.append(event)
+        for key in self._ahead.keys() - self._behind.keys():
+            del self._ahead[key]
+        return offered
 
     def next_after(self, acknowledged: Iterable[OutboxEvent]) -> list[OutboxEvent]:
         """Take out the events that come next, now that these are acknowledged."""
-        following = []
+        following: list[OutboxEvent] = []
         for event in acknowledged:
-            behind = self._behind.get(event.partition_key) if event.partition_key is not None else None
-            if behind:
-                following.append(behind.popleft())
-                if not behind:
-                    del self._behind[event.partition_key]  # type: ignore[arg-type]
+            key = event.partition_key
+            if key is None or key not in self._behind:
+                continue
+            self._ahead[key] -= 1
+            if not self._ahead[key]:
+                following += self._take_run(key)
         return following
+
+    def _take_run(self, key: str) -> list[OutboxEvent]:
+        behind = self._behind[key]
+        run = [behind.popleft()]
+        while behind and self._follows(run[-1], behind[0]):
+            run.append(behind.popleft())
+        self._ahead[key] = len(run)
+        if not behind:
+            self._forget(key)
+        return run
+
+    def _follows(self, event: OutboxEvent, following: OutboxEvent) -> bool:
+        """Whether the two may be in one run. The empty key is not a key to each broker: Kafka spreads it."""
+        alike = bool(event.partition_key) and event.event_type == following.event_type
+        return self._runs and alike and event.last_code is None and following.last_code is None
+
+    def _forget(self, key: str) -> None:
+        del self._behind[key], self._ahead[key]
+
+    def lose(self, event: OutboxEvent) -> list[EventId]:
+        """``end`` for an offered event whose lease is lost, maybe before it was handed over with those behind it."""
+        if event.partition_key is not None:
+            self.with_gap.add(event.partition_key)
+        return self.end(event)
 
     def end(self, event: OutboxEvent) -> list[EventId]:
         """Take out what waits behind an event that was not acknowledged; this relay does not offer it."""
-        behind = self._behind.pop(event.partition_key, ()) if event.partition_key is not None else ()
-        return [waiting.event_id for waiting in behind]
+        key = event.partition_key
+        if key is None or key not in self._behind:
+            return []
+        waiting = [one.event_id for one in self._behind[key]]
+        self._forget(key)
+        return waiting
 
     def end_all(self) -> list[EventId]:
         """Take out everything that waits."""
         waiting = self.ids()
         self._behind.clear()
+        self._ahead.clear()
         return waiting
 
     def drop(self, lost: set[EventId]) -> list[EventId]:
@@ -86,5 +141,5 @@ class KeyQueues:
             stranded.extend(event_id for event_id in waiting[first:] if event_id not in lost)
             self._behind[key] = deque(list(behind)[:first])
             if not first:
-                del self._behind[key]
+                self._forget(key)
         return stranded

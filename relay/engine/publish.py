@@ -20,8 +20,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from relay.core.errors import ConfigError, PublisherError
-from relay.core.event import OutboxEvent
-from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -43,6 +43,8 @@ class _Lane:
         self.turn = asyncio.Lock()
         self.forgetting = False
         """The publisher is made to forget its events: what it says of the broker's reachability is an echo."""
+        self.unanswered: set[EventId] = set()
+        """Suspects that may be on its connections; not used for the main lane."""
         self._offer: asyncio.Task[None] | None = None
         """The ``publish`` that is under way; its owner holds the turn."""
 
@@ -82,6 +84,7 @@ class _Lane:
             await self.publisher.abandon(reason)
         finally:
             self.forgetting = False
+            self.unanswered.clear()
 
 
 class Offers:
@@ -113,9 +116,14 @@ class Offers:
     async def isolate(self, number: int, turn: Turn) -> None:
         """Hand over suspects whose turn it is, with nothing else on the connections of this lane."""
         lane = self._isolated[number]
+        if lane.unanswered:
+            # A turn also ends when its events lose their lease or time out. They are on the connection still, and a cut
+            # would be blamed on the events of the next turn.
+            await self._disconnect(lane, "events of the turn before have no answer")
 
         def resolve(batch: Batch, resolutions: Sequence[Resolution]) -> None:
             if not lane.forgetting:
+                lane.unanswered -= {event.event_id for event, out in resolutions if not isinstance(out, TimedOut)}
                 turn.unreachable |= any(isinstance(outcome, Unreachable) for _, outcome in resolutions)
                 resolutions = [(event, _isolated(event, outcome, turn.size)) for event, outcome in resolutions]
             self._decider.resolve(batch, resolutions, echo=lane.forgetting)
@@ -128,6 +136,7 @@ class Offers:
                 resolve(batch, [(event, Unreachable(str(error))) for event in part.values()])
             return
         for batch, part in turn.parts.items():
+            lane.unanswered |= part.keys()
             await self._hand_over(lane, batch, list(part.values()), resolve)
 
     def _resolve(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
@@ -143,11 +152,22 @@ class Offers:
             if expired:
                 self._inflight.forfeit(batch, expired)
             held = [batch.offered[event_id] for event_id in candidates if event_id in batch.offered]
+            if batch.waiting.with_gap:
+                held = self._without_gaps(batch, held, sink)
             if held:
-                batch.handed_over(self._clock())
+                held = batch.hand_over(held, self._clock())
                 error = await lane.publish(batch, held, sink)
         if error is not None:
             await self._failed(lane, batch, held, error)
+
+    @staticmethod
+    def _without_gaps(batch: Batch, events: list[OutboxEvent], sink: Sink) -> list[OutboxEvent]:
+        """Release the rest of a run of which an event is lost: what is behind that would overtake it."""
+        keys = batch.waiting.with_gap
+        rest = [event for event in events if event.partition_key in keys]
+        if rest:
+            sink(batch, [(event, Withheld("the lease of an event of its run is lost")) for event in rest])
+        return [event for event in events if event.partition_key not in keys]
 
     async def abandon(self, reason: str) -> None:
         """Make all clients forget everything without an outcome, and release it."""
@@ -164,9 +184,11 @@ class Offers:
 
     async def disconnect_isolated(self, number: int) -> None:
         """Close the connections of a lane that carries nothing."""
-        lane = self._isolated[number]
+        await self._disconnect(self._isolated[number], "no suspects are left")
+
+    async def _disconnect(self, lane: _Lane, reason: str) -> None:
         async with lane.turn:
-            await self._forget(lane, "no suspects are left")
+            await self._forget(lane, reason)
 
     @staticmethod
     async def _forget(lane: _Lane, reason: str) -> None:

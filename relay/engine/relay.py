@@ -4,7 +4,8 @@ Four modules tell the way of an event, in this order: ``claim`` takes it from th
 broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
 ``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
 (renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
-on), ``health`` (is the database there; /readyz), ``backlog`` (/stats).
+on), ``health`` (is the database there; /readyz), ``backlog`` (/stats), ``pauses`` (what an operator
+holds back), ``fleet`` (the relays of the table).
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
 ``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
@@ -29,18 +30,21 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from relay.core.clock import steady_seconds
-from relay.core.errors import OutboxError, SchemaError, StorageError
-from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher, WakeUps
+from relay.core.errors import ConfigError, OutboxError, SchemaError, StorageError
+from relay.core.ports import AttemptRecorder, OptionalParts, OutboxStorage, Publisher, WakeUps
 from relay.core.telemetry import Telemetry
+from relay.core.tracing import Tracer
 from relay.engine.backlog import BacklogSampler
 from relay.engine.claim import Claimer
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.fleet import FleetWatch
 from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
 from relay.engine.isolate import Isolation
 from relay.engine.lease import LeaseReaper, LeaseRenewer
 from relay.engine.options import EngineOptions
+from relay.engine.pauses import PauseWatch
 from relay.engine.publish import Offers
 from relay.engine.settle import Settler
 from relay.engine.waiting import Patience, wait_event
@@ -50,7 +54,8 @@ logger = logging.getLogger(__name__)
 _ANSWERS_UNTIL = 0.5  # shares of shutdown_timeout
 _ABANDONED_WITHIN = 0.1
 _SETTLED_UNTIL = 0.65
-_CLOSED_WITHIN = 0.15
+_LEFT_WITHIN = 0.02
+_CLOSED_WITHIN = 0.13
 
 
 class LoopDied(OutboxError):
@@ -68,16 +73,17 @@ class Relay:
         options: EngineOptions,
         recorder: AttemptRecorder | None = None,
         clock: Callable[[], float] = steady_seconds,
-        wake_ups: WakeUps | None = None,
+        tracer: Tracer | None = None,
+        parts: OptionalParts = OptionalParts(),  # noqa: B008 - a tuple
     ) -> None:
         self._storage = storage
-        self._wake_ups = wake_ups
+        self._wake_ups = parts.wake_ups
         self._publisher = publisher
         self._options = options
         self._clock = clock
         self._stop = asyncio.Event()
         self._loops: dict[str, asyncio.Task[None]] = {}
-        context = EngineContext.of(storage, publisher, telemetry, options, clock, recorder)
+        context = EngineContext.of(storage, publisher, telemetry, options, clock, recorder, tracer)
         self.health = context.health
         self.inflight = context.inflight
         self.decider = Decider(context)
@@ -89,6 +95,9 @@ class Relay:
         self._renewer = LeaseRenewer(context, self._offers)
         self._reaper = LeaseReaper(context)
         self.backlog = BacklogSampler(context)
+        self.pauses = PauseWatch(context, parts.pauses, self._claimer.wake)
+        settler = self._settler
+        self._fleet = FleetWatch(context, parts.fleet, self.pauses, lambda: (settler.delivered, settler.failed))
 
     def stop(self) -> None:
         """Ask the relay to end; ``run`` returns within ``shutdown_timeout``. May be called more than once."""
@@ -102,7 +111,7 @@ class Relay:
         """Work until ``stop`` is called; then wind down.
 
         Raises LoopDied when a loop ended unexpectedly, SchemaError when the table can never be worked on, and
-        ConfigError when the publisher can never work.
+        ConfigError when the publisher can never work, or a living relay of the table delivers to another destination.
         """
         await self._publisher.open()
         self._start("gate", self._gate.run())
@@ -131,6 +140,7 @@ class Relay:
                 self.health.storage_failed("open", error)
                 await patience.pause()
         self.health.storage_worked("open")
+        await self._fleet.join()  # before the first claim
         self._start("settle", self._settler.run())
         self._start("renew", self._renewer.run())
         self._start("offer", self._claimer.offer_loop())
@@ -141,6 +151,8 @@ class Relay:
         self._start("reap", self._reaper.run())
         self._start("backlog", self.backlog.run())
         self._start("ping", ping_storage(self._storage, self.health, self._options.health_check_interval))
+        self._start("pauses", self.pauses.run())
+        self._start("fleet", self._fleet.run())
         if self._wake_ups is not None:
             self._start("wake-up", self._listen(self._wake_ups))
         del self._loops["opening"]
@@ -171,7 +183,7 @@ class Relay:
     @staticmethod
     def _raise_ended(name: str, task: asyncio.Task[None]) -> None:
         cause = None if task.cancelled() else task.exception()
-        if isinstance(cause, SchemaError):
+        if isinstance(cause, SchemaError | ConfigError):
             raise cause
         raise LoopDied(f"the {name} loop ended") from cause
 
@@ -185,9 +197,13 @@ class Relay:
         await self._await_settled(started + timeout * _SETTLED_UNTIL)
         for task in self._loops.values():
             task.cancel()
+        leaving = asyncio.ensure_future(self._fleet.leave())
+        await asyncio.wait({leaving}, timeout=timeout * _LEFT_WITHIN)
+        leaving.cancel()
         rooms = (self._publisher, self._offers, self._storage)
         closing = [asyncio.ensure_future(room.close()) for room in rooms]
         await asyncio.wait([*self._loops.values(), *closing], timeout=timeout * _CLOSED_WITHIN)
+        self.inflight.end_traces()
         if self.inflight.events:
             logger.error(
                 "stopped with %d events unsettled; their leases will expire",

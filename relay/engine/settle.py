@@ -56,7 +56,10 @@ class Settler:
         self._inflight = context.inflight
         self._health = context.health
         self._telemetry = context.telemetry
+        self._tracer = context.tracer
         self._clock = context.clock
+        self.delivered = self.failed = 0
+        """Verdicts written since the start."""
         self._log = RefusalLog(context.clock)
         self._losses = LeaseLosses(context.clock, context.options.lease_timeout)
         self._most = _ALL
@@ -154,7 +157,7 @@ class Settler:
         try:
             results = await self._storage.settle([portion.settlement for portion in write])
         except StorageError as error:
-            self._measure(write, ok=False, seconds=self._clock() - started)
+            self._measure(write, seconds=self._clock() - started, error=error)
             if error.blames_row:
                 return self._apart(write, error)
             if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
@@ -165,7 +168,7 @@ class Settler:
                 self._most = max(1, sum(map(len, write)) // 2)
             self._put_back()
             raise
-        self._measure(write, ok=True, seconds=self._clock() - started)
+        self._measure(write, seconds=self._clock() - started)
         self._health.storage_worked("settle")
         self._most = min(self._most * 2, _ALL)
         for portion, settled in zip(write, results, strict=True):
@@ -218,6 +221,8 @@ class Settler:
         elif lost:
             self._telemetry.leases_lost(lost)
             self._losses.taken(lost, portion.batch.expires_at(settlement.event_ids()[0]))
+        self.delivered += settled.delivered
+        self.failed += settled.retried + settled.buried
         self._telemetry.settled(settled.delivered, settled.retried + settled.buried)
         if settled.released:
             self._telemetry.released(settled.released)
@@ -239,13 +244,19 @@ class Settler:
         portion.batch.settled(portion)
         self._inflight.gone(portion.batch, len(portion))
 
-    def _measure(self, write: Write, *, ok: bool, seconds: float) -> None:
+    def _measure(self, write: Write, *, seconds: float, error: StorageError | None = None) -> None:
+        ok = error is None
         if any(portion.settlement.delivered for portion in write):
             self._telemetry.storage_op("mark_delivered", ok=ok, seconds=seconds)
         if any(portion.settlement.retried or portion.settlement.buried for portion in write):
             self._telemetry.storage_op("mark_failed", ok=ok, seconds=seconds)
         if any(portion.settlement.released for portion in write):
             self._telemetry.storage_op("release", ok=ok, seconds=seconds)
+        if self._tracer is not None:
+            traced = ((portion.batch.trace, portion.settlement) for portion in write)
+            links = [link for trace, settlement in traced if trace is not None for link in trace.links(settlement)]
+            if links:
+                self._tracer.settle(links, sum(map(len, write)), seconds, error)
 
 
 def _of_at_most(most: int, portions: Iterable[Portion]) -> Iterator[Write]:

@@ -38,7 +38,11 @@ class RelayStatus:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
         return Readiness(
-            health.storage_error, health.broker_error, self._degraded(), storage_refuses=health.storage_refuses
+            health.storage_error,
+            health.broker_error,
+            {**self._degraded(), **self._relay.pauses.degraded()},
+            storage_refuses=health.storage_refuses,
+            pauses=self._relay.pauses.sentences(),
         )
 
     async def stats(self) -> Stats | None:
@@ -53,6 +57,7 @@ class RelayStatus:
             in_flight=self._relay.inflight.events,
             backlog=backlog.latest,
             sample_age=backlog.sample_age,
+            pauses=self._relay.pauses.sentences(),
         )
 
     def metrics(self, accept: str) -> Exposition:

@@ -24,10 +24,11 @@ another connection: a broker that does not answer for one event must not hold up
 At most ``LANES`` groups are with the broker at a time.
 
 **Beside the others.** Suspects have publishers of their own (``Publisher.twin``), one for each group that is with the
-broker, so connections that carry nothing else. Everything else flows on over the first publisher meanwhile. An event
-that failed with ``CONNECTION_CUT`` before goes to the suspects as soon as it is claimed, alone, by any relay: the row
-says so. Three groups of unproven suspects come before each of these, because the unproven ones are innocent but for a
-few.
+broker, so connections that carry nothing else: one whose last group left an event without an answer (its lease was
+lost, or it timed out) is closed before the next group. Everything else flows on over the first publisher meanwhile. An
+event that failed with ``CONNECTION_CUT`` before goes to the suspects as soon as it is claimed, alone, by any relay: the
+row says so. Three groups of unproven suspects come before each of these, because the unproven ones are innocent but for
+a few.
 
 **Several relays** learn independently. **In order per key** an event that waits behind a suspect goes on waiting.
 **At a stop** suspects have their share of the time and are then released.

@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 from relay.core.errors import ConfigError
 from relay.outbox.admin.connection import naming_the_grant
 from relay.outbox.options import MIGRATE
-from relay.outbox.schema import default_index_names
+from relay.outbox.schema import default_index_names, table_name
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
@@ -21,6 +21,15 @@ _FOLDER = "outbox/extensions"
 
 REPLAYS = "openoutbox_replays"
 """The table of ``replay_audit.sql``."""
+
+CHANGES = "openoutbox_changes"
+"""The table of ``console.sql``."""
+
+RELAYS = "openoutbox_relays"
+"""The table of ``fleet.sql``."""
+
+PAUSES = "openoutbox_pauses"
+"""The table of ``pause.sql``."""
 
 ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless")
 """The roles of the indexes of ``key_order``."""
@@ -40,6 +49,21 @@ def replays_of(table: TableName) -> TableName:
     return TableName(REPLAYS, table.schema)
 
 
+def changes_of(table: TableName) -> TableName:
+    """The record of what the console changed in an outbox: one for all outboxes of its schema."""
+    return TableName(CHANGES, table.schema)
+
+
+def relays_of(table: TableName) -> TableName:
+    """The list of the relays of an outbox."""
+    return TableName(table_name(table, "relays"), table.schema)
+
+
+def pauses_of(table: TableName) -> TableName:
+    """The pauses of an outbox."""
+    return TableName(table_name(table, "pauses"), table.schema)
+
+
 def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     """The statements of one extension, as psql takes them. Raises ConfigError for an unknown name."""
     if name not in extension_names():
@@ -49,7 +73,13 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
             f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}{suggestion}"
         )
     place = f"{_FOLDER}/{name.replace('-', '_')}"
-    names: dict[str, Name] = {REPLAYS: replays_of(table), **default_index_names(table, ORDER_INDEXES)}
+    names: dict[str, Name] = {
+        REPLAYS: replays_of(table),
+        CHANGES: changes_of(table),
+        RELAYS: relays_of(table),
+        PAUSES: pauses_of(table),
+        **default_index_names(table, ORDER_INDEXES),
+    }
     if name == "wake-up":
         TableName.parse(f"{table}{WAKE_SUFFIX}")  # refuses a name that is too long
         names[f"{DEFAULT_TABLE}{WAKE_SUFFIX}"] = _wake(table)
@@ -78,7 +108,14 @@ def add_extension(url: str, table: TableName, name: str) -> bool:
 
 
 def _state(connection: SyncConnection, table: TableName) -> list[tuple[Any, ...]]:
-    names = {"outbox": table.quoted, "replays": replays_of(table).quoted, "wake": _wake(table).quoted}
+    names = {
+        "outbox": table.quoted,
+        "replays": replays_of(table).quoted,
+        "relays": relays_of(table).quoted,
+        "pauses": pauses_of(table).quoted,
+        "changes": changes_of(table).quoted,
+        "wake": _wake(table).quoted,
+    }
     return connection.execute(statement("outbox/migrate:extension_state"), names).fetchall()
 
 

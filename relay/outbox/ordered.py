@@ -5,6 +5,9 @@ looks at the oldest due rows. Where all of those are behind others (one key with
 one goes from key to key instead, each of which costs a single probe however many rows it has, and takes rows without
 a key by an index of their own. The keys are walked round and round, each relay from a place of its own, so that none
 is passed over. Neither way costs more when more is waiting.
+
+A key is held by one claim at a time, until all its events of that claim are settled. So where few keys wait, a claim
+takes long runs of a few of them, and leaves the others to the claims beside it: ``RunLength`` finds out how long.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
 from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import INLINE_BYTES
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
@@ -30,8 +34,39 @@ _KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
 _WALKS: Final = 10  # such statements in one claim, while nothing is found
 _FIRST_HASH: Final = -(2**63)
 _LAST_HASH: Final = 2**63 - 1
+_KEY: Final = 2  # its place in a claimed row
 
 Row = tuple[Any, ...]
+
+
+class RunLength:
+    """How many rows of each key a claim is to take: more where keys are scarce, fewer where runs are short.
+
+    A claim that came back short although more rows waited than it looked at met keys that other claims hold: the next
+    ones take twice as many rows of half as many keys. One that came back short with as many keys as it was to take met
+    runs that are shorter: the next one takes more keys.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """``longest`` is the most rows behind the first one."""
+        self._longest = longest + 1
+        self._wanted = 1
+        self._brought = True
+        """Whether the last claim brought rows. Several in a row that bring none say no more than the first of them."""
+
+    def firsts(self, limit: int) -> int:
+        """Most keys of a claim of that many rows."""
+        return -(-limit // self._wanted)
+
+    def adapt(self, limit: int, keys: int, rows: int, *, more_wait: bool) -> bool:
+        """Learn from a claim; returns whether it was short of keys that it left behind, so that the next may follow."""
+        left_behind = 0 < rows < limit and keys == self.firsts(limit)
+        if left_behind:
+            self._wanted = max(self._wanted // 2, 1)
+        elif rows < limit and more_wait and self._brought:
+            self._wanted = min(self._wanted * 2, self._longest)
+        self._brought = rows > 0
+        return left_behind
 
 
 class OrderedClaim:
@@ -46,6 +81,9 @@ class OrderedClaim:
             "run": longest_run,
             "max_attempts": options.retry.max_attempts,
         }
+        self._run = RunLength(longest_run)
+        self.waiting = False
+        """Whether the last call saw more due rows than it claimed."""
         self._width = 1
         self._walks_next = False
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
@@ -58,21 +96,29 @@ class OrderedClaim:
         inline_bytes: int = INLINE_BYTES,
         excluded: Sequence[EventId] = (),
         *,
+        paused: PausedRows | None = None,
         peek: bool = False,
     ) -> list[Row]:
         """Claim up to ``limit`` rows: fields of ``OutboxEvent``, then the fence; the rows of a key are in order.
 
-        What is in ``excluded``, and what is behind it in its key, is left out. With ``peek`` nothing is claimed.
+        What is in ``excluded`` or ``paused``, and what is behind it in its key, is left out. With ``peek`` nothing is
+        claimed.
         """
         bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
+        bounds["firsts"] = self._run.firsts(limit)
         bounds["excluded"] = id_array(excluded)
         tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []))
+        if paused is not None:
+            bounds |= paused.parameters()
+            tags += paused.tags
         if not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
             oldest = _bare(self._table, "oldest", *tags)
             rows = await self._execute(connection, oldest, {**bounds, "window": window})
-            batch = _claimed(rows, 1)
-            self._walks_next = rows[0][0] == window and len(batch) < limit
+            batch, seen = _claimed(rows, 1), rows[0][0]
+            self.waiting = seen > len(batch)
+            left_behind = self._run.adapt(limit, _keys(batch), len(batch), more_wait=seen == window)
+            self._walks_next = seen == window and len(batch) < limit and not left_behind
             if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
                 self._width = max(self._width // 2, 1)
             elif self._walks_next:
@@ -112,9 +158,15 @@ class OrderedClaim:
 def _bare(table: TableName, *tags: str) -> LiteralString:
     """The statement without comments and indentation: psycopg remembers what it has parsed up to 4,096 characters."""
     lines: list[LiteralString] = [
-        line.strip() for line in statement("outbox/claim:ordered", table, tags=tags).splitlines()
+        line.strip() for line in statement("outbox/claim_ordered:ordered", table, tags=tags).splitlines()
     ]
     return "\n".join(line for line in lines if not line.startswith("--"))
+
+
+def _keys(batch: list[Row]) -> int:
+    """How many first rows a claim has: keys, and rows without one."""
+    keys = [row[_KEY] for row in batch]
+    return len({key for key in keys if key is not None}) + keys.count(None)
 
 
 def _claimed(rows: list[Row], front: int) -> list[Row]:

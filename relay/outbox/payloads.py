@@ -4,7 +4,7 @@ A statement commits only once its result is on its way: while a backend waits fo
 locks, and no lease is set. So a claim carries payloads only as far as they fit into the buffers of the two sockets.
 Measured on Linux with its default limits and a client that reads nothing: a backend got rid of 801 KiB on a new
 connection with the segment size of Ethernet, of 6.5 MiB once 200 KB had been read over it; on loopback of 4 MiB.
-Therefore ``INLINE_BYTES`` is half a MiB. Larger claims commit without payloads, which plain SELECTs read afterwards:
+Therefore ``INLINE_BYTES`` is 640 KiB. Larger claims commit without payloads, which plain SELECTs read afterwards:
 they lock nothing, and each piece has the deadline of a statement, so what counts is progress, not the size of a claim.
 
 ``Appetite`` adapts to a slow link: a claim or read that takes too long makes the next ones ask for less. On a link so
@@ -14,6 +14,7 @@ of the replies does. It begins low, so that the first claim of a relay is not th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,13 +31,13 @@ from relay.postgres.sql import statement
 
 logger = logging.getLogger(__name__)
 
-INLINE_BYTES: Final = 512 * 1024
+INLINE_BYTES: Final = 640 * 1024
 """Most payload bytes that a claim carries itself."""
 
 _PIECE_BYTES: Final = 512 * 1024  # payload bytes of one statement that reads several rows
 _SLICE_BYTES: Final = 4 * 1024 * 1024  # of one row; not smaller, because each slice decompresses what is before it
 _READ_WITHIN: Final = 2.0  # seconds for the payloads of one claim; a stop waits for them
-_SHARE_OF_LEASE: Final = 0.5  # within which a single row must be read
+_SHARE_OF_LEASE: Final = 0.5  # within which a claim's payloads must be read, or the first of them
 _CLAIMS_APART: Final = 1000  # claims that read their payloads apart after one failed on a damaged payload
 _LARGEST_DIVISOR: Final = 32  # of what a reply may carry
 _FIRST_DIVISOR: Final = 8  # until replies have shown that the link is fast
@@ -54,6 +55,8 @@ class Appetite:
     def __init__(self, lease_timeout: float) -> None:
         self._slow = lease_timeout * _REPLY_SHARE_OF_LEASE
         self._divisor = _FIRST_DIVISOR
+        self._quick_bytes = 0
+        """Most payload of a reply that was in time, since the last claim that was."""
         self._most: int | None = None
         self._apart = 0
         """How many claims in time must come before one carries payloads again."""
@@ -82,13 +85,14 @@ class Appetite:
         self._divisor = min(self._divisor * 2, _LARGEST_DIVISOR)
 
     def arrived(self, payload_bytes: int, seconds: float) -> None:
-        """A reply with that much payload took that long: let the next ones carry what comes in time, at most twice."""
+        """A reply with that much payload took that long: let the next ones carry what comes in time."""
         if seconds > self._slow:
+            self._quick_bytes = 0
             in_time = payload_bytes * self._slow / seconds
             while self._divisor < _LARGEST_DIVISOR and INLINE_BYTES // self._divisor > in_time:
                 self._divisor *= 2
-        elif payload_bytes * 2 >= INLINE_BYTES // self._divisor:
-            self._divisor = max(self._divisor // 2, 1)
+        else:
+            self._quick_bytes = max(self._quick_bytes, payload_bytes)
 
     def damage_met(self) -> None:
         """A claim failed on a payload that the database cannot read: let the next ones leave payloads behind."""
@@ -99,8 +103,14 @@ class Appetite:
         self._most = max(read_bytes, INLINE_BYTES)
 
     def in_time(self, max_bytes: int) -> None:
-        """A claim and its payloads came in time: ask for twice as much."""
+        """A claim and its payloads came in time: ask for twice as much.
+
+        Once a claim, however many replies it took: a link may be fast for one claim and slow for the next.
+        """
         self._apart = max(self._apart - 1, 0)
+        if self._quick_bytes * 2 >= INLINE_BYTES // self._divisor:
+            self._divisor = max(self._divisor // 2, 1)
+        self._quick_bytes = 0
         if self._most is not None:
             self._most = self._most * 2 if self._most * 2 < max_bytes else None
 
@@ -129,26 +139,35 @@ class PayloadReader:
 
     async def complete(self, fence: Fence, events: Sequence[OutboxEvent]) -> Claim:
         """Read the payloads of ``events``; what cannot be read, or not in time, is in ``unread``. Raises nothing."""
-        began = self._clock()
         self.damaged = False
         payloads: dict[EventId, bytes] = {}
         try:
-            sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, [event.event_id for event in events]))
-            held = [event.event_id for event in events if event.event_id in sizes]
-            pieces = deque(_pieces(held, sizes, self._appetite.piece_bytes))
-            while pieces and not (payloads and self._clock() - began > _READ_WITHIN):
-                piece = pieces.popleft()
-                try:
-                    payloads |= await self._piece(fence, piece, sizes[piece[0]], began + self._longest)
-                except StorageError as error:
-                    if not is_damage(error):
-                        raise
-                    self._set_apart(piece, pieces, error)
+            async with asyncio.timeout(self._longest):
+                await self._read(fence, [event.event_id for event in events], payloads)
+        except TimeoutError:
+            # A link that has just become slow: a reply that began with the pace of before would outlast the lease.
+            self._appetite.claim_failed()
+            self._report(len(events) - len(payloads), f"they did not arrive within {self._longest:g} s")
         except StorageError as error:
             # Not raised: the claim has committed, and without this reply its rows would wait for their lease to end.
             # The engine releases what is unread, as soon as the database is back.
             self._report(len(events) - len(payloads), error)
         return self._answer(fence, events, payloads)
+
+    async def _read(self, fence: Fence, event_ids: list[EventId], payloads: dict[EventId, bytes]) -> None:
+        """Read into ``payloads`` until all are there or enough time has passed. Raises StorageError."""
+        began = self._clock()
+        sizes: dict[EventId, int] = dict(await self._rows(self._sizes, fence, event_ids))
+        held = [event_id for event_id in event_ids if event_id in sizes]
+        pieces = deque(_pieces(held, sizes, self._appetite.piece_bytes))
+        while pieces and not (payloads and self._clock() - began > _READ_WITHIN):
+            piece = pieces.popleft()
+            try:
+                payloads |= await self._piece(fence, piece, sizes[piece[0]])
+            except StorageError as error:
+                if not is_damage(error):
+                    raise
+                self._set_apart(piece, pieces, error)
 
     def _answer(self, fence: Fence, events: Sequence[OutboxEvent], payloads: dict[EventId, bytes]) -> Claim:
         """The claim with what was read. In order per key, events behind an unread one of their key count as unread."""
@@ -165,10 +184,10 @@ class PayloadReader:
                 stopped.add(key)
         return Claim(fence, read, unread)
 
-    async def _piece(self, fence: Fence, piece: list[EventId], size: int, until: float) -> dict[EventId, bytes]:
+    async def _piece(self, fence: Fence, piece: list[EventId], size: int) -> dict[EventId, bytes]:
         """The payloads of one piece, whose first row has ``size`` bytes."""
         if size > self._appetite.slice_bytes:
-            return await self._sliced(fence, piece[0], size, until)
+            return await self._sliced(fence, piece[0], size)
         began = self._clock()
         payloads: dict[EventId, bytes] = dict(await self._rows(self._payloads, fence, piece))
         self._appetite.arrived(sum(map(len, payloads.values())), self._clock() - began)
@@ -189,7 +208,7 @@ class PayloadReader:
         )
 
     @staticmethod
-    def _report(events: int, error: StorageError) -> None:
+    def _report(events: int, error: StorageError | str) -> None:
         logger.warning(
             "the payloads of %d claimed events were not read, so these events are released: %s",
             events,
@@ -197,15 +216,15 @@ class PayloadReader:
             extra={"action": "payloads_unread", "events": events},
         )
 
-    async def _sliced(self, fence: Fence, event_id: EventId, size: int, until: float) -> dict[EventId, bytes]:
-        """The payload of one row, slice by slice; empty when the row is lost or time is up."""
+    async def _sliced(self, fence: Fence, event_id: EventId, size: int) -> dict[EventId, bytes]:
+        """The payload of one row, slice by slice; empty when the row is lost."""
         # Its buffer becomes the payload without a copy: a large row is in memory once.
         payload = BytesIO()
         while payload.tell() < size:
             began = self._clock()
             length = self._appetite.slice_bytes
             rows = await self._rows(self._slice, fence, [event_id], start=payload.tell() + 1, length=length)
-            if not rows or self._clock() > until:
+            if not rows:
                 return {}
             payload.write(rows[0][1])
             self._appetite.arrived(len(rows[0][1]), self._clock() - began)

@@ -93,14 +93,23 @@ def index_name(table: TableName, role: str) -> str:
     that would be over 63 bytes, or would be the contract's own name, a digest of the table's name stands in it, so
     that the names of two tables never meet.
     """
+    return _name(table, "idx_", role)
+
+
+def table_name(table: TableName, role: str) -> str:
+    """The name of a table that stands beside ``table``, by the rule of ``index_name``: ``openoutbox_relays``."""
+    return _name(table, "", role)
+
+
+def _name(table: TableName, prefix: str, role: str) -> str:
     if table.table == DEFAULT_TABLE:
-        return f"idx_openoutbox_{role}"
-    plain = f"idx_{table.table}_{role}"
+        return f"{prefix}openoutbox_{role}"
+    plain = f"{prefix}{table.table}_{role}"
     if len(plain.encode()) <= LONGEST_IDENTIFIER and table.table != "openoutbox":
         return plain
     digest = hashlib.sha256(table.table.encode()).hexdigest()[:_DIGEST]
-    room = LONGEST_IDENTIFIER - len(f"idx__{digest}_{role}")
-    return f"idx_{table.table.encode()[:room].decode(errors='ignore')}_{digest}_{role}"
+    room = LONGEST_IDENTIFIER - len(f"{prefix}_{digest}_{role}")
+    return f"{prefix}{table.table.encode()[:room].decode(errors='ignore')}_{digest}_{role}"
 
 
 def index_names(table: TableName) -> dict[str, str]:

@@ -4,8 +4,8 @@ The composition root (``relay.app.build``) wires it and the engine calls it. It 
 on eight of its columns (with ON_DELIVERED=delete also DELETE), no other right. It holds three connections at most:
 one claims, one settles and renews, one keeps house (reap, backlog, ping), so that none of them waits for another. A
 ping that would have to wait for the housekeeping goes over a fourth one, made for it and closed after it: a server
-that hangs keeps every statement waiting up to its deadline, and must be found out sooner. All times are the
-database's.
+that hangs keeps every statement waiting up to its deadline, and must be found out sooner. Where the table has the
+extension pause or fleet, one more is for these (``aside``). All times are the database's.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 
@@ -27,8 +28,11 @@ from relay.core.clock import steady_seconds
 from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.outbox.extensions import pauses_of, relays_of
+from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
+from relay.outbox.paused import BEFORE_ALL, PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
@@ -52,6 +56,13 @@ _CHECK = "relay-cli check says what is missing, and how to add it"
 _SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
+class Extensions(NamedTuple):
+    """Which optional tables there are, by the last ping."""
+
+    relays: bool = False
+    pauses: bool = False
+
+
 class PostgresOutbox:
     """The adapter. Constructing it connects to nothing; raises ConfigError for an invalid URL."""
 
@@ -61,26 +72,29 @@ class PostgresOutbox:
         self._generation = Generation()
         self._connections = [
             DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
-            for _ in range(4)
+            for _ in range(5)
         ]
-        self._claiming, self._settling, self._housekeeping, self._spare = self._connections
+        self._claiming, self._settling, self._housekeeping, self._spare, self.aside = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
-        self._claim_excluding = self._sql("outbox/claim:claim", "excluding")
-        self._first_due = self._sql("outbox/claim:first_due")
+        self.paused = PausedRows(options.table)
+        """What claims leave out."""
+        self.extensions = Extensions()
+        self.longest_lease = 0.0
+        """The longest LEASE_TIMEOUT of the other living relays, in seconds, where it is known."""
         self._ordered = OrderedClaim(options) if options.key_order else None
         self._reap = self._sql("outbox/lease:reap")
         self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
         self._first_expired = self._sql("outbox/lease:first_expired")
-        self._backlog = self._sql("outbox/backlog:backlog")
-        self._oldest_due_age = self._sql("outbox/backlog:oldest_due_age")
         self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
         self._claim_guard = self._sql("outbox/claim:guard")
         self._slow = False
         """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
         nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
-        self._ping = self._sql("session:ping")
+        self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
+        self._ping = self._sql("outbox/table:ping")
+        self._beside = {"relays": relays_of(options.table).quoted, "pauses": pauses_of(options.table).quoted}
         self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(self._claiming, options, self._appetite)
@@ -90,7 +104,10 @@ class PostgresOutbox:
         return statement(path, self._options.table, tags=tags)
 
     async def open(self) -> None:
-        """Connect and look at the table; SchemaError says what is wrong with it and what to do."""
+        """Connect and look at the table; SchemaError says what is wrong with it and what to do.
+
+        Reads the pauses, too: no claim begins before they are known. Where this user may not read them it claims all.
+        """
 
         async def check(connection: Connection) -> None:
             options = self._options
@@ -98,6 +115,10 @@ class PostgresOutbox:
             await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes)
 
         await self._housekeeping.run("looking at the table", check)
+        await self.ping()
+        if self.extensions.pauses:
+            with suppress(SchemaError):  # the loop that reads them says so
+                await self._housekeeping.run("reading the pauses", self.paused.read)
 
     async def close(self) -> None:
         """Close the connections, cutting off what still runs; never raises, takes a second at most."""
@@ -125,7 +146,7 @@ class PostgresOutbox:
             raise
         if not rows:
             self._slow = False
-            return Claim(None, [])
+            return Claim(None, [], waiting=self._rows_wait)
         claim = Claim(rows[0][_FENCE], list(map(_event, map(_fields, rows))))
         if rows[0][_PAYLOAD] is None:
             claim = await self._payload_reader.complete(rows[0][_FENCE], claim.events)
@@ -135,7 +156,11 @@ class PostgresOutbox:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:
             self._appetite.in_time(max_bytes)
-        return claim
+        return claim._replace(waiting=self._rows_wait)
+
+    @property
+    def _rows_wait(self) -> bool:
+        return self._ordered is not None and self._ordered.waiting
 
     async def _claim_undamaged(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
@@ -153,7 +178,11 @@ class PostgresOutbox:
         self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
     ) -> list[tuple[Any, ...]]:
         """Rows that begin with the fields of ``OutboxEvent`` and end with the fence; oldest first, or in key order."""
-        query = self._claim_excluding if excluded or without else self._claim
+        if self.paused.everything:
+            return []
+        patterns = self.paused.patterns
+        tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags)
+        query = self._sql("outbox/claim:claim", *tags) if tags else self._claim
         parameters = {
             "limit": limit,
             "max_bytes": max_bytes,
@@ -162,28 +191,33 @@ class PostgresOutbox:
             "relay_id": self._options.relay_id,
             "excluded": id_array(excluded),
             "without": list(without),
+            **self.paused.parameters(),
         }
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
-                return await self._ordered.rows(connection, limit, max_bytes, self._appetite.inline_bytes, excluded)
+                inline = self._appetite.inline_bytes
+                return await self._ordered.rows(connection, limit, max_bytes, inline, excluded, paused=self.paused)
             cursor = connection.cursor(binary=True)
             await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
+            if rows and tags == ("paused",):
+                self.paused.claimed(patterns, _due(rows[-1]), rows[-1][_FENCE])
             return rows
 
         return await self._claiming.run("claiming", work)
 
     async def _due_first(self, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> EventId | None:
         """The row that a claim with a limit of 1 leases."""
-        parameters = {"limit": 1, "excluded": id_array(excluded), "without": list(without)}
+        parameters = {"limit": 1, "excluded": id_array(excluded), "without": list(without), **self.paused.parameters()}
+        query = self._sql("outbox/claim:first_due", *self.paused.tags)
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
-                return await self._ordered.rows(connection, 1, max_bytes, 0, excluded, peek=True)
+                return await self._ordered.rows(connection, 1, max_bytes, 0, excluded, paused=self.paused, peek=True)
             cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, self._first_due, parameters)
+            await self._guarded(connection, cursor, query, parameters)
             return await cursor.fetchall()
 
         rows = await self._claiming.run("claiming", work)
@@ -208,7 +242,7 @@ class PostgresOutbox:
         retry = self._options.retry
         parameters = {
             "limit": limit,
-            "lease": self._options.lease_timeout,
+            "lease": max(self._options.lease_timeout, self.longest_lease),
             "base_delay": retry.base_delay,
             "max_delay": retry.max_delay,
             "jitter": retry.jitter,
@@ -231,28 +265,33 @@ class PostgresOutbox:
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""
-        return Backlog(*await self._one_row("reading the backlog", self._backlog))
+        query = self._sql("outbox/backlog:backlog", *self.paused.tags)
+        return Backlog(*await self._one_row("reading the backlog", query, self.paused.parameters()))
 
     async def oldest_due_age(self) -> float:
         """The lag alone; one index probe on any table."""
+        query, parameters = self._sql("outbox/backlog:oldest_due_age", *self.paused.tags), self.paused.parameters()
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, self._oldest_due_age)
+            await self._guarded(connection, cursor, query, parameters)
             return await cursor.fetchone()
 
         row = await self._housekeeping.run("reading the lag", work)
         return float(row[0]) if row else 0.0
 
     async def oldest_delivered_age(self) -> float:
-        """How far prune is behind; one index probe on any table."""
+        """How far prune is behind; one index probe on any table, with ON_DELIVERED=delete two."""
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
             async with connection.pipeline():  # one round trip, one transaction
                 await connection.execute(self._claim_guard)
                 await cursor.execute(self._oldest_delivered_age)
-            return await cursor.fetchone()
+            row = await cursor.fetchone()
+            if self._mode_watch is not None:
+                await self._mode_watch.look(connection)
+            return row
 
         row = await self._housekeeping.run("reading the oldest delivery", work)
         return float(row[0]) if row else 0.0
@@ -262,6 +301,7 @@ class PostgresOutbox:
     ) -> None:
         """Run it with the guard before it, in one round trip and one transaction, where it was slow without."""
         guarded, self._slow = self._slow, True  # whatever fails now is guarded the next time
+        stepping = bool(self.paused.patterns) and self.paused.head == BEFORE_ALL
         began = time.monotonic()
         if guarded:
             async with connection.pipeline():
@@ -269,15 +309,18 @@ class PostgresOutbox:
                 await cursor.execute(query, values)
         else:
             await cursor.execute(query, values)
-        self._slow = guarded or time.monotonic() - began > _SLOW
+        # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
+        self._slow = guarded or (time.monotonic() - began > _SLOW and not stepping)
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
         try:
-            (read_only,) = await self._one_row("asking for a sign of life", self._ping, over=over)
+            answer = await self._one_row("asking for a sign of life", self._ping, self._beside, over)
         finally:
             await self._spare.close()
+        read_only, *beside = answer
+        self.extensions = Extensions(*beside)
         if read_only:
             self._generation.advance()
             raise StorageUnavailable(

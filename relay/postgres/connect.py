@@ -29,6 +29,7 @@ from psycopg.pq import TransactionStatus
 from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
+from relay.postgres.reading import EagerConnection
 from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters
 
@@ -42,6 +43,7 @@ Work = Callable[[Connection], Awaitable[T]]
 
 LONGEST_CANCEL: Final = 1.0
 """Seconds that the server is given to take a cancellation."""
+_SOON: Final = 0.05  # seconds; most statements have ended by then, and what they have received was not asked for
 _LONGEST_END: Final = 1.0  # seconds until a task notices that its socket was cut
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
 _BYTES_RECEIVED: Final = Struct("=128xQ")  # tcpi_bytes_received of Linux's struct tcp_info
@@ -51,7 +53,7 @@ _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited f
 
 async def connect_async(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> Connection:
     """A new connection for asyncio. Raises psycopg.Error."""
-    return await psycopg.AsyncConnection.connect(
+    return await EagerConnection.connect(
         **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
         autocommit=True,
         prepare_threshold=None,
@@ -84,6 +86,7 @@ def make_pool(
         min_size=1,
         max_size=size,
         open=False,
+        connection_class=EagerConnection,
         kwargs={**parameters, "autocommit": True, "prepare_threshold": None},
         configure=configure,
         name=name,
@@ -206,6 +209,9 @@ class DeadlineConnection:
 
     async def _progressed(self, task: asyncio.Future[T], deadline: float) -> bool:
         """Wait for ``task`` as long as each ``deadline`` brings some of its reply; False when one brings nothing."""
+        soon = min(deadline, _SOON)
+        if (await asyncio.wait({task}, timeout=soon))[0]:
+            return True
         received = self._received()
         while not (await asyncio.wait({task}, timeout=deadline))[0]:
             before, received = received, self._received()

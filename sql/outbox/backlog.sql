@@ -4,6 +4,7 @@
 -- GetStats: what waits, how old it is, and how many are dead.
 -- Indexes: idx_openoutbox_metrics_count (index-only) counts, idx_openoutbox_metrics_lag and
 -- idx_openoutbox_processing_queue answer their MIN with one row, idx_openoutbox_prune_dead (index-only) counts DEAD.
+-- Tag paused: paused rows count, and are not late. Parameters: with that tag due_from, created_from, paused (as in claim).
 -- Locks: none. Ages are seconds, 0 when there is none; an infinite time has no age.
 SELECT
     pending.fresh,
@@ -22,9 +23,42 @@ FROM
     (SELECT MIN(created_at) AS created FROM openoutbox_events WHERE status = 'PENDING') AS oldest,
     (
         SELECT MIN(available_at) AS since FROM openoutbox_events
-        WHERE status = 'PENDING' AND available_at <= NOW()
+        WHERE
+            status = 'PENDING' AND available_at <= NOW()
+            AND (available_at, created_at) --? paused
+            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+            AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
     ) AS due,
     (SELECT COUNT(*) AS rows FROM openoutbox_events WHERE status = 'DEAD') AS dead;
+
+-- name: leases
+-- The newest leases, up to SAMPLE, and which relay has each: for the check of ON_DELIVERED=keep.
+-- Index: idx_openoutbox_stuck_leases, backwards. Locks: none. Parameters: sample. Result: event id and relay.
+SELECT
+    event_id::text,
+    locked_by
+FROM openoutbox_events
+WHERE status = 'DELIVERING'
+ORDER BY locked_at DESC
+LIMIT (SELECT %(sample)s::bigint);
+
+-- name: statuses
+-- The status of each event, and which relay has its lease; NULL for one without a row.
+-- Index: the primary key; the inner LIMIT keeps the planner from reading the whole table for a hash join.
+-- Locks: none. Parameters: ids.
+SELECT
+    chosen.event_id::text,
+    event.status,
+    event.locked_by
+FROM UNNEST(%(ids)s::uuid[]) AS chosen (event_id)
+LEFT JOIN LATERAL (
+    SELECT
+        status,
+        locked_by
+    FROM openoutbox_events
+    WHERE openoutbox_events.event_id = chosen.event_id
+    LIMIT 1
+) AS event ON TRUE;
 
 -- name: delivered_recently
 -- Whether a row became DELIVERED in the last seconds, for the check of ON_DELIVERED=delete.
@@ -37,13 +71,18 @@ WHERE status = 'DELIVERED';
 -- The lag: the age in seconds of the oldest row that is due, 0 when none is.
 -- Index: one probe of idx_openoutbox_processing_queue, however many rows are scheduled or backed off; with
 -- claim:guard in its transaction also where the planner believes that nothing waits, and would read all that does.
+-- Tag paused: paused rows are not late. Parameters: with that tag due_from, created_from, paused (as in claim).
 -- Locks: none.
 SELECT CASE WHEN ISFINITE(due.since) THEN GREATEST(DATE_PART('epoch', NOW() - due.since), 0) ELSE 0 END
 FROM (
     SELECT (
         SELECT available_at
         FROM openoutbox_events
-        WHERE status = 'PENDING' AND available_at <= NOW()
+        WHERE
+            status = 'PENDING' AND available_at <= NOW()
+            AND (available_at, created_at) --? paused
+            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+            AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
         ORDER BY available_at
         LIMIT (SELECT 1)
     ) AS since

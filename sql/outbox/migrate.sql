@@ -67,9 +67,10 @@ ORDER BY relation.relname;
 
 -- name: extension_state
 -- What the optional parts of the schema change, in one row: two equal rows say that nothing was changed between them.
--- Catalog only, locks nothing. Parameters: outbox, replays (names, quoted, with their schema if given), wake (the
--- wake-up function's name, likewise).
--- Result: storage parameters, columns, indexes, triggers, the record of replays, the wake-up function.
+-- Catalog only, locks nothing. Parameters: outbox, replays, changes, relays, pauses (names, quoted, with their schema if
+-- given), wake (the wake-up function's name, likewise).
+-- Result: storage parameters, columns, indexes, triggers, the records of replays and of changes, the list of relays, the
+-- pauses, the wake-up function.
 SELECT
     (SELECT reloptions::text FROM pg_catalog.pg_class WHERE oid = TO_REGCLASS(%(outbox)s::text)),
     (
@@ -88,4 +89,7 @@ SELECT
         WHERE tgrelid = TO_REGCLASS(%(outbox)s::text) AND NOT tgisinternal
     ),
     TO_REGCLASS(%(replays)s::text)::oid,
+    TO_REGCLASS(%(changes)s::text)::oid,
+    TO_REGCLASS(%(relays)s::text)::oid,
+    TO_REGCLASS(%(pauses)s::text)::oid,
     (SELECT prosrc FROM pg_catalog.pg_proc WHERE oid = TO_REGPROC(%(wake)s::text));

@@ -24,3 +24,11 @@ SELECT relation.relname::text, listed.indisvalid
 FROM pg_catalog.pg_index AS listed
 INNER JOIN pg_catalog.pg_class AS relation ON listed.indexrelid = relation.oid
 WHERE listed.indrelid = TO_REGCLASS(%(table)s::text) AND relation.relname = ANY(%(names)s);
+
+-- name: ping
+-- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
+-- Parameters: relays, pauses (names, quoted). Result: read only; whether there is a list of relays, and pauses.
+SELECT
+    PG_IS_IN_RECOVERY() OR CURRENT_SETTING('transaction_read_only')::boolean,
+    TO_REGCLASS(%(relays)s::text) IS NOT NULL,
+    TO_REGCLASS(%(pauses)s::text) IS NOT NULL;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from datetime import UTC, datetime
 
 import httpx
@@ -12,23 +10,21 @@ from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
 from relay.app.build import build_delivery_log
-from relay.app.delivery_log import READY_UNTIL, DeliveryLogParts, LogApi, LogCollector
+from relay.app.delivery_log import READY_UNTIL, DeliveryLogParts, LogCollector
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
-from relay.server.routes import application, dispatching
+from relay.server.routes import application
 from relay.settings.settings import Settings
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.options import engine_options
-from tests.support.waiting import pace_async
 
 LOGGED = {
     "STORAGE_URL": "postgres://u:p@h/db",
     "DELIVERY_LOG_URL": "memory://",
     "DELIVERY_LOG_RECORD": "failed",
-    "API_TOKEN": "token-of-some-length",
 }
 
 
@@ -58,7 +54,7 @@ def client_of(app: ASGIApp) -> httpx.AsyncClient:
 
 
 def test_without_a_url_there_is_no_log() -> None:
-    settings = Settings.from_env({"STORAGE_URL": "postgres://u:p@h/db", "API_TOKEN": "token-of-some-length"})
+    settings = Settings.from_env({"STORAGE_URL": "postgres://u:p@h/db"})
     assert build_delivery_log(settings) is None
 
 
@@ -90,44 +86,3 @@ def test_a_log_that_needs_no_months_exports_no_time() -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(LogCollector(state, "r1"))
     assert "ready_until_timestamp_seconds{" not in generate_latest(registry).decode()
-
-
-@pytest.mark.parametrize(("token", "status"), [("token-of-some-length", 200), ("wrong", 401), ("", 401)])
-async def test_the_api_lives_beside_the_endpoints(token: str, status: int) -> None:
-    api = LogApi(Settings.from_env(LOGGED))
-    app = dispatching(application(Well()), api.application())
-    async with client_of(app) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        answer = await client.get("/api/v1/log/attempts", headers={"Authorization": f"Bearer {token}"})
-        assert answer.status_code == status
-        assert (await client.get("/api/v1/logs")).status_code == 404
-    await api.close()
-
-
-async def test_a_long_request_does_not_hold_the_engines_loop() -> None:
-    """A count with 100,000 rows takes seconds; the loop that serves it must go on meanwhile."""
-    api = LogApi(Settings.from_env(LOGGED))
-    app = dispatching(application(Well()), api.application())
-    gaps: list[float] = []
-
-    async def tick() -> None:
-        last = time.monotonic()
-        while True:
-            await pace_async(0.001)
-            gaps.append(time.monotonic() - last)
-            last += gaps[-1]
-
-    window = {"start": "2026-03-10T00:00:00Z", "end": "2026-03-11T03:46:40Z"}
-    query = {**window, "granularity": "1s", "measure": ["count", "error_rate", "rate"]}
-    headers = {"Authorization": "Bearer token-of-some-length"}
-    async with client_of(app) as client:
-        await client.get("/api/v1/log/events", headers=headers)  # starts the thread and opens the log
-        ticking = asyncio.create_task(tick())
-        began = time.monotonic()
-        answer = await client.get("/api/v1/log/metrics/attempts", params=query, headers=headers)
-        seconds = time.monotonic() - began
-    ticking.cancel()
-    await api.close()
-    assert answer.status_code == 200
-    assert answer.content.count(b'"time"') == 100_000
-    assert max(gaps) < seconds / 2, f"the loop stood still for {max(gaps):.3f} of {seconds:.3f} s"

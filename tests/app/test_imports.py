@@ -125,7 +125,7 @@ def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publ
 
 
 def test_replay_names_the_extra_that_reads_the_window_of_nats() -> None:
-    window = "from relay.settings.settings import Settings\nfrom relay_cli.nats_window import duplicate_window\n"
+    window = "from relay.settings.settings import Settings\nfrom relay.app.duplicates import duplicate_window\n"
     settings = {"STORAGE_URL": "postgres://u@127.0.0.1:1/d", "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": URLS["nats"]}
     ended = ended_without({"nats"}, f"{window}duplicate_window(Settings.from_env({settings!r}))")
     assert "ConfigError: PUBLISHER_TYPE=nats: the Python library nats is not installed." in ended.stderr

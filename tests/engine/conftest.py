@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from relay.core.backoff import RetryPolicy
+from relay.core.ports import OptionalParts
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
@@ -81,7 +82,7 @@ async def start(outbox: Outbox) -> AsyncIterator[StartRelay]:
         )
         telemetry = MemoryTelemetry()
         publisher = broker or MemoryPublisher()
-        relay = Relay(storage, publisher, telemetry, engine, wake_ups=wake_ups)
+        relay = Relay(storage, publisher, telemetry, engine, parts=OptionalParts(wake_ups))
         one = Running(relay, publisher, telemetry, asyncio.create_task(relay.run()))
         running.append(one)
         return one

@@ -17,7 +17,7 @@ CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, tzinfo=UTC))
 
 
 class Notes:
-    """A recorder that keeps what it is told."""
+    """A recorder that keeps every attempt."""
 
     def __init__(self, *, wants_successes: bool = True) -> None:
         self.wants_successes = wants_successes
@@ -106,7 +106,7 @@ def test_what_was_refused_does_not_come_later() -> None:
     assert (ids(notes), notes.dropped) == (["b"], 1)
 
 
-def test_successes_that_nobody_wants_are_not_kept() -> None:
+def test_successes_that_the_recorder_does_not_want_are_not_kept() -> None:
     notes = Notes(wants_successes=False)
     attempts = Attempts(notes)
     attempts.acknowledged(Untouched(), 1.0)

@@ -10,6 +10,7 @@ from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Resolution, TimedOut, Transient
 from relay.core.verdict import RELEASE, Bury, Retry
 from relay.engine.batch import Batch
+from relay.engine.order import Order
 from relay.engine.portion import Lease, Portion
 
 CLAIMED = datetime(2030, 1, 1, tzinfo=UTC)
@@ -27,7 +28,7 @@ def event(name: str) -> OutboxEvent:
 
 def batch(names: str, *, in_order: bool = False) -> Batch:
     lease = Lease.of(fence(), 0.0, SECONDS)
-    return Batch(lease, [event(name) for name in names.split()], 0.0, in_order=in_order)
+    return Batch(lease, [event(name) for name in names.split()], 0.0, order=Order.SINGLES if in_order else Order.NONE)
 
 
 def ids(names: str) -> list[EventId]:

@@ -57,7 +57,7 @@ def test_empty_claims_become_rarer_up_to_the_poll_interval(engine: MakeEngine) -
 def test_a_wake_up_ends_the_wait_even_one_that_comes_during_a_claim(engine: MakeEngine) -> None:
     bell = Bell()
     one = engine(wake_ups=bell, poll_interval=300.0)
-    one.run(400.0)
+    one.run(550.0)  # about 50 s into a wait of 270 s or more
     one.insert()
     one.run(100.0)
     assert one.delivered() == 0
@@ -236,16 +236,16 @@ def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt
     left = [3, 10]  # how many payloads each claim fails to read
 
     async def partial(*arguments: object) -> Claim:
-        fence, events, _ = await claim(*arguments)  # type: ignore[arg-type]
+        fence, events, *_ = await claim(*arguments)  # type: ignore[arg-type]
         count = len(events) - left.pop() if events and left else len(events)
         return Claim(fence, events[:count], [event.event_id for event in events[count:]])
 
     one.storage.claim = partial  # type: ignore[method-assign, assignment]
     one.insert(10)
-    one.until(lambda: one.delivered() == 10, 5.0)
+    one.until(lambda: one.delivered() == 10 and not one.relay.inflight.events, 5.0)
     assert {row.attempts for row in one.table.rows.values()} == {0}
     assert one.telemetry.counts["released"] == 13
-    assert (one.relay.inflight.events, len(one.broker.offered)) == (0, 10)
+    assert len(one.broker.offered) == 10
 
 
 def test_in_order_the_next_of_a_key_follows_its_acknowledgement(engine: MakeEngine) -> None:

@@ -10,6 +10,7 @@ from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED
 from relay.engine.batch import Batch
 from relay.engine.inflight import InFlight
+from relay.engine.order import Order
 from relay.engine.portion import Lease, Portion
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.virtual_time import VirtualTimeLoop
@@ -32,7 +33,13 @@ def events(count: int, key: str | None = None) -> list[OutboxEvent]:
 
 def batch(count: int, *, in_order: bool = False, last_chance: bool = False) -> Batch:
     lease = Lease.of(FENCE, 0.0, 30.0)
-    return Batch(lease, events(count, "k" if in_order else None), 0.0, in_order=in_order, last_chance=last_chance)
+    return Batch(
+        lease,
+        events(count, "k" if in_order else None),
+        0.0,
+        order=Order.SINGLES if in_order else Order.NONE,
+        last_chance=last_chance,
+    )
 
 
 def acknowledge(inflight: InFlight, one: Batch, count: int) -> None:

@@ -65,7 +65,7 @@ async def test_the_last_transient_failure_is_the_end(outbox: Outbox, start: Star
     assert outbox.row(event_id)["last_error"] == "NOPE"
 
 
-async def test_an_event_without_an_answer_holds_up_nobody(outbox: Outbox, start: StartRelay) -> None:
+async def test_an_event_without_an_answer_does_not_hold_up_others(outbox: Outbox, start: StartRelay) -> None:
     [slow] = outbox.insert([Row("slow")])
     outbox.insert([Row("fast")] * 50)
     broker = MemoryPublisher()
@@ -107,7 +107,9 @@ async def test_payload_bytes_in_flight_are_bounded_and_a_larger_row_goes_alone(
     await eventually(lambda: outbox.counts() == {"DELIVERED": 21})
 
 
-async def test_a_row_that_the_database_refuses_to_settle_holds_up_nobody(outbox: Outbox, start: StartRelay) -> None:
+async def test_a_row_that_the_database_refuses_to_settle_does_not_hold_up_others(
+    outbox: Outbox, start: StartRelay
+) -> None:
     [bad] = outbox.insert([Row("bad")])
     outbox.fill("good", 300)
     outbox.database.run("""

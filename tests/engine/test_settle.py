@@ -163,7 +163,7 @@ def test_a_row_that_stays_refused_is_left_to_its_lease(engine: MakeEngine, caplo
     one.until(lambda: one.row(bad).attempts == 1, 60)
 
 
-def test_refused_rows_of_many_batches_are_told_apart(engine: MakeEngine) -> None:
+def test_refused_rows_of_many_batches_are_distinguished(engine: MakeEngine) -> None:
     one = engine(batch_size=1)
     one.broker.hold()
     one.table.trigger = check
@@ -189,7 +189,7 @@ def test_leases_are_renewed_while_rows_wait_set_aside(engine: MakeEngine) -> Non
     assert {row.attempts for row in one.table.rows.values()} == {0}
 
 
-def test_a_database_that_goes_away_while_refused_rows_are_told_apart_loses_no_verdict(engine: MakeEngine) -> None:
+def test_a_database_that_goes_away_during_the_search_for_refused_rows_loses_no_verdict(engine: MakeEngine) -> None:
     one = engine()
     one.table.trigger = check
     one.insert(49)

@@ -237,6 +237,26 @@ def test_suspects_keep_their_leases(engine: MakeEngine, broker: MemoryPublisher)
     assert one.telemetry.counts["reaped"] == 0
 
 
+def test_a_cut_on_an_event_without_a_lease_is_not_blamed_on_the_next_suspect(
+    engine: MakeEngine, broker: MemoryPublisher
+) -> None:
+    broker.answer_with(lambda event: None)
+    one = engine(broker, lease_timeout=6.0)
+    [first] = one.insert(1)
+    one.until(lambda: len(broker.offered) == 1)
+    one.do(broker.cut)
+    one.until(lambda: len(broker.offered) == 2)
+    one.row(first).locked_by = "another"
+    one.until(lambda: one.telemetry.counts["leases_lost"] == 1)
+    [second] = one.insert(1)
+    one.until(lambda: len(broker.held) == 1)
+    one.do(lambda: broker.cut(on=second))
+    one.until(lambda: len(broker.offered) == 4)
+    one.do(lambda: broker.cut(on=first))
+    one.run(1.0)
+    assert (one.row(second).attempts, one.row(second).last_error) == (0, None)
+
+
 def test_a_stop_releases_suspects(engine: MakeEngine, broker: MemoryPublisher) -> None:
     broker.round_trip = 3.0
     one = engine(broker)

@@ -160,6 +160,11 @@ class PostgresHarness:
         self._relays: list[PostgresOutbox] = []
         self._connection = outbox.database.connect()
 
+    @property
+    def url(self) -> str:
+        """The relays' URL of the database."""
+        return self._outbox.relay_url
+
     def relay(self, relay_id: str = "relay-a", retry: RetryPolicy = RETRY) -> OutboxStorage:
         options = storage_options(
             self._outbox.relay_url,

@@ -1,4 +1,4 @@
-"""PostgreSQL over TLS with a login: who is let in, and what is told to whom is not."""
+"""PostgreSQL over TLS with a login: which logins are accepted, and how refusals are explained."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _encrypted(url: str) -> list[bool]:
     ],
     ids=["password", "authority", "no encryption", "no file"],
 )
-async def test_who_is_refused_is_told_why_without_the_password(
+async def test_a_refusal_is_explained_without_the_password(
     secured: SecuredPostgres, password: str, parameters: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -88,7 +88,7 @@ async def test_a_certificate_is_let_in_without_a_password(secured: SecuredPostgr
         ("none", "requires a valid client certificate"),
     ],
 )
-async def test_a_wrong_certificate_is_refused_and_told(
+async def test_a_wrong_certificate_is_refused_and_reported(
     secured: SecuredPostgres, presented: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

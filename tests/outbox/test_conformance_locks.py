@@ -17,7 +17,7 @@ ANY_BYTES = 1 << 40
 
 async def claim(table: StorageHarness, relay: OutboxStorage, count: int) -> tuple[list[EventId], Fence]:
     inserted = [table.insert() for _ in range(count)]
-    fence, events, _ = await relay.claim(count, ANY_BYTES)
+    fence, events, *_ = await relay.claim(count, ANY_BYTES)
     assert fence is not None
     assert [event.event_id for event in events] == inserted
     return inserted, fence

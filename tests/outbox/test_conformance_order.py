@@ -106,7 +106,7 @@ async def test_a_dead_event_is_passed_by_or_holds_its_key(table: StorageHarness,
     assert await claim(relay) == ([] if key_order is KeyOrder.BLOCK else a[2:])
 
 
-async def test_one_key_that_waits_at_length_keeps_nobody_from_the_others(table: StorageHarness) -> None:
+async def test_one_key_with_a_long_backlog_does_not_hold_up_the_others(table: StorageHarness) -> None:
     relay, other = table.relay(), table.relay("relay-b")
     for _ in range(200):
         table.insert(key="hot", due_in=-60)

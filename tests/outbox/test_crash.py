@@ -67,15 +67,18 @@ async def after_the_loss(attempt: Callable[[], Awaitable[T]]) -> T:
     return results[0]
 
 
-@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+@pytest.mark.parametrize(("key_order", "deletes"), [(None, False), (KeyOrder.SKIP, True)])
 async def test_a_lost_claim_is_a_pending_row_again_and_a_settled_event_stays_delivered(
-    own_postgres: PostgresServer, key_order: KeyOrder | None
+    own_postgres: PostgresServer, key_order: KeyOrder | None, deletes: bool
 ) -> None:
     outbox = Outbox.create(create_database(own_postgres.url))
+    if deletes:
+        outbox.database.run("GRANT DELETE ON openoutbox_events TO openoutbox_relay")
     if key_order is not None:
         add_extension(outbox.url, TableName(), "key-order")
     outbox.insert([Row("topic")] * 2)
-    storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay", key_order=key_order))
+    options = storage_options(outbox.relay_url, "relay", key_order=key_order, delete_delivered=deletes)
+    storage = PostgresOutbox(options)
     await storage.open()
     writer = stop_flushing(own_postgres)
     lost = await storage.claim(2, 1000)
@@ -89,8 +92,9 @@ async def test_a_lost_claim_is_a_pending_row_again_and_a_settled_event_stays_del
     delivered = again.events[0].event_id
     assert await storage.settle([Settlement(again.fence, delivered=[delivered])]) == [Settled(delivered=1)]
     crash(own_postgres, writer)
-    assert outbox.row(delivered)["status"] == "DELIVERED"
-    assert outbox.counts() == {"DELIVERED": 1, "PENDING": 1}
+    if not deletes:
+        assert outbox.row(delivered)["status"] == "DELIVERED"
+    assert outbox.counts() == {"PENDING": 1} if deletes else {"DELIVERED": 1, "PENDING": 1}
     await storage.close()
 
 

@@ -150,7 +150,7 @@ def test_a_table_in_a_schema_of_its_own(database: Database) -> None:
         ("DROP CONSTRAINT check_valid_status", "constraint check_valid_status is missing"),
     ],
 )
-def test_a_table_that_differs_is_left_alone_and_told(outbox: Outbox, change: str, message: str) -> None:
+def test_a_table_that_differs_is_left_alone_and_reported(outbox: Outbox, change: str, message: str) -> None:
     outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
     outbox.database.run(f"ALTER TABLE openoutbox_events {change}")
     with pytest.raises(SchemaError) as caught:
@@ -188,7 +188,7 @@ def test_what_is_no_plain_table_is_refused(database: Database, make: str, messag
         migrate(database.url, DEFAULT)
 
 
-def test_an_index_of_the_right_name_and_another_definition_is_told(outbox: Outbox) -> None:
+def test_an_index_of_the_right_name_and_another_definition_is_reported(outbox: Outbox) -> None:
     outbox.database.run("DROP INDEX idx_openoutbox_metrics_count")
     outbox.database.run("CREATE INDEX idx_openoutbox_metrics_count ON openoutbox_events (status)")
     with pytest.raises(SchemaError, match="index idx_openoutbox_metrics_count is USING btree \\(status\\): it must be"):
@@ -200,7 +200,7 @@ def test_an_equal_index_of_another_name_is_not_built_twice(outbox: Outbox) -> No
     assert plan(outbox.owner_url, DEFAULT).up_to_date
 
 
-def test_a_renamed_old_table_that_keeps_the_index_names_is_told(outbox: Outbox) -> None:
+def test_a_renamed_old_table_that_keeps_the_index_names_is_reported(outbox: Outbox) -> None:
     outbox.database.run("ALTER TABLE openoutbox_events RENAME TO old")
     with pytest.raises(SchemaError, match="idx_openoutbox_prune_dead is taken"):
         migrate(outbox.owner_url, DEFAULT)
@@ -212,7 +212,7 @@ def test_an_invalid_index_fills_no_role() -> None:
     assert "prune_dead" not in missing_indexes([FoundIndex("x", True, definition, True)])
 
 
-def test_a_database_that_is_not_there_and_a_wrong_url_are_told_without_the_password() -> None:
+def test_a_database_that_is_not_there_and_a_wrong_url_are_reported_without_the_password() -> None:
     with pytest.raises(StorageUnavailable) as caught:
         migrate("postgres://user:geheim@127.0.0.1:1/db", DEFAULT)
     assert "geheim" not in str(caught.value)

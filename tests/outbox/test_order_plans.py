@@ -77,13 +77,16 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
 
 def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
-    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement("outbox/claim:ordered", TableName(), tags=[tag])
+    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(
+        "outbox/claim_ordered:ordered", TableName(), tags=[tag]
+    )
     fixed = {
         "max_bytes": 1 << 26,
         "inline_bytes": 1 << 19,
         "max_attempts": 25,
         "relay_id": "relay",
         "from": FIRST_HASH,
+        "firsts": parameters["limit"],
         "run": RUN,
     }
     with connection.transaction(force_rollback=True):

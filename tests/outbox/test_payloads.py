@@ -41,9 +41,15 @@ def test_replies_carry_more_while_they_come_fast_and_a_claim_that_fails_halves_t
     appetite = Appetite(6.0)
     assert appetite.inline_bytes == INLINE_BYTES // 8
     appetite.arrived(100, 0.01)  # too little to tell
+    appetite.in_time(1 << 26)
     assert appetite.inline_bytes == INLINE_BYTES // 8
+    for _ in range(3):  # of one claim
+        appetite.arrived(appetite.inline_bytes, 0.01)
+    appetite.in_time(1 << 26)
+    assert appetite.inline_bytes == INLINE_BYTES // 4
     for _ in range(5):
         appetite.arrived(appetite.inline_bytes, 0.01)
+        appetite.in_time(1 << 26)
     assert appetite.inline_bytes == INLINE_BYTES
     appetite.claim_failed()
     appetite.claim_failed()
@@ -56,6 +62,7 @@ def test_replies_that_take_a_part_of_the_lease_carry_what_comes_in_time() -> Non
     assert appetite.inline_bytes == INLINE_BYTES // 16
     for _ in range(10):
         appetite.arrived(appetite.inline_bytes, appetite.inline_bytes / 50_000)
+        appetite.in_time(1 << 26)
     assert appetite.inline_bytes <= INLINE_BYTES // 8
     assert appetite.slice_bytes / 50_000 < 12.0
 

@@ -169,6 +169,15 @@ def test_whether_rows_became_delivered_is_one_probe(connection: psycopg.Connecti
     assert indexes(plan) == {"idx_openoutbox_prune_delivered"}
 
 
+def test_leases_and_what_becomes_of_them_walk_indexes(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    plan = explain(connection, "outbox/backlog:leases", sample=1000)
+    assert indexes(plan) == {"idx_openoutbox_stuck_leases"}
+    walks_in_order(plan)
+    ids = connection.execute("SELECT event_id::text FROM openoutbox_events LIMIT 1000").fetchall()
+    plan = explain(connection, "outbox/backlog:statuses", ids="{" + ",".join(one for (one,) in ids) + "}")
+    assert indexes(plan) == {"openoutbox_events_pkey"}
+
+
 def test_signs_of_other_lease_timeouts_walk_indexes(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))

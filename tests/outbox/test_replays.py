@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from relay.core.event import EventId
-from relay.outbox.admin.replay import ReplayOptions, Selection, replay
+from relay.outbox.admin.replay import ReplayOptions, replay
+from relay.outbox.admin.selection import Selection
 from relay.outbox.extensions import add_extension
 from relay.outbox.replays import OutboxReplays
 from relay.postgres.sql import TableName
@@ -21,7 +22,7 @@ READ = "SELECT min(replayed_at) FROM openoutbox_replays"
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that moves only when the test moves it."""
 
     now = 0.0
 

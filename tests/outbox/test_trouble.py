@@ -48,7 +48,7 @@ async def make(outbox: Outbox) -> AsyncIterator[Make]:
 
 
 async def claim(storage: PostgresOutbox, count: int = 10) -> tuple[Fence, list[EventId]]:
-    fence, events, _ = await storage.claim(count, ANY_BYTES)
+    fence, events, *_ = await storage.claim(count, ANY_BYTES)
     assert fence is not None
     return fence, [event.event_id for event in events]
 
@@ -223,7 +223,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(outbox
     assert len((await claim(reader))[1]) == 1
 
 
-async def test_a_missing_table_is_told_with_what_to_do(database: Database) -> None:
+async def test_a_missing_table_is_reported_with_what_to_do(database: Database) -> None:
     storage = PostgresOutbox(storage_options(database.url, "relay", TableName("orders", "shop")))
     with pytest.raises(SchemaError, match=r"relay-cli migrate --table shop\.orders"):
         await storage.open()
@@ -293,7 +293,7 @@ async def test_times_and_texts_do_not_depend_on_the_database_settings(outbox: Ou
     for setting in ("timezone = 'America/New_York'", "datestyle = 'German, DMY'", "client_encoding = 'LATIN1'"):
         outbox.database.run(f"ALTER DATABASE {outbox.database.name} SET {setting}")
     storage = make()
-    fence, (event,), _ = await storage.claim(1, ANY_BYTES)
+    fence, (event,), *_ = await storage.claim(1, ANY_BYTES)
     assert event[1:3] == ("t\N{SNOWMAN}", "\N{EURO SIGN}")
     assert event.headers == '{"k": "\N{SNOWMAN}"}'
     assert fence is not None
@@ -313,7 +313,7 @@ async def test_at_most_three_connections_named_after_the_relay(outbox: Outbox, m
     outbox.insert([Row("t")] * 200)
 
     async def work() -> None:
-        fence, events, _ = await storage.claim(5, ANY_BYTES)
+        fence, events, *_ = await storage.claim(5, ANY_BYTES)
         if fence is not None:
             await storage.settle([Settlement(fence, delivered=[event.event_id for event in events])])
         await storage.reap(10)

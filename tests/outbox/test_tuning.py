@@ -26,7 +26,7 @@ def vacuumed(outbox: Outbox) -> str:
 
 
 def test_vacuum_cleans_the_queue_however_little_of_the_table_is_dead(outbox: Outbox) -> None:
-    """By itself it leaves the indexes alone while less than 2% of the pages hold dead rows."""
+    """By default it leaves the indexes alone while less than 2% of the pages hold dead rows."""
     outbox.database.run("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
     outbox.database.run(_DELIVERED)
     outbox.database.run("VACUUM openoutbox_events")

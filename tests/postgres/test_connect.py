@@ -126,7 +126,7 @@ async def test_the_socket_is_cut_where_the_server_cannot_be_asked(table: Databas
         await connection.close()
 
 
-async def test_a_loss_makes_the_connections_of_a_generation_anew(table: Database) -> None:
+async def test_a_loss_opens_the_connections_of_a_generation_again(table: Database) -> None:
     generation = Generation()
     parameters = connection_parameters(table.url, NAME)
     first, second = (DeadlineConnection(parameters, 10.0, generation) for _ in range(2))

@@ -28,7 +28,7 @@ def test_a_statement_keeps_one_line_of_its_files_comment() -> None:
     first, rest = sent.split("\n", 1)
     assert whole.startswith(first)
     assert first.startswith("-- ")
-    assert rest.startswith("WITH due AS (")
+    assert rest.startswith("WITH chosen AS (")
     assert "\n-- Locks: " in whole
 
 

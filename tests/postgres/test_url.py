@@ -79,7 +79,7 @@ def test_parameters_of_pgx_are_dropped_with_a_warning(caplog: pytest.LogCaptureF
         ("postgres://u:ge/heim@h:x/d?port=geheim&bad", "invalid|has no parameter"),
     ],
 )
-def test_a_wrong_url_is_told_without_the_password(url: str, message: str) -> None:
+def test_a_wrong_url_is_reported_without_the_password(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         connection_parameters(url, "r", source="DELIVERY_LOG_URL")
     assert str(caught.value).startswith("DELIVERY_LOG_URL: ")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from relay.core.event import Status
+from relay.core.pause import Pause, PauseScope
 from relay.core.ports import Backlog
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows
 from relay.postgres.sql import TableName
@@ -17,7 +20,7 @@ _DOING = "looking at the outbox"
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which events; None does not ask. Ages are seconds in the status an event is in."""
+    """Filters; None means no filter. Ages are seconds in the status an event is in."""
 
     statuses: tuple[Status, ...] = tuple(Status)
     event_type: str | None = None
@@ -98,8 +101,19 @@ def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
         return ShownEvent(*matches[0]) if matches else None
 
 
-def read_figures(connection: Connection, table: TableName) -> Figures:
-    """The figures of now, over a connection of ``operating``, so that they can be read again and again."""
-    [backlog] = rows(connection, "outbox/backlog:backlog", table, {})
+def read_figures(connection: Connection, table: TableName, pauses: Sequence[Pause] = ()) -> Figures:
+    """The figures of now, over a connection of ``operating``, so that they can be read again and again.
+
+    What ``pauses`` hold counts, and is not late; all of it is read to find the oldest event that they do not hold.
+    """
+    begin: dict[str, object] = {"due_from": -math.inf, "created_from": -math.inf}
+    patterns = [pause.target.pattern for pause in pauses]
+    if any(pause.target.scope is PauseScope.ALL for pause in pauses):
+        patterns = []  # nothing is late, and no row needs to be read for it
+    tags = ("paused",) if patterns else ()
+    [row] = rows(connection, "outbox/backlog:backlog", table, {**begin, "paused": patterns}, *tags)
+    backlog = Backlog(*row)
+    if pauses and not patterns:
+        backlog = backlog._replace(oldest_due_age=0.0)
     [(in_flight,)] = rows(connection, "outbox/backlog:delivering_count", table, {})
-    return Figures(Backlog(*backlog), in_flight)
+    return Figures(backlog, in_flight)

@@ -13,9 +13,12 @@ from relay.core.durations import format_duration
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
-from relay.outbox.extensions import ORDER_INDEXES
+from relay.outbox.admin.grants import grant_sql, lacking_rights
+from relay.outbox.admin.modes import mode_finding
+from relay.outbox.extensions import ORDER_INDEXES, PAUSES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
+from relay.outbox.paused import read_pause
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
@@ -27,7 +30,6 @@ _DOING: Final = "checking"
 _LONGEST_SKEW: Final = 5.0  # seconds
 _DAY: Final = 86_400.0  # seconds
 _LATE: Final = 6 * 3600.0  # seconds; prune runs hourly
-_RECENTLY: Final = 60.0  # seconds; a relay that keeps delivered rows shows in this time, where events flow
 _RECLAIMED_WITHIN: Final = (
     600.0  # seconds in which a reclaimed lease counts; before a change of the variable it does not
 )
@@ -56,8 +58,9 @@ def check_storage(
         with operating(url, table, _DOING) as connection:
             findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
+            findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
-            findings += _on_delivered(connection, table, delete_delivered=delete_delivered)
+            findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _timeless_leases(connection, table)
             findings += _lease_differences(connection, table, lease_timeout)
             findings += [prune_delay(connection, table, retention)]
@@ -91,6 +94,25 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.OK, "indexes", "all six indexes exist")
 
 
+def has_table(connection: Connection, table: TableName) -> bool:
+    """Whether there is such a table."""
+    return bool(fetch(connection, statement("outbox/table:describe"), {"table": table.quoted}))
+
+
+def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """The relay's rights on the tables of the extensions pause and fleet, where they are there, and what is paused."""
+    user = connection.info.user
+    if has_table(connection, pauses_of(table)):
+        faults = list(lacking_rights(connection, grant_sql("pauses", table, user), user))
+        yield from faults
+        sql = statement("outbox/pause:read", table, {PAUSES: pauses_of(table)})
+        pauses = [] if faults else [read_pause(row) for row in fetch(connection, sql, {})]
+        for pause in pauses:
+            yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
+    if has_table(connection, relays_of(table)):
+        yield from lacking_rights(connection, grant_sql("relays", table, user), user)
+
+
 def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
     """The column and the indexes of ORDERING=key."""
     advice = f"run: {creation(table)} --with key-order"
@@ -112,22 +134,6 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
             )
     if all(valid.get(name) for name in names):
         yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
-
-
-def _on_delivered(connection: Connection, table: TableName, *, delete_delivered: bool) -> Iterator[Finding]:
-    """The mode, and whether another relay on the table works in the other one."""
-    if not delete_delivered:
-        message = "ON_DELIVERED=keep: delivered events stay in the table until relay-cli prune deletes them"
-        yield Finding(Level.OK, "delivered", message)
-        return
-    message = "ON_DELIVERED=delete: the row of a delivered event is deleted"
-    [(recent,)] = rows(connection, "outbox/backlog:delivered_recently", table, {"seconds": _RECENTLY})
-    if recent:
-        advice = "set ON_DELIVERED=delete for every relay on this table; after a change of the mode, check again later"
-        message = f"{message}, but rows became DELIVERED in the last {_RECENTLY:g} s: another relay keeps them"
-        yield Finding(Level.WARNING, "delivered", message, advice)
-    else:
-        yield Finding(Level.OK, "delivered", message)
 
 
 def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Finding]:

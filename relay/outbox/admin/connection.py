@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 
 from relay.core.errors import SchemaError
-from relay.outbox.tablecheck import NO_PRIVILEGE, creation, refuse_kind, refuse_missing
+from relay.outbox.tablecheck import NO_PRIVILEGE, UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
 from relay.postgres.codec import MOMENTS, Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
@@ -16,7 +16,16 @@ from relay.postgres.errors import translating
 from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
-__all__ = ["Connection", "Moment", "database_time", "fetch", "operating", "rows", "short_transaction"]
+__all__ = [
+    "Connection",
+    "Moment",
+    "database_time",
+    "fetch",
+    "operating",
+    "operating_beside",
+    "rows",
+    "short_transaction",
+]
 
 _NAME: Final = "openoutbox-relay-cli"
 LOCK_TIMEOUT: Final = 0.5  # seconds; an operation gives way to a change of the table itself
@@ -36,6 +45,28 @@ def operating(url: str, table: TableName, doing: str, rights: str = "SELECT") ->
     with naming_the_grant(grant), translating(doing), opened as connection:
         _check_table(connection, table)
         yield connection
+
+
+@contextmanager
+def operating_beside(
+    url: str, table: TableName, doing: str, extension: str, place: TableName, rights: str
+) -> Iterator[Connection]:
+    """As ``operating``, for statements on ``place``, the table of an extension.
+
+    Raises SchemaError without it (``sqlstate`` 42P01) or without the ``rights`` on it, and says what to run.
+    """
+    with operating(url, table, doing) as connection:
+        grant = f'run as the owner of the table: GRANT {rights} ON {place.quoted} TO "{connection.info.user}"'
+        try:
+            with naming_the_grant(grant), translating(doing):
+                yield connection
+        except SchemaError as error:
+            if error.sqlstate != UNDEFINED_TABLE:
+                raise
+            advice = f"add it as the owner: {creation(table)} --with {extension}"
+            raise SchemaError(
+                f"{doing}: table {table} lacks the extension {extension}; {advice}", error.sqlstate
+            ) from error
 
 
 @contextmanager

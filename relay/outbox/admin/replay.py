@@ -13,37 +13,22 @@ The database user needs SELECT and UPDATE on the table, and INSERT on the record
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import UUID
 
 from relay.client import uuid7
 from relay.core.errors import ConfigError, OutboxError
-from relay.outbox.admin.connection import (
-    Connection,
-    Moment,
-    database_time,
-    fetch,
-    operating,
-    rows,
-    short_transaction,
-)
+from relay.outbox.admin.connection import Connection, fetch, operating, rows
+from relay.outbox.admin.selection import COUNT_MOST, BulkOptions, Kind, Selection, SelectionReader
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.sql import TableName, statement
 
-COUNT_MOST: Final = 5_000_000
-"""Where a preview stops counting."""
-
 _DOING: Final = "replaying"
 _RIGHTS: Final = f"SELECT, UPDATE ({', '.join(WRITTEN)})"
-
-Kind = Literal["delivered", "dead"]
-Bound = datetime | timedelta
-"""A time, or how long ago by the database's clock."""
 
 
 class ReplayRefused(OutboxError):
@@ -51,29 +36,9 @@ class ReplayRefused(OutboxError):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which events. None and empty do not ask; times are those at which events were delivered or died."""
-
-    kinds: tuple[Kind, ...] = ("dead",)
-    ids: tuple[UUID, ...] = ()
-    event_type: str | None = None
-    partition_key: str | None = None
-    since: Bound | None = None
-    until: Bound | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class ReplayOptions(BulkOptions):
     """How it is done."""
 
-    limit: int | None = None
-    """Most events."""
-    rate: float | None = None
-    """Most events a second."""
-    batch_size: int = 500
-    reason: str = ""
-    who: str = ""
-    """Beside the database user, in the record."""
     duplicate_window: float = 0.0
     """Seconds for which the broker drops a repeated event; 0 for a broker that does not."""
 
@@ -98,14 +63,13 @@ class Replayed:
 def preview(url: str, table: TableName, selection: Selection, options: ReplayOptions) -> Replayed:
     """What ``replay`` would take back now. Raises ReplayRefused as ``replay`` does."""
     with operating(url, table, _DOING, _RIGHTS) as connection:
-        parameters = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, parameters)
+        reader = SelectionReader(connection, table, selection)
+        _refuse_duplicates(reader, selection.kinds, options)
         totals = Replayed(recorded=_recorded(connection, table))
         room = options.limit if options.limit is not None else COUNT_MOST
         for kind in selection.kinds:
             most = min(room, COUNT_MOST)
-            bounded = {**parameters, "most": most + 1}
-            [(count, _)] = rows(connection, "outbox/replay:replayable", table, bounded, kind)
+            count, _ = reader.count(kind, most + 1)
             room -= min(count, most)
             totals = _added(replace(totals, exact=totals.exact and count <= COUNT_MOST), kind, min(count, most))
         return totals
@@ -121,71 +85,54 @@ def replay(
     """Replay the events; ``on_batch`` receives the totals after each batch.
 
     Raises ReplayRefused before anything is done when an event was delivered within the duplicate window; StorageBusy
-    when the table is locked for more than half a second; what ``on_batch`` was told of stays done.
+    when the table is locked for more than half a second. Batches that ``on_batch`` has received stay replayed.
     """
     with operating(url, table, _DOING, _RIGHTS) as connection:
-        parameters = _parameters(connection, selection)
-        _refuse_duplicates(connection, table, selection, options, parameters)
+        reader = SelectionReader(connection, table, selection)
+        _refuse_duplicates(reader, selection.kinds, options)
         done = Replayed(recorded=_recorded(connection, table))
-        replay_id = uuid7()
-        pace = _Pace(options.rate)
+        batches = _Batches(connection, table, options, recorded=done.recorded)
         for kind in selection.kinds:
-            after: Moment = "-infinity"
-            while size := _next_size(options, done.total):
-                with short_transaction(connection):
-                    batch = _batch(connection, table, kind, {**parameters, "after": after, "limit": size})
-                    if batch and done.recorded:
-                        _record(connection, table, batch, replay_id, options)
-                if batch:
-                    after = batch[-1][4]
-                    done = _added(done, kind, len(batch))
-                    on_batch(done)
-                if len(batch) < size:
-                    break
-                pace.wait(len(batch))
+            others = done
+
+            def report(total: int, kind: Kind = kind, others: Replayed = others) -> None:
+                nonlocal done
+                done = _added(others, kind, total - others.total)
+                on_batch(done)
+
+            reader.change(kind, options, done.total, batches.of(kind), report)
         return done
 
 
-class _Pace:
-    """At most so many events a second, counted from the start."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._due = time.monotonic()
-
-    def wait(self, events: int) -> None:
-        """Sleep until the next batch may begin."""
-        if self._rate is not None:
-            self._due += events / self._rate
-            time.sleep(max(self._due - time.monotonic(), 0.0))
+def replay_event(connection: Connection, table: TableName, kind: Kind, event_id: UUID, options: ReplayOptions) -> None:
+    """Replay one event in the caller's transaction, which holds the row's lock. Raises ReplayRefused."""
+    reader = SelectionReader(connection, table, Selection((kind,), ids=(event_id,)), unchanged="infinity")
+    _refuse_duplicates(reader, (kind,), options)
+    batches = _Batches(connection, table, options, recorded=_recorded(connection, table))
+    for events in reader.read(kind):
+        batches.of(kind)(reader.places(events))
 
 
-def _next_size(options: ReplayOptions, done: int) -> int:
-    size = options.batch_size
-    if options.rate is not None:
-        size = min(size, max(int(options.rate), 1))
-    return size if options.limit is None else min(size, options.limit - done)
+class _Batches:
+    """Takes batches of events back, and records them."""
 
+    def __init__(self, connection: Connection, table: TableName, options: ReplayOptions, *, recorded: bool) -> None:
+        self._connection = connection
+        self._table = table
+        self._options = options
+        self._recorded = recorded
+        self._replay_id = uuid7()
 
-def _parameters(connection: Connection, selection: Selection) -> dict[str, Any]:
-    now = database_time(connection)
-    until = _at(selection.until, now)
-    return {
-        "since": _at(selection.since, now),
-        "until": now if until is None else min(until, now),
-        "event_type": selection.event_type,
-        "partition_key": selection.partition_key,
-        "ids": [str(id_) for id_ in selection.ids] or None,
-    }
+    def of(self, kind: Kind) -> Callable[[Mapping[str, object]], int]:
+        """Takes a batch back by its places, in the caller's transaction; returns how many events it was."""
 
+        def take(places: Mapping[str, object]) -> int:
+            batch = rows(self._connection, "outbox/bulk:replay", self._table, places, kind)
+            if batch and self._recorded:
+                _record(self._connection, self._table, batch, self._replay_id, self._options)
+            return len(batch)
 
-def _at(bound: Bound | None, now: datetime) -> datetime | None:
-    return now - bound if isinstance(bound, timedelta) else bound
-
-
-def _batch(connection: Connection, table: TableName, kind: Kind, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Event id, status, attempts, error and time of each event taken back, oldest first."""
-    return rows(connection, "outbox/replay:replay", table, parameters, kind)
+        return take
 
 
 def _record(
@@ -216,19 +163,13 @@ def _recorded(connection: Connection, table: TableName) -> bool:
     return bool(allowed)
 
 
-def _refuse_duplicates(
-    connection: Connection, table: TableName, selection: Selection, options: ReplayOptions, parameters: dict[str, Any]
-) -> None:
-    if not options.duplicate_window or "delivered" not in selection.kinds:
+def _refuse_duplicates(reader: SelectionReader, kinds: Sequence[Kind], options: ReplayOptions) -> None:
+    if not options.duplicate_window or "delivered" not in kinds:
         return
     window = timedelta(seconds=options.duplicate_window)
-    now = database_time(connection)
-    begins = now - window
-    since = begins if parameters["since"] is None else max(begins, parameters["since"])
-    recent = {**parameters, "since": since, "most": COUNT_MOST}
-    [(count, newest)] = rows(connection, "outbox/replay:replayable", table, recent, "delivered")
+    count, newest = reader.count("delivered", earliest=reader.now - window)
     if count:
-        until = (newest if isinstance(newest, datetime) else now) + window + timedelta(seconds=1)
+        until = (newest if isinstance(newest, datetime) else reader.now) + window + timedelta(seconds=1)
         raise ReplayRefused(
             f"of these events, {count} arrived less than {options.duplicate_window:g} s ago, within the stream's "
             f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "

@@ -3,7 +3,7 @@
 -- while less than 2% of the pages hold dead rows; claims step over everything that is dead until then.
 -- What was measured: docs/operations.md, "A large table". Safe to run again.
 -- To undo: ALTER TABLE ... RESET with the names below.
--- Locks: SHARE UPDATE EXCLUSIVE for an instant. Nobody who reads or writes waits; an autovacuum gives way.
+-- Locks: SHARE UPDATE EXCLUSIVE for an instant. No reader and no writer waits; an autovacuum gives way.
 ALTER TABLE openoutbox_events SET (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 100000,

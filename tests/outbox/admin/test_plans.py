@@ -14,10 +14,17 @@ from tests.support.fixtures.postgres import create_database, drop_database
 
 ROWS = 5000
 
-_RANGE: dict[str, Any] = {"after": "-infinity", "since": None, "until": "2999-01-01Z", "before": "2999-01-01Z"}
-_NO_FILTER: dict[str, Any] = {"event_type": None, "partition_key": None, "ids": None, "error": None}
+_RANGE: dict[str, Any] = {
+    "since": None,
+    "until": "2999-01-01Z",
+    "before": "2999-01-01Z",
+    "earliest": "-infinity",
+    "after": "-infinity",
+}
+_NO_FILTER: dict[str, Any] = {"event_type": None, "partition_key": None, "ids": None, "error": None, "error_code": None}
 _LIST: dict[str, Any] = {"older": None, "newer": None, "statuses": ["PENDING", "DELIVERING", "DELIVERED", "DEAD"]}
-PARAMETERS = {**_RANGE, **_NO_FILTER, **_LIST, "limit": 100, "most": 1000, "sample": 100}
+BULK: dict[str, Any] = {"bound": "-infinity", "tid": "(0,0)", "edge": "(0,0)"}
+PARAMETERS = {**_RANGE, **_NO_FILTER, **_LIST, "unchanged": "infinity", "limit": 100, "most": 1000, "sample": 100}
 ONE = {"ids": ["0190b0a0-0000-7000-8000-000000000001"]}
 
 
@@ -55,11 +62,17 @@ def explain(outbox: Outbox, path: str, tags: list[str], parameters: dict[str, An
         ("outbox/prune:prune", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
         ("outbox/prune:prunable", ["delivered"], {}, "idx_openoutbox_prune_delivered", 1000),
         ("outbox/prune:prunable", ["dead"], {}, "idx_openoutbox_prune_dead", 1000),
-        ("outbox/replay:replay", ["delivered"], {}, "idx_openoutbox_prune_delivered", 100),
-        ("outbox/replay:replay", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
-        ("outbox/replay:replay", ["dead"], ONE, "openoutbox_events_pkey", 100),
-        ("outbox/replay:replayable", ["delivered"], {"since": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
-        ("outbox/replay:replayable", ["dead"], ONE, "openoutbox_events_pkey", 1000),
+        ("outbox/bulk:count", ["delivered"], {"earliest": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
+        ("outbox/bulk:count", ["dead"], ONE, "openoutbox_events_pkey", 1000),
+        (
+            "outbox/search:page",
+            ["dead", "window", "inclusive", "ascending", "bulk"],
+            BULK,
+            "idx_openoutbox_prune_dead",
+            1000,
+        ),
+        ("outbox/search:page", ["pending", "window", "ascending", "bulk"], BULK, "idx_openoutbox_metrics_lag", 1000),
+        ("outbox/search:page", ["dead", "bulk", "ids"], BULK | ONE, "openoutbox_events_pkey", 1000),
         ("outbox/backlog:pending_types", [], {}, "idx_openoutbox_metrics_lag", 100),
         ("outbox/admin:show", [], {"event_id": ONE["ids"][0]}, "openoutbox_events_pkey", 1),
         ("outbox/admin:list", ["newest"], {}, "idx_openoutbox_metrics_lag", 100),

@@ -62,7 +62,7 @@ def test_a_dry_run_that_stops_counting_says_so(outbox: Outbox, monkeypatch: pyte
     assert (counts.delivered, counts.exact) == (20, False)
 
 
-def test_a_row_that_somebody_holds_is_left_to_the_next_run(outbox: Outbox) -> None:
+def test_a_row_that_another_session_holds_is_left_to_the_next_run(outbox: Outbox) -> None:
     fill_aged(outbox, "DELIVERED", 30)
     with outbox.database.connect(autocommit=False) as other:
         other.execute("SELECT FROM openoutbox_events WHERE event_type = 'DELIVERED-10' FOR UPDATE")

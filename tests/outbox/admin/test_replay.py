@@ -9,15 +9,8 @@ from uuid import UUID
 import pytest
 
 from relay.core.errors import ConfigError, StorageBusy
-from relay.outbox.admin.replay import (
-    Kind,
-    Replayed,
-    ReplayOptions,
-    ReplayRefused,
-    Selection,
-    preview,
-    replay,
-)
+from relay.outbox.admin.replay import Replayed, ReplayOptions, ReplayRefused, preview, replay
+from relay.outbox.admin.selection import Kind, Selection
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged, left

@@ -1,0 +1,67 @@
+"""What a relay uses of the extensions of its table, and what it tells the other relays about itself."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+
+from relay.app.build import build_wake_ups
+from relay.core.ports import OptionalParts
+from relay.outbox.fleet import OutboxFleet, RelayIdentity
+from relay.outbox.pauses import OutboxPauses
+from relay.outbox.storage import PostgresOutbox
+from relay.settings.settings import Settings
+from relay.settings.shown import settings_json
+from relay.version import __version__
+
+_DIGITS = 12
+_PORTS = {"kafka": "9092", "nats": "4222", "redis": "6379"}
+
+
+def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
+    """What the relay uses of the table's extensions, where these are there."""
+    pauses = OutboxPauses(storage, settings.storage_table_name)
+    return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage))
+
+
+def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
+    """The relay's row in the list of the table's relays."""
+    ordering: str = settings.ordering
+    if ordering == "key" and settings.ordering_on_dead == "block":
+        ordering = "key, block"
+    identity = RelayIdentity(
+        relay_id=settings.relay_id,
+        version=__version__,
+        host=socket.gethostname(),
+        destination_type=settings.publisher_type,
+        destination=fingerprint(settings),
+        lease_timeout=settings.lease_timeout,
+        ordering=ordering,
+        on_delivered=settings.on_delivered,
+        settings=settings_json(settings),
+    )
+    return OutboxFleet(storage, settings.storage_table_name, identity, allow_mixed=settings.fleet_allow_mixed)
+
+
+def fingerprint(settings: Settings) -> str:
+    """A digest of each server with type and path, for ``same_destination``. No login, and no option of the client."""
+    kind, url = settings.publisher_type, settings.publisher_url
+    text = url.get_secret_value().strip() if url is not None and kind in _PORTS else ""
+    places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
+    # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
+    path = next((path for _, path in reversed(places) if path), "")
+    servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
+    return " ".join(sorted(hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers))
+
+
+def _place(part: str) -> tuple[str, str]:
+    """Address and path of one server of a URL; database 0 is no path."""
+    address, _, path = part.strip().rpartition("://")[2].rpartition("@")[2].partition("/")
+    path = path.strip("/")
+    return address, "" if path == "0" else path.removesuffix("/0")
+
+
+def _address(address: str, port: str) -> str:
+    """Host and port in one spelling."""
+    address = address.lower()
+    return address if ":" in address.rpartition("]")[2] else f"{address}:{port}"

@@ -1,0 +1,119 @@
+"""The fleet: this relay's row among the table's relays, written every five seconds, never in the way of delivery.
+
+A relay joins before it claims; it is refused when a living relay of the table delivers elsewhere. Whatever else fails,
+the right, the connection, the database, costs a log line. What differs between living relays is said, and how long the
+longest lease is, the storage knows from there for its reaper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from relay.core.errors import SchemaError, StorageError
+from relay.core.fleet import HEARTBEAT
+from relay.core.ports import Fleet, Heartbeat
+from relay.core.telemetry import RelayState
+from relay.engine.context import EngineContext
+from relay.engine.pauses import PauseWatch
+from relay.engine.waiting import Patience
+
+logger = logging.getLogger(__name__)
+
+_JOIN_WITHIN = 10.0  # seconds; then the relay starts, and joins with its first heartbeat
+_REMIND_SECONDS = 60.0
+_MINUTE = 60.0
+_STATES = {RelayState.ACTIVE: "active", RelayState.PAUSED: "paused", RelayState.ERROR: "error"}
+
+
+class FleetWatch:
+    """``join`` once, then one loop, ``run``; ``leave`` at the stop."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        fleet: Fleet | None,
+        pauses: PauseWatch,
+        settled: Callable[[], tuple[int, int]],
+    ) -> None:
+        """``settled`` returns how many deliveries and failures were written since the start."""
+        self._fleet = fleet
+        self._pauses = pauses
+        self._settled = settled
+        self._health = context.health
+        self._inflight = context.inflight
+        self._clock = context.clock
+        self._samples = deque([(context.clock(), 0, 0)], maxlen=int(_MINUTE / HEARTBEAT) + 1)
+        self._differences: Sequence[str] = ()
+        self._reminded_at = float("-inf")
+
+    async def join(self) -> None:
+        """Join. Raises ConfigError when a living relay of the table delivers to another destination."""
+        if self._fleet is None:
+            return
+        patience = Patience(first=0.2, longest=2.0)
+        deadline = self._clock() + _JOIN_WITHIN
+        while True:
+            try:
+                await self._fleet.join()
+            except StorageError as error:
+                if isinstance(error, SchemaError) or self._clock() > deadline:
+                    self._failed(error)
+                    return
+                await patience.pause()
+            else:
+                return
+
+    async def run(self) -> None:
+        """Write heartbeats without end."""
+        while True:
+            if self._fleet is not None:
+                await self._beat(self._fleet)
+            await asyncio.sleep(HEARTBEAT)
+
+    async def leave(self) -> None:
+        """Delete the row; never raises. Without it the relay counts as living for a while."""
+        if self._fleet is not None:
+            try:
+                await self._fleet.leave()
+            except StorageError as error:
+                logger.debug("%s", error)
+
+    async def _beat(self, fleet: Fleet) -> None:
+        try:
+            differences = await fleet.beat(self._heartbeat())
+        except StorageError as error:
+            self._failed(error)
+            return
+        if differences != self._differences:
+            self._differences = differences
+            for difference in differences:
+                message = "the relays of this table differ: %s; relay-cli fleet lists them"
+                logger.warning(message, difference, extra={"action": "fleet_differs"})
+
+    def _heartbeat(self) -> Heartbeat:
+        now, (delivered, failed) = self._clock(), self._settled()
+        since, delivered_before, failed_before = self._samples[0]
+        self._samples.append((now, delivered, failed))
+        seconds = max(now - since, 1.0)
+        health, everything = self._health, self._pauses.everything
+        state, reason = _STATES[health.state], health.storage_error or health.broker_error
+        if health.state is RelayState.ACTIVE and everything is not None:
+            state, reason = "paused", str(everything)
+        return Heartbeat(
+            state,
+            reason,
+            (delivered - delivered_before) / seconds,
+            (failed - failed_before) / seconds,
+            self._inflight.events,
+            len(self._pauses.in_force),
+        )
+
+    def _failed(self, error: StorageError) -> None:
+        now = self._clock()
+        if now - self._reminded_at >= _REMIND_SECONDS:
+            self._reminded_at = now
+            message = "the list of relays cannot be written, deliveries go on: %s"
+            logger.warning(message, error, extra={"action": "fleet_unwritten"})

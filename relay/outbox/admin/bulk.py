@@ -1,0 +1,90 @@
+"""Change many events: retry, replay, bury or cancel all that a selection names.
+
+What each action does and which events it applies to is what ``relay.outbox.admin.actions`` says of one event. Replays
+are ``relay.outbox.admin.replay``'s; the other actions apply to waiting events alone. An event that a relay holds, or
+claims at that moment, is left out: its lease decides.
+
+The database user needs SELECT and UPDATE on the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from relay.outbox.admin.actions import NARROWING, Action, error_of
+from relay.outbox.admin.connection import Connection, database_time, operating, rows
+from relay.outbox.admin.replay import ReplayOptions, preview, replay
+from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection, SelectionReader
+from relay.outbox.tablecheck import WRITTEN
+from relay.postgres.sql import TableName
+
+KINDS: Final[Mapping[Action, tuple[Kind, ...]]] = {
+    Action.RETRY: ("pending",),
+    Action.REPLAY: ("dead", "delivered"),
+    Action.BURY: ("pending",),
+    Action.CANCEL: ("pending",),
+}
+"""The statuses that an action applies to; the first one where a selection names none."""
+
+_DOING: Final = "changing events"
+_RIGHTS: Final = f"SELECT, UPDATE ({', '.join(WRITTEN)})"
+
+
+class BulkCount(NamedTuple):
+    """What a change would take."""
+
+    events: int
+    exact: bool
+    """False when there are more."""
+    at: datetime
+    """The database's time before the count: with it as ``unchanged_since`` no later event is taken."""
+
+
+def count_events(url: str, table: TableName, action: Action, selection: Selection, options: ReplayOptions) -> BulkCount:
+    """What ``change_events`` would take now. Raises ReplayRefused as it does."""
+    if action is Action.REPLAY:
+        with operating(url, table, _DOING) as connection:
+            at = database_time(connection)
+        counts = preview(url, table, selection, options)
+        return BulkCount(counts.total, counts.exact, at)
+    with operating(url, table, _DOING, _RIGHTS) as connection:
+        reader = SelectionReader(connection, table, selection, NARROWING[action])
+        most = COUNT_MOST if options.limit is None else min(options.limit, COUNT_MOST)
+        count, _ = reader.count("pending", most + 1)
+        return BulkCount(min(count, most), count <= COUNT_MOST, reader.now)
+
+
+def change_events(
+    url: str,
+    table: TableName,
+    action: Action,
+    selection: Selection,
+    options: ReplayOptions,
+    on_batch: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Change the events; their number. ``on_batch`` receives the total after each batch, and may raise to stop.
+
+    Raises ReplayRefused before anything is done when the broker would drop a replayed event; StorageBusy when the
+    table is locked for more than half a second. Batches that ``on_batch`` has received stay changed.
+    """
+    if action is Action.REPLAY:
+        return replay(url, table, selection, options, lambda done: on_batch(done.total)).total
+    with operating(url, table, _DOING, _RIGHTS) as connection:
+        reader = SelectionReader(connection, table, selection, NARROWING[action])
+        return reader.change("pending", options, 0, _applying(connection, table, action, options), on_batch)
+
+
+def _applying(
+    connection: Connection, table: TableName, action: Action, options: ReplayOptions
+) -> Callable[[Mapping[str, object]], int]:
+    """Changes a batch by its places, in the caller's transaction; returns how many events it was."""
+    variant = "retry" if action is Action.RETRY else "bury"
+    error = error_of(action, options.who, options.reason)
+
+    def apply(places: Mapping[str, object]) -> int:
+        values = {**places, "error": error}
+        return len(rows(connection, "outbox/bulk:change", table, values, variant, *NARROWING[action]))
+
+    return apply

@@ -1,0 +1,162 @@
+"""The record of what operators changed through the console: who, when, what, how many events and why.
+
+It is the optional table of ``sql/outbox/extensions/console.sql``. A key that the client chooses makes a change happen
+once: the same request under the same key returns the change that is recorded.
+
+The database user needs SELECT, INSERT and UPDATE on the record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from relay.client import uuid7
+from relay.core.errors import OutboxError
+from relay.outbox.admin.connection import Connection, Moment, fetch, operating
+from relay.outbox.extensions import CHANGES, changes_of
+from relay.postgres.sql import TableName, statement
+
+LONGEST_KEY: Final = 200
+"""Characters of an idempotency key."""
+
+_DOING: Final = "reading the record of changes"
+_NEWEST: Final = 2**63 - 1
+
+
+class RecordMissing(OutboxError):
+    """The record of changes is missing or not granted; nothing is changed without it."""
+
+
+class KeyReused(OutboxError):
+    """The idempotency key belongs to another request of the same user."""
+
+
+class ChangeState(StrEnum):
+    """How far a change has come."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """Running, and without progress for two minutes: its process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks for a change, and why."""
+
+    who: str
+    key: str
+    """The idempotency key, unique for this user."""
+    reason: str = ""
+
+
+class Change(NamedTuple):
+    """One recorded change; the columns of ``show`` in ``sql/outbox/changes.sql``."""
+
+    change_id: UUID
+    action: str
+    selection: str
+    """JSON."""
+    changed_by: str
+    reason: str
+    state: str
+    events: int
+    expected: int | None
+    """Events that a preview counted before the change began; None when nothing was counted."""
+    error: str | None
+    started_at: Moment
+    updated_at: Moment
+    number: int
+
+
+def check_record(connection: Connection, table: TableName) -> None:
+    """Raise RecordMissing unless changes can be recorded."""
+    record = changes_of(table)
+    [(allowed,)] = fetch(connection, statement("outbox/changes:rights"), {"table": record.quoted})
+    if allowed is None:
+        raise RecordMissing(
+            f"there is no table {record} to record changes in; create it with: "
+            f"relay-cli migrate --table {table} --with console"
+        )
+    if not allowed:
+        user = connection.info.user
+        raise RecordMissing(
+            f"{user} may not record changes; run as the owner: "
+            f'GRANT SELECT, INSERT, UPDATE ON {record.quoted} TO "{user}"'
+        )
+
+
+def begin(
+    connection: Connection,
+    table: TableName,
+    request: Request,
+    action: str,
+    selection: Mapping[str, object],
+    expected: int | None = None,
+) -> tuple[Change, bool]:
+    """Record that a change begins; the change, and whether it is new.
+
+    Raises RecordMissing, and KeyReused when the key belongs to another request.
+    """
+    check_record(connection, table)
+    values = {
+        "change_id": uuid7(),
+        "outbox": str(table),
+        "action": action,
+        "selection": json.dumps(selection, ensure_ascii=False, sort_keys=True),
+        "changed_by": request.who,
+        "reason": request.reason,
+        "idempotency_key": request.key,
+        "expected": expected,
+    }
+    new = bool(_fetch(connection, table, "begin", values))
+    [change] = [Change(*row) for row in _fetch(connection, table, "show", values, "by_key")]
+    if (change.action, change.selection, change.reason) != (action, values["selection"], request.reason):
+        raise KeyReused(
+            f"the idempotency key {request.key!r} belongs to change {change.change_id}, which is another one; "
+            "use a new key for each change"
+        )
+    return change, new
+
+
+def record_progress(
+    connection: Connection,
+    table: TableName,
+    change_id: UUID,
+    events: int,
+    state: ChangeState = ChangeState.RUNNING,
+    error: str | None = None,
+) -> None:
+    """Record how many events were changed so far, and how the change ended."""
+    values = {"change_id": change_id, "events": events, "state": str(state), "error": error}
+    _fetch(connection, table, "progress", values)
+
+
+def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
+    """One change of this outbox, or None. Raises RecordMissing."""
+    with operating(url, table, _DOING) as connection:
+        check_record(connection, table)
+        matches = _fetch(connection, table, "show", {"change_id": change_id, "outbox": str(table)}, "by_id")
+        return Change(*matches[0]) if matches else None
+
+
+def list_changes(url: str, table: TableName, limit: int, before: int | None = None) -> list[Change]:
+    """The newest changes, before the one with this number. Raises RecordMissing."""
+    with operating(url, table, _DOING) as connection:
+        check_record(connection, table)
+        values = {"outbox": str(table), "limit": limit, "before": _NEWEST if before is None else before}
+        return [Change(*row) for row in _fetch(connection, table, "list", values)]
+
+
+def _fetch(
+    connection: Connection, table: TableName, name: str, values: Mapping[str, object], *tags: str
+) -> list[tuple[Any, ...]]:
+    sql = statement(f"outbox/changes:{name}", table, {CHANGES: changes_of(table)}, tags)
+    return fetch(connection, sql, values)

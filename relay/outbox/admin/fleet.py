@@ -1,0 +1,196 @@
+"""The fleet: the relays of an outbox, by the rows that each of them writes every five seconds.
+
+The rows are in the table of ``sql/outbox/extensions/fleet.sql``. A relay is *living* as long as its row is younger than
+``LIVING`` seconds; a row that is older than ``FORGOTTEN`` is deleted by the next relay that writes its own.
+
+The database user needs SELECT on that table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from relay.core.durations import format_duration
+from relay.core.fleet import FORGOTTEN, LIVING, same_destination
+from relay.core.pause import Pause
+from relay.outbox.admin.connection import fetch, operating_beside
+from relay.outbox.admin.readings import bounded_reading, pauses_in_force, rows_of_relays
+from relay.outbox.extensions import RELAYS, relays_of
+from relay.postgres.sql import TableName, statement
+
+__all__ = ["FORGOTTEN", "LIVING", "FleetMember", "differences", "list_relays"]
+
+
+class FleetMember(NamedTuple):
+    """One relay as it described itself at ``seen_at``. Times are the database's."""
+
+    relay_id: str
+    instance: UUID
+    """Of this process: a restart has another one."""
+    version: str
+    host: str
+    started_at: datetime
+    seen_at: datetime
+    silence: float
+    """Seconds since ``seen_at``."""
+    living: bool
+    state: str
+    """``active``, ``paused`` (the broker is unreachable) or ``error`` (the database is); of a living relay."""
+    reason: str
+    """Why the state is not ``active``."""
+    destination_type: str
+    """PUBLISHER_TYPE."""
+    destination: str
+    """Fingerprints of its servers, for ``same_destination``; they hold no secret."""
+    lease_timeout: float
+    """Seconds."""
+    ordering: str
+    """``none``, ``key`` (skip a dead event) or ``key, block``."""
+    on_delivered: str
+    """``keep`` or ``delete``."""
+    delivered_per_second: float
+    """Over the last minute."""
+    failed_per_second: float
+    in_flight: int
+    pauses: int
+    """Pauses that this relay obeys."""
+
+
+def list_relays(url: str, table: TableName) -> list[FleetMember]:
+    """The relays of the table, the one seen last first, those that are gone for a short time included.
+
+    Raises SchemaError without the extension (``sqlstate`` 42P01) or without the right; the message says what to run.
+    """
+    place = relays_of(table)
+    with operating_beside(url, table, "listing the relays", "fleet", place, "SELECT") as connection:
+        sql = statement("outbox/fleet:list", table, {RELAYS: place})
+        return [FleetMember(*row) for row in fetch(connection, sql, {"living": LIVING})]
+
+
+class FleetReading(NamedTuple):
+    """The relays of a table, and what is paused; None without the extension of either."""
+
+    members: list[FleetMember] | None
+    pauses: list[Pause] | None
+
+
+def read_fleet(url: str, table: TableName) -> FleetReading:
+    """Over one connection. Raises SchemaError without the right to read one of the two."""
+    with bounded_reading(url, table, "looking at the relays") as connection:
+        relays = rows_of_relays(connection, table, "outbox/fleet:list", {"living": LIVING})
+        members = None if relays is None else [FleetMember(*row) for row in relays]
+        return FleetReading(members, pauses_in_force(connection, table))
+
+
+class RelaySetting(NamedTuple):
+    """One variable of one relay."""
+
+    value: str | None
+    """As a user would write it, secrets masked; None when it is unset."""
+    changed: bool
+    """Whether it is another value than the default."""
+
+
+class RelaySettings(NamedTuple):
+    """What one relay runs with."""
+
+    relay_id: str
+    host: str
+    version: str
+    living: bool
+    settings: dict[str, RelaySetting]
+    """By variable, in alphabetical order."""
+
+
+class SettingValue(NamedTuple):
+    """A value of a variable, and the relays that run with it."""
+
+    value: str | None
+    changed: bool
+    relays: list[str]
+
+
+class ComparedSetting(NamedTuple):
+    """One variable over all living relays."""
+
+    name: str
+    values: list[SettingValue]
+    """One where the relays agree."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the relays run with different values of what they need not differ in."""
+        return len(self.values) > 1 and self.name != "RELAY_ID"
+
+    @property
+    def changed(self) -> bool:
+        """Whether a relay runs with another value than the default."""
+        return any(value.changed for value in self.values)
+
+
+def list_settings(url: str, table: TableName) -> list[RelaySettings]:
+    """What the relays of the table run with, the living ones first. Raises as ``list_relays``."""
+    place = relays_of(table)
+    with operating_beside(url, table, "listing the relays' settings", "fleet", place, "SELECT") as connection:
+        rows = fetch(connection, statement("outbox/fleet:settings", table, {RELAYS: place}), {"living": LIVING})
+    return [
+        RelaySettings(
+            relay_id,
+            host,
+            version,
+            living,
+            {name: RelaySetting(**each) for name, each in sorted(json.loads(text).items())},
+        )
+        for relay_id, host, version, living, text in rows
+    ]
+
+
+def compared_settings(relays: Sequence[RelaySettings]) -> list[ComparedSetting]:
+    """Each variable over the living relays, the values with the most relays first.
+
+    A variable that a relay does not know, being of another version, is no difference.
+    """
+    names = dict.fromkeys(name for relay in relays if relay.living for name in relay.settings)
+    compared = []
+    for name in names:
+        groups: dict[RelaySetting, list[str]] = {}
+        for relay in relays:
+            if relay.living and name in relay.settings:
+                groups.setdefault(relay.settings[name], []).append(relay.relay_id)
+        values = [SettingValue(*setting, members) for setting, members in groups.items()]
+        compared.append(ComparedSetting(name, sorted(values, key=lambda value: -len(value.relays))))
+    return compared
+
+
+def differences(members: Sequence[FleetMember]) -> list[str]:
+    """What the living relays must have in common and have not, one sentence each."""
+    living = [member for member in members if member.living]
+    settings = {
+        "destination": _destinations(living),
+        "LEASE_TIMEOUT": Counter(format_duration(member.lease_timeout) for member in living),
+        "ORDERING": Counter(member.ordering for member in living),
+        "ON_DELIVERED": Counter(member.on_delivered for member in living),
+    }
+    return [
+        f"the relays differ in {name}: {', '.join(f'{value} ({count})' for value, count in values.items())}"
+        for name, values in settings.items()
+        if len(values) > 1
+    ]
+
+
+def _destinations(members: Sequence[FleetMember]) -> Counter[str]:
+    """How many relays have which destination, by the first of those that share it."""
+    firsts: list[FleetMember] = []
+    counts: Counter[str] = Counter()
+    for member in members:
+        shared = (one for one in firsts if one.destination_type == member.destination_type)
+        first = next((one for one in shared if same_destination(one.destination, member.destination)), None)
+        if first is None:
+            firsts.append(first := member)
+        counts[f"{first.destination_type} {first.destination}"] += 1
+    return counts

@@ -1,0 +1,124 @@
+"""What the console shows of an outbox at a glance. Reads only, locks nothing, and examines a bounded number of rows.
+
+``read_overview`` counts up to a bound, so that it costs the same on a table of any size. ``read_backlog`` is exact, and
+costs more the more waits. A statement that takes longer than ``STATEMENT_SECONDS`` is cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from relay.core.pause import Pause
+from relay.core.ports import Backlog
+from relay.outbox.admin.browse import Figures, read_figures
+from relay.outbox.admin.connection import Moment, rows
+from relay.outbox.admin.readings import bounded_reading, one_round_trip, pauses_in_force
+from relay.outbox.options import application_name
+from relay.postgres.sql import TableName, statement
+
+MOST_COUNTED: Final = 100_000
+"""Where the counts of ``read_overview`` end: this many means at least this many."""
+MOST_DEAD: Final = 20_000
+"""The newest dead events that are grouped."""
+MOST_RECENT: Final = 10_000
+"""The newest events that are counted by type."""
+MOST_IN_MINUTE: Final = 2_000
+"""Deliveries that are counted in one minute; a minute with more is estimated."""
+
+_DOING: Final = "looking at the outbox"
+_GROUPS: Final = 200
+_TYPES: Final = 50
+
+
+class DeadGroup(NamedTuple):
+    """Dead events of one type with one error; the columns of ``dead_groups``."""
+
+    event_type: str
+    error: str
+    """What ``last_error`` says before its first colon."""
+    events: int
+    first: Moment
+    last: Moment
+    examined: int
+
+
+class TypeCount(NamedTuple):
+    """What became of one type's events lately; the columns of ``recent_types``."""
+
+    event_type: str
+    delivered: int
+    dead: int
+    examined: int
+
+
+class MinuteCount(NamedTuple):
+    """How many events were delivered in the minute that begins then."""
+
+    minute: Moment
+    events: int
+    exact: bool
+    """False for an estimate."""
+
+
+class ConnectedRelay(NamedTuple):
+    """A relay that is connected to the database."""
+
+    relay_id: str
+    connections: int
+
+
+class Overview(NamedTuple):
+    """The outbox at a glance, at one moment."""
+
+    figures: Figures
+    """Counts end at ``MOST_COUNTED``."""
+    relays: list[ConnectedRelay]
+    minutes: list[MinuteCount]
+    """The last hour, without minutes in which nothing was delivered."""
+    types: list[TypeCount]
+    """The last hour."""
+    oldest_delivered_age: float
+    """Seconds; 0.0 when none is DELIVERED."""
+    pauses: list[Pause] | None = None
+    """Those in force; None without the extension."""
+
+
+def read_overview(url: str, table: TableName) -> Overview:
+    """Over one connection, all statements in one round trip. Raises StorageBusy as the module says."""
+    recent = {"seconds": 3600.0, "most": MOST_RECENT, "types": _TYPES}
+    with bounded_reading(url, table, _DOING) as connection:
+        _, _, figures, relays, minutes, types, age = one_round_trip(
+            connection,
+            table,
+            ("outbox/claim:guard", {}),
+            ("outbox/search:index_scans", {}),
+            ("outbox/search:figures", {"most": MOST_COUNTED}),
+            ("outbox/search:relays", {"prefix": application_name("")}),
+            ("outbox/search:delivered_by_minute", {"minutes": 60, "most": MOST_IN_MINUTE}),
+            ("outbox/search:recent_types", recent),
+            ("outbox/backlog:oldest_delivered_age", {}),
+        )
+        pauses = pauses_in_force(connection, table)
+    [(*backlog, in_flight)] = figures
+    return Overview(
+        Figures(Backlog(*backlog), in_flight),
+        [ConnectedRelay(*row) for row in relays],
+        [MinuteCount(*row) for row in minutes],
+        [TypeCount(*row) for row in types],
+        float(age[0][0]),
+        pauses,
+    )
+
+
+def read_backlog(url: str, table: TableName) -> Figures:
+    """The figures of the backlog alone. Raises StorageBusy when they take longer than ``STATEMENT_SECONDS``."""
+    with bounded_reading(url, table, _DOING) as connection:
+        return read_figures(connection, table)
+
+
+def dead_groups(url: str, table: TableName) -> list[DeadGroup]:
+    """The newest ``MOST_DEAD`` dead events by type and error, the largest groups first."""
+    with bounded_reading(url, table, _DOING) as connection:
+        connection.execute(statement("outbox/claim:guard"))
+        groups = rows(connection, "outbox/search:dead_groups", table, {"most": MOST_DEAD, "groups": _GROUPS})
+        return [DeadGroup(*row) for row in groups]

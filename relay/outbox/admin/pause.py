@@ -1,0 +1,90 @@
+"""Pause and resume: hold back the whole outbox, an event type, or the types that begin with a prefix.
+
+A pause is a row in the table of ``sql/outbox/extensions/pause.sql``, so restarts keep it. Relays read it once a second:
+within two seconds none of them claims a paused event. What a relay has claimed by then is delivered. The events stay as
+they are in the table, and are due as before when the pause ends.
+
+The database user needs SELECT, INSERT, UPDATE and DELETE on that table, to list pauses SELECT alone. Each function
+raises SchemaError without the extension (``sqlstate`` 42P01; the message says how to add it) or without the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Final, LiteralString
+
+from relay.core.errors import ConfigError
+from relay.core.pause import Pause, PauseTarget
+from relay.outbox.admin.connection import Connection, fetch, operating_beside
+from relay.outbox.extensions import PAUSES, pauses_of
+from relay.outbox.paused import read_pause
+from relay.postgres.sql import TableName, statement
+
+_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+_LONGEST: Final = timedelta(days=36_525)
+
+
+def list_pauses(url: str, table: TableName) -> list[Pause]:
+    """The pauses in force, the oldest first."""
+    with _operating(url, table, "listing the pauses", "SELECT") as connection:
+        return _pauses(connection, table, "read", {})
+
+
+def pause(
+    url: str,
+    table: TableName,
+    target: PauseTarget,
+    *,
+    who: str,
+    reason: str = "",
+    until: datetime | timedelta | None = None,
+) -> Pause:
+    """Set a pause and return it; one of the same target gets the new end, author and reason, and stays in force.
+
+    ``until`` is a time, or how long from now by the database's clock; None lasts until ``resume``. Raises ConfigError
+    for an invalid target, and for an end that is not in the future.
+    """
+    target.check()
+    if isinstance(until, timedelta) and not timedelta(0) < until <= _LONGEST:
+        raise ConfigError(f"a pause of {until} is not possible; its length is more than 0 and at most a hundred years")
+    parameters = {
+        "scope": target.scope,
+        "name": target.name,
+        "until": until if isinstance(until, datetime) else None,
+        "for_seconds": until.total_seconds() if isinstance(until, timedelta) else None,
+        "paused_by": who,
+        "reason": reason,
+    }
+    with _operating(url, table, "pausing", _RIGHTS) as connection, connection.transaction():
+        connection.execute(_sql(table, "forget_ended"))
+        [written] = _pauses(connection, table, "pause", parameters)
+        if written not in _pauses(connection, table, "read", {}):
+            raise ConfigError(f"the pause would end at {written.until}, which is not in the future")
+        return written
+
+
+def resume(url: str, table: TableName, target: PauseTarget) -> Pause | None:
+    """End the pause of exactly this target and return it; None when there was none. Other pauses stay in force."""
+    parameters = {"scope": target.scope, "name": target.name}
+    with _operating(url, table, "resuming", _RIGHTS) as connection:
+        return next(iter(_pauses(connection, table, "resume", parameters)), None)
+
+
+def resume_all(url: str, table: TableName) -> list[Pause]:
+    """End every pause and return those that were in force."""
+    with _operating(url, table, "resuming", _RIGHTS) as connection:
+        return _pauses(connection, table, "resume", {"scope": None, "name": None})
+
+
+def _operating(url: str, table: TableName, doing: str, rights: str) -> AbstractContextManager[Connection]:
+    return operating_beside(url, table, doing, "pause", pauses_of(table), rights)
+
+
+def _pauses(connection: Connection, table: TableName, name: str, parameters: Mapping[str, object]) -> list[Pause]:
+    return [read_pause(row) for row in fetch(connection, _sql(table, name), parameters)]
+
+
+def _sql(table: TableName, name: str) -> LiteralString:
+    return statement(f"outbox/pause:{name}", table, {PAUSES: pauses_of(table)})

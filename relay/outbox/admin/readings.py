@@ -1,0 +1,72 @@
+"""What the pages of the console share when they read: a bounded transaction, one round trip, the optional tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from relay.core.pause import Pause
+from relay.outbox.admin.connection import Connection, fetch, naming_the_grant, operating, rows
+from relay.outbox.extensions import PAUSES, RELAYS, pauses_of, relays_of
+from relay.outbox.paused import read_pause
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName, statement
+
+STATEMENT_SECONDS: Final = 5.0
+
+Query = tuple[str, Mapping[str, object]]
+"""The path of a statement, for example ``outbox/search:relays``, and its parameters."""
+
+
+@contextmanager
+def bounded_reading(url: str, table: TableName, doing: str) -> Iterator[Connection]:
+    """A connection with one transaction, whose statements are cancelled after ``STATEMENT_SECONDS``.
+
+    Raises as ``operating``, and StorageBusy for a cancelled statement.
+    """
+    with operating(url, table, doing) as connection, connection.transaction():
+        connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+        yield connection
+
+
+def one_round_trip(connection: Connection, table: TableName, *queries: Query) -> list[list[tuple[Any, ...]]]:
+    """The rows of each statement, in their order; all of them are sent before the first answer is read."""
+    cursors = [connection.cursor(binary=True) for _ in queries]
+    with connection.pipeline():
+        for cursor, (path, parameters) in zip(cursors, queries, strict=True):
+            cursor.execute(statement(path, table, _names(table)), parameters)
+    return [cursor.fetchall() for cursor in cursors]
+
+
+def rows_of_relays(
+    connection: Connection, table: TableName, path: str, parameters: Mapping[str, object]
+) -> list[tuple[Any, ...]] | None:
+    """The rows of a statement on the extension fleet; None without it. Raises SchemaError without the right."""
+    return _optional(connection, table, relays_of(table), path, parameters) if _present(connection, table)[0] else None
+
+
+def pauses_in_force(connection: Connection, table: TableName) -> list[Pause] | None:
+    """The pauses in force; None without the extension pause. Raises SchemaError without the right."""
+    if not _present(connection, table)[1]:
+        return None
+    return [read_pause(row) for row in _optional(connection, table, pauses_of(table), "outbox/pause:read", {})]
+
+
+def _present(connection: Connection, table: TableName) -> tuple[bool, bool]:
+    """Whether there is a list of relays, and of pauses."""
+    names = {"relays": relays_of(table).quoted, "pauses": pauses_of(table).quoted}
+    [(_, relays, pauses)] = rows(connection, "outbox/table:ping", table, names)
+    return relays, pauses
+
+
+def _optional(
+    connection: Connection, table: TableName, place: TableName, path: str, parameters: Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    grant = f'run as its owner: GRANT SELECT ON {place.quoted} TO "{connection.info.user}"'
+    with naming_the_grant(grant), translating(f"reading {place}"):
+        return fetch(connection, statement(path, table, _names(table)), parameters)
+
+
+def _names(table: TableName) -> dict[str, TableName]:
+    return {PAUSES: pauses_of(table), RELAYS: relays_of(table)}

@@ -1,0 +1,145 @@
+"""Search the outbox page by page, newest first, in both directions. Reads only, and locks nothing.
+
+A page examines a bounded number of rows, however deep it is and however rare the filter's events are: a page with few
+events, or none, may have a next one, and ``examined_until`` says how far the search has come. A cursor is a place in
+the order of ``relay.outbox.admin.examination``, and the direction in which its page goes on from there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from relay.core.errors import OutboxError
+from relay.core.event import Status
+from relay.outbox.admin import examination
+from relay.outbox.admin.browse import ListedEvent
+from relay.outbox.admin.connection import Moment, operating, short_transaction
+from relay.outbox.admin.examination import FIRST, LAST, ORDER, Examination, ExaminedEvent, ExaminedPart, SearchPosition
+from relay.postgres.sql import TableName, statement
+
+STATEMENT_SECONDS: Final = 5.0
+"""A statement of a search that takes longer is cancelled, with StorageBusy."""
+LONGEST_PAGE: Final = 200
+
+_DOING: Final = "searching the outbox"
+_VERSION: Final = "2"
+_NEXT: Final = "next"
+_PREVIOUS: Final = "prev"
+
+
+class CursorRefused(OutboxError, ValueError):
+    """A cursor that no page of a search has returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSearch:
+    """Which events; None means no filter. Times are those at which events came into their status."""
+
+    statuses: tuple[Status, ...] = ORDER
+    event_type: str | None = None
+    partition_key: str | None = None
+    error: str | None = None
+    """ExaminedPart of ``last_error``; case does not matter."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Exclusive."""
+    limit: int = 50
+    cursor: str | None = None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether rows of the index may not pass."""
+        return any(value is not None for value in (self.event_type, self.partition_key, self.error))
+
+    def examination(self, status: Status, *, ascending: bool) -> Examination:
+        """How one status is read: one event more than the page holds says that another page follows."""
+        filters = {
+            "earliest": self.since or "-infinity",
+            "until": self.until or "infinity",
+            "event_type": self.event_type,
+            "partition_key": self.partition_key,
+            "error": self.error,
+        }
+        wanted = self.limit + 1
+        return Examination(status, filters, wanted, examination.EXAMINED if self.filtered else wanted, ascending)
+
+
+class SearchPage(NamedTuple):
+    """One page of a search."""
+
+    events: list[ListedEvent]
+    next: str | None
+    """The cursor of the next page; None at the end."""
+    prev: str | None
+    """The cursor of the page before this one; None at the beginning."""
+    examined_until: Moment | None
+    """Where the search stopped because it had examined enough rows; None when the page is full or the last one."""
+
+
+def search_events(url: str, table: TableName, search: EventSearch) -> SearchPage:
+    """One page. Raises CursorRefused, and StorageBusy when a statement takes longer than ``STATEMENT_SECONDS``."""
+    start, backward = (None, False) if search.cursor is None else _decoded(search.cursor)
+    with operating(url, table, _DOING) as connection, short_transaction(connection):
+        connection.execute(statement("outbox/claim:guard"))
+        connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+        statuses = (status for status in ORDER if status in search.statuses)
+        examinations = [search.examination(status, ascending=backward) for status in statuses]
+        parts = [each.read(connection, table, start) for each in examinations]
+    return _page(parts, search.limit, start, backward=backward)
+
+
+def _page(parts: list[ExaminedPart], limit: int, start: SearchPosition | None, *, backward: bool) -> SearchPage:
+    """Merge the statuses. What lies behind the place where one of them stopped belongs to a later page."""
+
+    def key(position: SearchPosition) -> tuple[Any, ...]:
+        return position.key(ascending=backward)
+
+    stop = min((part.end for part in parts if part.end is not None), key=key, default=None)
+    merged = sorted((row for part in parts for row in part.rows), key=lambda row: key(row.position))
+    if stop is not None:
+        merged = [row for row in merged if key(row.position) <= key(stop)]
+    shown = merged[:limit]
+    far = shown[-1].position if len(merged) > limit else stop
+    near = None if start is None else _near(shown, far, backward=backward)
+    following, previous = (near, far) if backward else (far, near)
+    return SearchPage(
+        [row.event for row in (reversed(shown) if backward else shown)],
+        None if following is None else _encoded(following, _NEXT),
+        None if previous is None else _encoded(previous, _PREVIOUS),
+        None if stop is None or len(shown) == limit else stop.since,
+    )
+
+
+def _near(shown: list[ExaminedEvent], far: SearchPosition | None, *, backward: bool) -> SearchPosition:
+    """Where the page on the side that the search came from begins: before this page, or before what it has examined."""
+    if shown:
+        return shown[0].position
+    return far or (FIRST if backward else LAST)
+
+
+def _encoded(position: SearchPosition, direction: str) -> str:
+    since = position.since.isoformat() if isinstance(position.since, datetime) else position.since
+    text = f"{_VERSION}|{direction}|{since}|{position.status}|{position.tid}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> tuple[SearchPosition, bool]:
+    """The position, and whether the page lies before it."""
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
+        version, direction, since, status, tid = text.split("|")
+        moment: Any = since if since.endswith("infinity") else datetime.fromisoformat(since)
+        if version != _VERSION or direction not in {_NEXT, _PREVIOUS}:
+            raise ValueError(text)
+        if since not in {"infinity", "-infinity"} if isinstance(moment, str) else moment.tzinfo is None:
+            raise ValueError(text)
+        block, offset = examination.place(tid)
+        if tid != f"({block},{offset})" or not (0 <= block < 2**32 and 0 <= offset < 2**16):
+            raise ValueError(text)
+        return SearchPosition(moment, Status(status), tid), direction == _PREVIOUS
+    except (ValueError, binascii.Error):
+        raise CursorRefused(f"cursor: {cursor!r} is not from a page of a search; leave it out to begin") from None

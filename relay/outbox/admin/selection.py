@@ -1,0 +1,182 @@
+"""Which events a change of many takes: how many they are, and their places, oldest first and a bounded number at once.
+
+An event takes part as it was when the change began, or when the operator saw it: one that was changed since is left
+out, and so is one that a relay or another operator holds at that moment. Reading the places locks nothing, however
+rare the events are; a batch locks the rows that it writes, in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+from uuid import UUID
+
+from relay.core.event import Status
+from relay.outbox.admin import examination
+from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
+from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
+from relay.postgres.sql import TableName, statement
+
+COUNT_MOST: Final = 5_000_000
+"""Where counting stops."""
+
+Kind = Literal["pending", "delivered", "dead"]
+Bound = datetime | timedelta
+"""A time, or how long ago by the database's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events; None and empty mean no filter. Times are those at which events came into their status."""
+
+    kinds: tuple[Kind, ...] = ("dead",)
+    ids: tuple[UUID, ...] = ()
+    event_type: str | None = None
+    partition_key: str | None = None
+    since: Bound | None = None
+    until: Bound | None = None
+    """Exclusive."""
+    error: str | None = None
+    """ExaminedPart of ``last_error``; case does not matter."""
+    error_code: str | None = None
+    """What ``last_error`` says before its first colon, as dead letters are grouped by."""
+    unchanged_since: datetime | None = None
+    """When the caller saw the events: those that were changed later are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOptions:
+    """How many events are changed."""
+
+    limit: int | None = None
+    """Most events."""
+    rate: float | None = None
+    """Most events a second."""
+    batch_size: int = 500
+    reason: str = ""
+    who: str = ""
+    """Beside the database user, in the record."""
+
+    def next_size(self, done: int) -> int:
+        """Most events of the next batch; 0 when the limit is reached."""
+        size = self.batch_size
+        if self.rate is not None:
+            size = min(size, max(int(self.rate), 1))
+        return size if self.limit is None else min(size, self.limit - done)
+
+
+class SelectionReader:
+    """Reads a selection on one connection. The tags ``later`` and ``untried`` of the statements narrow it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        table: TableName,
+        selection: Selection,
+        tags: Sequence[str] = (),
+        unchanged: Moment | None = None,
+    ) -> None:
+        """``unchanged`` takes the place of the selection's time and of the beginning, for a caller with the locks."""
+        self._connection = connection
+        self._table = table
+        self._ids = selection.ids
+        self._tags = tuple(tags)
+        self.now = database_time(connection)
+        seen = selection.unchanged_since
+        self.unchanged: Moment = unchanged or (self.now if seen is None else min(seen, self.now))
+        self._filters: dict[str, object] = {
+            "earliest": _at(selection.since, self.now) or "-infinity",
+            "until": _at(selection.until, self.now) or "infinity",
+            "event_type": selection.event_type,
+            "partition_key": selection.partition_key,
+            "error": selection.error,
+            "error_code": selection.error_code,
+            "unchanged": self.unchanged,
+        }
+
+    def count(self, kind: Kind, most: int = COUNT_MOST, earliest: datetime | None = None) -> tuple[int, Moment | None]:
+        """How many events, counted up to ``most``, and the latest time; those since ``earliest``, if it is later."""
+        since = self._filters["earliest"]
+        if earliest is not None:
+            since = max(earliest, since) if isinstance(since, datetime) else earliest
+        ids = [str(id_) for id_ in self._ids] or None
+        values = {**self._filters, "earliest": since, "most": most, "ids": ids}
+        [(count, latest)] = rows(self._connection, "outbox/bulk:count", self._table, values, kind, *self._tags)
+        return count, latest
+
+    def read(self, kind: Kind) -> Iterator[list[ExaminedEvent]]:
+        """The events, oldest first; each part examines a bounded number of rows, and may be empty."""
+        status, most = Status(kind.upper()), examination.EXAMINED
+        reading = Examination(status, self._filters, most, most, ascending=True, tags=("bulk", *self._tags))
+        if self._ids:
+            yield reading.read_ids(self._connection, self._table, self._ids)
+            return
+        position: SearchPosition | None = None
+        while True:
+            with short_transaction(self._connection):
+                self._connection.execute(statement("outbox/claim:guard"))
+                part = reading.read(self._connection, self._table, position)
+            yield part.rows
+            if part.end is None:
+                return
+            position = part.end
+
+    def places(self, events: Sequence[ExaminedEvent]) -> Mapping[str, object]:
+        """The parameters of the statements that change a batch."""
+        ids = [str(each.event.event_id) for each in events]
+        return {"ids": ids, "tids": [each.tid for each in events], "unchanged": self.unchanged}
+
+    def change(
+        self,
+        kind: Kind,
+        options: BulkOptions,
+        done: int,
+        apply: Callable[[Mapping[str, object]], int],
+        on_batch: Callable[[int], None],
+    ) -> int:
+        """Change the events of one kind in batches; ``done`` and what is returned are the totals of all kinds.
+
+        ``apply`` changes a batch in a transaction, and returns how many of its events it has changed. ``on_batch``
+        receives the total after each batch and after each part without events; it may raise to stop.
+        """
+        pace = _Pace(options.rate)
+        for part in self.read(kind):
+            first = 0
+            while first < len(part) and (size := options.next_size(done)):
+                pace.wait()
+                with short_transaction(self._connection):
+                    changed = apply(self.places(part[first : first + size]))
+                pace.add(changed)
+                first += size
+                done += changed
+                on_batch(done)
+            if not options.next_size(done):
+                break
+            if not part:
+                on_batch(done)
+        return done
+
+
+class _Pace:
+    """At most so many events a second, counted from the start."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._due = time.monotonic()
+
+    def add(self, events: int) -> None:
+        """Count a batch."""
+        if self._rate is not None:
+            self._due += events / self._rate
+
+    def wait(self) -> None:
+        """Sleep until the next batch may begin."""
+        if self._rate is not None:
+            time.sleep(max(self._due - time.monotonic(), 0.0))
+
+
+def _at(bound: Bound | None, now: datetime) -> datetime | None:
+    return now - bound if isinstance(bound, timedelta) else bound

@@ -1,0 +1,149 @@
+"""A relay's row in the list of the table's relays: ``relay.core.ports.Fleet`` on the optional table.
+
+It uses the connection of the storage that nothing else of the relay waits for, with a short deadline, and none while
+the table is missing: whether it is there comes with each ping. It needs SELECT, INSERT, UPDATE and DELETE on the table
+of ``sql/outbox/extensions/fleet.sql``.
+
+A relay joins in a transaction that holds a lock: of two that start at the same moment, the second sees the row of the
+first. A relay that runs is never ended for what its heartbeat reads: it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, LiteralString, NamedTuple
+from uuid import UUID, uuid4
+
+from relay.core.durations import format_duration
+from relay.core.errors import ConfigError, SchemaError
+from relay.core.fleet import FORGOTTEN, LIVING, same_destination
+from relay.core.ports import Heartbeat
+from relay.outbox.extensions import RELAYS, relays_of
+from relay.outbox.storage import PostgresOutbox
+from relay.outbox.tablecheck import NO_PRIVILEGE
+from relay.postgres.connect import Connection, Work
+from relay.postgres.sql import TableName, statement
+
+_DEADLINE = 2.0  # seconds
+_LOCK_TIMEOUT = "1500"  # milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayIdentity:
+    """What a relay says of itself once; the columns of the table."""
+
+    relay_id: str
+    version: str
+    host: str
+    destination_type: str
+    destination: str
+    """Fingerprints of its servers, without secrets, for ``same_destination``."""
+    lease_timeout: float
+    """Seconds."""
+    ordering: str
+    on_delivered: str
+    settings: str = "{}"
+    """What it runs with, by variable, secrets masked: a JSON object."""
+    instance: UUID = field(default_factory=uuid4)
+
+
+class _Neighbour(NamedTuple):
+    relay_id: str
+    destination_type: str
+    destination: str
+    lease_timeout: float
+    ordering: str
+    on_delivered: str
+
+
+class OutboxFleet:
+    """The row of one relay. ``storage.longest_lease`` follows the living relays."""
+
+    def __init__(
+        self, storage: PostgresOutbox, table: TableName, identity: RelayIdentity, *, allow_mixed: bool
+    ) -> None:
+        self._storage = storage
+        self._table = table
+        self._identity = identity
+        self._allow_mixed = allow_mixed
+        self._columns: dict[str, Any] = {**asdict(identity), "living": LIVING, "forgotten": FORGOTTEN}
+
+    async def join(self) -> None:
+        """Add the row. Raises ConfigError when a living relay of the table delivers to another destination."""
+        if not self._storage.extensions.relays:
+            return
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = connection.cursor()
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(statement("outbox/admin:lock_guard"), {"timeout": _LOCK_TIMEOUT})
+                await connection.execute(self._sql("lock"), {"relays": relays_of(self._table).quoted})
+                await cursor.execute(self._sql("join"), {**self._columns, "allow_mixed": self._allow_mixed})
+            return await cursor.fetchall()
+
+        others = await self._run("joining the fleet", work)
+        if others and not self._allow_mixed:
+            relay_id, host, kind, destination = others[0]
+            own = f"{self._identity.destination_type} ({self._identity.destination})"
+            raise ConfigError(
+                f"PUBLISHER_URL: relay {relay_id} on host {host} delivers the events of table {self._table} to {kind} "
+                f"({destination}), and this relay would deliver a part of them to {own}. Give all relays of the table "
+                "one destination (two lists of servers of one cluster must have a server in common), or stop that "
+                f"relay first: it counts as gone after {LIVING:g} s. "
+                "FLEET_ALLOW_MIXED=true starts this relay nevertheless"
+            )
+
+    async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
+        """Write the heartbeat; returns how other living relays differ from this one, one sentence each."""
+        if not self._storage.extensions.relays:
+            self._storage.longest_lease = 0.0
+            return ()
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = await connection.execute(self._sql("beat"), {**self._columns, **heartbeat._asdict()})
+            return await cursor.fetchall()
+
+        neighbours = [_Neighbour(*row) for row in await self._run("writing the heartbeat", work)]
+        self._storage.longest_lease = max((one.lease_timeout for one in neighbours), default=0.0)
+        return [sentence for one in neighbours for sentence in self._differences(one)]
+
+    async def leave(self) -> None:
+        """Delete the row. Raises StorageError."""
+        if not self._storage.extensions.relays:
+            return
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(self._sql("leave"), {"instance": self._identity.instance})
+
+        await self._run("leaving the fleet", work)
+
+    def _differences(self, other: _Neighbour) -> list[str]:
+        own = self._identity
+        pairs = {
+            "LEASE_TIMEOUT": (format_duration(own.lease_timeout), format_duration(other.lease_timeout)),
+            "ORDERING": (own.ordering, other.ordering),
+            "ON_DELIVERED": (own.on_delivered, other.on_delivered),
+        }
+        if not self._allow_mixed and not (
+            own.destination_type == other.destination_type and same_destination(own.destination, other.destination)
+        ):
+            ours = f"{own.destination_type} {own.destination}"
+            pairs = {"the destination": (ours, f"{other.destination_type} {other.destination}"), **pairs}
+        return [
+            f"relay {other.relay_id} has {name} {theirs}, this relay {ours}"
+            for name, (ours, theirs) in pairs.items()
+            if ours != theirs
+        ]
+
+    async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
+        try:
+            return await self._storage.aside.run(doing, work, _DEADLINE)
+        except SchemaError as error:
+            if error.sqlstate != NO_PRIVILEGE:
+                raise
+            grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {relays_of(self._table).quoted} TO the relay's user"
+            raise SchemaError(f"{error}; run: {grant}", error.sqlstate) from error
+
+    def _sql(self, name: str) -> LiteralString:
+        return statement(f"outbox/fleet:{name}", self._table, {RELAYS: relays_of(self._table)})

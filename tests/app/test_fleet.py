@@ -1,0 +1,54 @@
+"""The fingerprint of a destination: shared by lists with a common server, different for others, without secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.app.fleet import fingerprint
+from relay.core.fleet import same_destination
+from relay.settings.settings import Settings
+
+
+def of(url: str, kind: str = "kafka") -> str:
+    environ = {"STORAGE_URL": "postgres://u:p@h/d", "PUBLISHER_TYPE": kind, "PUBLISHER_URL": url}
+    return fingerprint(Settings.from_env(environ))
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "same"),
+    [
+        ("kafka", "b:9092,a:9092", "kafka://A,B:9092"),
+        ("kafka", "kafka://user:one@a:9092", "kafka://user:two@a:9092?sasl.mechanism=PLAIN"),
+        ("nats", "nats://a:4222", "nats://token@a"),
+        ("redis", "redis://a", "redis://:secret@a:6379/0"),
+    ],
+)
+def test_spelling_and_login_do_not_matter(kind: str, one: str, same: str) -> None:
+    assert of(one, kind) == of(same, kind)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a,b", "b:9092,c"), ("a", "kafka://c,b,A:9092")],
+)
+def test_lists_that_share_a_server_are_one_destination(one: str, other: str) -> None:
+    assert same_destination(of(one), of(other))
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("kafka", "a,b", "c,d"),
+        ("redis", "redis+cluster://a,b", "redis+cluster://c"),
+        ("redis", "redis+sentinel://a,b/first/0", "redis+sentinel://a,b/second/0"),
+        ("redis", "redis+sentinel://a,b/first/0", "redis+sentinel://a,b/first/1"),
+    ],
+)
+def test_other_servers_and_other_paths_of_the_same_servers_are_not(kind: str, one: str, other: str) -> None:
+    assert not same_destination(of(one, kind), of(other, kind))
+
+
+def test_server_path_and_type_matter() -> None:
+    places = [of("a:9092"), of("b:9092"), of("a:9093"), of("redis://a/1", "redis"), of("redis://a/2", "redis")]
+    places += [of("redis://a", "redis"), of("", "null"), of("", "stdout")]
+    assert len(set(places)) == len(places)
