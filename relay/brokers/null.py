@@ -15,6 +15,7 @@ class NullPublisher:
     """Acknowledges at once."""
 
     name = "null"
+    keeps_runs = False
 
     async def open(self) -> None:
         """Do nothing."""

@@ -43,6 +43,7 @@ class StdoutPublisher:
     """Writes events as JSON lines; see the module's text."""
 
     name = "stdout"
+    keeps_runs = False
 
     def __init__(self, options: StdoutOptions | None = None) -> None:
         self._fd = (options or StdoutOptions()).fd

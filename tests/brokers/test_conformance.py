@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from relay.core.errors import BrokerUnreachable
-from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
 from tests.brokers.harness.base import Collector, Harness, make_event
 from tests.brokers.harness.kafka import KafkaHarness
@@ -237,6 +237,24 @@ async def test_too_large_is_permanent_and_its_neighbours_arrive(harness: Harness
     large = outcomes.pop(25)
     assert isinstance(large, Permanent), large
     assert all(isinstance(outcome, Acknowledged) for outcome in outcomes)
+
+
+async def test_of_a_run_nothing_is_stored_before_an_event_that_is_refused(harness: Harness) -> None:
+    needs(harness.features.runs, "runs")
+    publisher, destination, sink = harness.publisher(in_order=True), await harness.destination(), Collector()
+    await publisher.open()
+    assert publisher.keeps_runs
+    events = [make_event(destination, b"small", key="k") for _ in range(5)]
+    events[2] = make_event(destination, os.urandom(harness.features.too_large or 0), key="k")
+    await publisher.publish(events, sink)
+    outcomes = await sink.outcomes(events)
+    assert [type(outcome) for outcome in outcomes] == [Acknowledged, Acknowledged, Permanent, Withheld, Withheld]
+    again = Collector()
+    await publisher.publish(events[3:], again)
+    assert await again.outcomes(events[3:]) == [Acknowledged()] * 2
+    await publisher.close()
+    stored = [message.event_id for message in await harness.read(destination, 4)]
+    assert stored == [event.event_id for event in events if event is not events[2]]
 
 
 @pytest.mark.parametrize("connected", [True, False])

@@ -54,6 +54,14 @@ BATCH_REFUSALS = frozenset(
 )
 """Codes with which a broker refuses a whole batch because of one message; only a message sent alone is proven bad."""
 
+GAPLESS = "_GAPLESS_GUARANTEE"
+"""The fatal error of a client that keeps runs, after a message has failed."""
+
+COLLATERAL = frozenset(
+    {GAPLESS, "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_DESTROY", "OUT_OF_ORDER_SEQUENCE_NUMBER"}
+)
+"""Codes of messages that failed because another one did, in a client that keeps runs."""
+
 FATAL_UNTIL_GRANTED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
 """Fatal errors that a new client meets again until an operator grants the right: these use up attempts."""
 

@@ -32,6 +32,8 @@ _OURS = frozenset(
     | {"transactional.id", "delivery.report.only.error", "log.queue", "enabled_events"}
 )
 """Properties that the relay's guarantees depend on; the URL must not set them."""
+_RUNS = frozenset({"enable.gapless.guarantee", "message.timeout.ms", "delivery.timeout.ms"})
+"""Properties that keep runs as the relay sets them; where the URL sets one, events of a key go one at a time."""
 _FILES = (
     "ssl.ca.location",
     "ssl.certificate.location",
@@ -78,6 +80,8 @@ class KafkaOptions:
     """Most messages the client holds; beyond that ``publish`` waits."""
     queue_bytes: int = 256 * 2**20
     """Most bytes the client holds; beyond that ``publish`` waits."""
+    in_order: bool
+    """Order per key: what the client holds fails together, so that several events of a key may be in flight."""
     receipts: bool
     """Whether an acknowledgement carries partition and offset."""
 
@@ -112,6 +116,20 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
         config["batch.num.messages"] = _within(1, options.batch_size, 1_000_000)
     check_files(connection, [name for name in _FILES if connection.get(name) != "probe"])
     return config | connection
+
+
+def run_config(options: KafkaOptions) -> dict[str, Any] | None:
+    """What a client needs besides to keep runs; None when runs are not wanted or cannot be kept.
+
+    An idempotent producer keeps the order of a partition, and with ``enable.gapless.guarantee`` it stops for good when
+    a message fails. Its own timeouts are the exception, so it has none. Keys must stay in their partition.
+    """
+    _, properties = _parse(options.url)
+    if not options.in_order or options.required_acks != "all" or _RUNS.intersection(properties):
+        return None
+    if properties.get("partitioner") == "random":
+        return None
+    return {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
 
 
 def refusal(text: str, options: KafkaOptions) -> str:

@@ -4,6 +4,11 @@ Messages are independent: a slow or failing one delays no other. A broker refuse
 is too large or invalid. The messages of such a batch are offered again one by one, over a second session whose batches
 hold a single message; only a refusal there is the message's own outcome.
 
+In order per key events with a key go over a session that keeps runs (``Publisher.keeps_runs``): when a message fails,
+librdkafka sends nothing more, the session ends, and all that it has no answer for is withheld. The members of a refused
+batch are offered again one by one, each of a key once the one before is acknowledged. An event that has failed before
+is alone in its key, and goes over the first session, so that it does not end the other one each time.
+
 The probe has a connection of its own (``relay.brokers.kafka.probe``): slow acknowledgements are no outage.
 
 A session that fails fatally (a lost or fenced idempotent sequence) is replaced automatically and its events are
@@ -24,30 +29,41 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, REFUSED_LOGIN, classify
-from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, redacted, refusal
+from relay.brokers.kafka.errors import (
+    BATCH_REFUSALS,
+    COLLATERAL,
+    FATAL_UNTIL_GRANTED,
+    GAPLESS,
+    REFUSED_LOGIN,
+    classify,
+)
+from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, redacted, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Transient, Unreachable
+from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Transient, Unreachable, Withheld
 
 _log = logging.getLogger(__name__)
 _LIBRARY_LOG = logging.getLogger("librdkafka")
 _SAME_LINE_EVERY = 30.0  # seconds; librdkafka repeats its lines at every attempt to connect
 _CLOSE_WITHIN = 1.8  # seconds
+_GAPLESS_LINE = re.compile("gapless|Gap-less")
 _NUMBER = re.compile(r"\d+")  # a line holds the client's number and milliseconds
 
 
 class KafkaPublisher:
-    """Publishes over one session, and single messages over another; see the module's text."""
+    """Publishes over one session, runs and single messages over others; see the module's text."""
 
     name = "kafka"
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._config: dict[str, Any] = {}
+        self._run_config: dict[str, Any] | None = None
+        self._abandoning = False
         self._main: KafkaSession | None = None
+        self._runs: KafkaSession | None = None
         self._alone: KafkaSession | None = None
         self._probe: KafkaProbe | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,6 +71,11 @@ class KafkaPublisher:
         """Why login or TLS was refused last; empty after a successful probe."""
         self._trouble = ""
         """The last connection error; empty after a successful probe."""
+
+    @property
+    def keeps_runs(self) -> bool:
+        """In order per key, unless the URL takes the order of a partition away. False before ``open``."""
+        return self._run_config is not None
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError naming the property; does not connect."""
@@ -66,10 +87,19 @@ class KafkaPublisher:
             raise ConfigError(refusal(error.args[0].str(), self._options)) from None
         _LIBRARY_LOG.addFilter(_not_repeated)
         self._config = config | {"logger": _LIBRARY_LOG}
+        self._run_config = run_config(self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; waits while the client's queue is full."""
-        if events:
+        runs: list[OutboxEvent] = []
+        if self.keeps_runs:
+            runs = [event for event in events if event.partition_key and event.last_code is None]
+            events = [event for event in events if not event.partition_key or event.last_code is not None]
+        if runs and events:  # side by side: a client that is full keeps the other one's events from nothing
+            await asyncio.gather(self._main_session().offer(events, sink), self._run_session().offer(runs, sink))
+        elif runs:
+            await self._run_session().offer(runs, sink)
+        elif events:
             await self._main_session().offer(events, sink)
 
     async def probe(self, timeout: float) -> None:
@@ -91,8 +121,9 @@ class KafkaPublisher:
     async def abandon(self, reason: str) -> None:
         """Purge and destroy both sessions; the next publish opens a new one."""
         lost = Unreachable(reason)
-        sessions = [session for session in (self._main, self._alone) if session is not None]
-        self._main = self._alone = None
+        self._abandoning = True
+        sessions = [session for session in (self._main, self._runs, self._alone) if session is not None]
+        self._main = self._runs = self._alone = None
         # Ended before the first await: a timer may be due, and what it reports must not open a new session.
         for session in sessions:
             session.end(lost)
@@ -101,6 +132,7 @@ class KafkaPublisher:
         # may not have been offered again yet.
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        self._abandoning = False
 
     async def close(self) -> None:
         """Abandon what is left."""
@@ -122,12 +154,17 @@ class KafkaPublisher:
             self._main = self._new_session(self._config)
         return self._main
 
+    def _run_session(self) -> KafkaSession:
+        if self._runs is None:
+            self._runs = self._new_session(self._config, self._run_config)
+        return self._runs
+
     def _alone_session(self) -> KafkaSession:
         if self._alone is None:
             self._alone = self._new_session(self._config | {"batch.num.messages": 1, "linger.ms": 0})
         return self._alone
 
-    def _new_session(self, config: dict[str, Any]) -> KafkaSession:
+    def _new_session(self, config: dict[str, Any], runs: dict[str, Any] | None = None) -> KafkaSession:
         session: KafkaSession
 
         def on_error(error: KafkaError) -> None:
@@ -136,8 +173,16 @@ class KafkaPublisher:
                 # Later, not within the poll that reports it: the replacement ends the session that is polled.
                 asyncio.get_running_loop().call_soon(self._replace, session, Failure(error.name(), error.str(), True))
 
-        events = SessionCallbacks(failed=lambda failures: self._on_failures(session, failures), error=on_error)
-        session = KafkaSession(config, events, receipts=self._options.receipts)
+        failed = self._on_failures if runs is None else self._on_failures_in_order
+        events = SessionCallbacks(failed=lambda failures: failed(session, failures), error=on_error)
+        timeout = None if runs is None else self._options.write_timeout
+        session = KafkaSession(
+            config | (runs or {}),
+            events,
+            receipts=self._options.receipts,
+            run_timeout=timeout,
+            start_timeout=self._options.connection_timeout,
+        )
         return session
 
     def _on_failures(self, session: KafkaSession, failures: list[tuple[Entry, Failure]]) -> None:
@@ -156,6 +201,48 @@ class KafkaPublisher:
         if fatal is not None:
             self._replace(session, fatal)
 
+    def _on_failures_in_order(self, session: KafkaSession, failures: list[tuple[Entry, Failure]]) -> None:
+        """Resolve messages of a session that keeps runs; what is behind a failed one is withheld.
+
+        Ends the session when it holds more of these runs. librdkafka reports a failure that it goes no further after
+        as an error of the client. Messages of a refused batch are offered again, one after the other.
+        """
+        again: dict[str, list[Entry]] = {}
+        outcomes: list[tuple[Entry, Outcome]] = []
+        ended: set[str] = set()
+        blamed: Failure | None = None
+        for entry, failure in failures:
+            event = entry[0]
+            run = event.partition_key or event.event_id
+            if failure.code in COLLATERAL or run in ended or self._abandoning:
+                outcomes.append((entry, Withheld(f"{failure.code}: {failure.text}")))
+                ended.add(run)
+                continue
+            blamed = blamed or failure
+            if failure.code in BATCH_REFUSALS:
+                again.setdefault(run, []).append(entry)
+            else:
+                outcomes.append((entry, classify(failure.code, failure.text)))
+                ended.add(run)
+        for entries in again.values():
+            self._start(self._offer_in_turn(self._alone_session(), entries))
+        resolve(outcomes)
+        if blamed is not None and (blamed.fatal or session.holds(ended | again.keys())):
+            self._replace(session, Failure(GAPLESS, f"{blamed.code}: {blamed.text}", True))
+
+    @staticmethod
+    async def _offer_in_turn(session: KafkaSession, entries: list[Entry]) -> None:
+        """Offer messages of one run, each once the one before is acknowledged; those behind a failure are withheld."""
+        for place, (event, sink) in enumerate(entries):
+            answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            await session.offer([event], lambda resolutions, answer=answer: answer.set_result(resolutions[0][1]))  # type: ignore[misc]
+            outcome = await answer
+            sink([(event, outcome)])
+            if not isinstance(outcome, Acknowledged):
+                behind = Withheld("an earlier event of its run has failed")
+                resolve((entry, behind) for entry in entries[place + 1 :])
+                return
+
     async def _offer_alone(self, session: KafkaSession, entries: list[Entry]) -> None:
         for event, sink in entries:
             await session.offer([event], sink)
@@ -164,13 +251,18 @@ class KafkaPublisher:
         """Retire a failed session. Its events are released, or fail an attempt where an operator must act first."""
         if session.ended_as is not None:
             return
-        _log.warning("the Kafka client failed and is replaced: %s: %s", failure.code, failure.text)
+        level = logging.INFO if failure.code == GAPLESS else logging.WARNING
+        _log.log(level, "the Kafka client failed and is replaced: %s: %s", failure.code, failure.text)
         if session is self._main:
             self._main = None
+        if session is self._runs:
+            self._runs = None
         if session is self._alone:
             self._alone = None
         if failure.code in FATAL_UNTIL_GRANTED:
             session.end(Transient(failure.code, failure.text))
+        elif failure.code == GAPLESS:
+            session.end(Withheld(failure.text))
         else:
             session.end(Unreachable(f"{failure.code}: {failure.text}"))
         self._start(session.gone())
@@ -192,7 +284,12 @@ class KafkaPublisher:
 
 
 def _not_repeated(record: logging.LogRecord, _seen: dict[str, float] = {}) -> bool:  # noqa: B006  # state of the filter
-    """Log filter: the same line of librdkafka, its numbers ignored, passes once in 30 s."""
+    """Log filter: the same line of librdkafka, its numbers ignored, passes once in 30 s.
+
+    Never what it says of the guarantee that runs need: the publisher replaces a client that stops for it.
+    """
+    if _GAPLESS_LINE.search(record.getMessage()):
+        return False
     text, now = _NUMBER.sub("#", record.getMessage()), time.monotonic()
     if now - _seen.get(text, -_SAME_LINE_EVERY) < _SAME_LINE_EVERY:
         return False

@@ -8,6 +8,10 @@ All events of one ``offer`` call share an ``_Offer``, so that an event costs a c
 a table. ``in_client`` of that object alone says what is unanswered: the code that takes an event out of it resolves the
 event, so an event is resolved at most once, and a late report meets no event.
 
+A session that keeps runs (order per key) stops for good when a message fails: librdkafka sends nothing of what is
+behind it, and the publisher ends the session. It waits for answers as long as ``run_timeout`` says, because a timeout
+of librdkafka's own would drop one message and send the next.
+
 A session ends once and is not used again (``end``): its queues are purged, in-flight requests included, and the
 producer is destroyed with its connections, so that a half-sent request cannot be completed later.
 """
@@ -18,7 +22,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -29,7 +33,16 @@ from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import classify, invalid_topic
 from relay.brokers.kafka.headers import message_headers
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Permanent, Resolution
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    Outcome,
+    OutcomeSink,
+    Permanent,
+    Resolution,
+    Unreachable,
+    Withheld,
+)
 
 _log = logging.getLogger(__name__)
 _POLL = 0.001  # seconds between two polls while reports come
@@ -70,7 +83,7 @@ class _Reports:
 class _Offer:
     """The events of one ``offer`` call while the client holds them."""
 
-    __slots__ = ("_reports", "acknowledged", "in_client", "sink", "unanswered")
+    __slots__ = ("_reports", "acknowledged", "deadline", "ended", "in_client", "sink", "unanswered")
 
     def __init__(self, events: int, sink: OutcomeSink, reports: _Reports) -> None:
         self.in_client: list[OutboxEvent | None] = [None] * events
@@ -80,6 +93,10 @@ class _Offer:
         self.acknowledged: list[Resolution] = []
         """Not passed on yet."""
         self.sink = sink
+        self.deadline = 0.0
+        """When its answers are overdue, in a session that keeps runs; seconds on the event loop's clock."""
+        self.ended: set[str | None] = set()
+        """Keys of which an event was refused, in a session that keeps runs."""
         self._reports = reports
 
     def note(self, place: int, error: KafkaError | None, _: Message) -> None:
@@ -125,7 +142,20 @@ class _Offer:
 class KafkaSession:
     """A producer in use. Only the event loop's thread creates and calls it."""
 
-    def __init__(self, config: dict[str, Any], callbacks: SessionCallbacks, *, receipts: bool) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        callbacks: SessionCallbacks,
+        *,
+        receipts: bool,
+        run_timeout: float | None = None,
+        start_timeout: float = 0.0,
+    ) -> None:
+        """``run_timeout``: seconds for the answers to an offer, in a session that keeps runs; None in others.
+
+        ``start_timeout``: seconds more until the first answer. A session that ends too soon would be followed by
+        another that must connect.
+        """
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         producer = Producer(config | {"error_cb": callbacks.error})
@@ -135,6 +165,8 @@ class KafkaSession:
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
         self._receipts = receipts
+        self._run_timeout = run_timeout
+        self._start_timeout = start_timeout
         self._room = asyncio.Event()
         self._offers: dict[_Offer, None] = {}
         """Those with unanswered events, in the order of the calls."""
@@ -147,12 +179,16 @@ class KafkaSession:
         """Hand every event to the producer, in order; waits while its queue is full."""
         at, offer = 0, _Offer(len(events), sink, self._reports)
         while at < len(events):
+            if self._run_timeout is not None and at:
+                self.serve()  # what has failed meanwhile ends the session before more of its run is handed over
             if self.ended_as is not None:
                 sink([(event, self.ended_as) for event in events[at:]])
                 return
             self._room.clear()
             done, full = self._offer_slice(events, at, offer)
             at += done
+            if self._run_timeout is not None:
+                offer.deadline = self._loop.time() + self._run_timeout + self._start_timeout
             self._poll_soon()
             if full:
                 with suppress(TimeoutError):  # room may also appear without a report: try again
@@ -175,6 +211,11 @@ class KafkaSession:
             reported = bool(self._reports.answered)
             self._pass_on()
         return reported
+
+    def holds(self, keys: Collection[str]) -> bool:
+        """Whether the client holds an event of one of these keys."""
+        held = (event for offer in self._offers for event in offer.in_client if event is not None)
+        return any(event.partition_key in keys for event in held)
 
     def end(self, outcome: Outcome) -> None:
         """End the session: from here on every report resolves its event as ``outcome``, acknowledgements excepted.
@@ -201,6 +242,7 @@ class KafkaSession:
         """Resolve what was acknowledged; the publisher decides on what failed, while the session is in use."""
         answered = self._reports.answered
         if answered:
+            self._start_timeout = 0.0
             self._room.set()
         while answered:
             offer = answered.popleft()  # first: a sink that raises keeps back no other one's outcomes
@@ -211,7 +253,8 @@ class KafkaSession:
                 offer.sink(acknowledged)
         if self._reports.failed:
             failed, self._reports.failed = self._reports.failed, []
-            if self.ended_as is None:
+            if self.ended_as is None or isinstance(self.ended_as, Withheld):
+                # Ended because one event failed: others may have failed, too, and not because of it.
                 self._callbacks.failed(failed)
             else:
                 ended_as = self.ended_as
@@ -236,6 +279,7 @@ class KafkaSession:
             reported = self.serve()
         except Exception:  # noqa: BLE001 - without its timer the session would report nothing any more
             _log.exception("the Kafka client's reports could not be passed on", extra={"action": "publisher_error"})
+        self._expire()
         if self.ended_as is not None:
             return
         if reported:
@@ -243,6 +287,20 @@ class KafkaSession:
         else:
             self._delay = min(2 * self._delay, _LONGEST_POLL) if self._offers else _IDLE_POLL
         self._timer = self._loop.call_later(self._delay, self._on_timer)
+
+    def _expire(self) -> None:
+        """Report the events of overdue offers as timed out, in a session that keeps runs; the publisher ends it."""
+        if self._run_timeout is None:
+            return
+        overdue = [offer for offer in self._offers if offer.deadline <= self._loop.time()]
+        timed_out = Failure("_MSG_TIMED_OUT", f"no acknowledgement in {self._run_timeout:g} s", True)
+        entries: list[tuple[Entry, Failure]] = []
+        for offer in overdue:
+            lost = offer.take_unanswered()
+            offer.unanswered -= len(lost)
+            entries += [((event, offer.sink), timed_out) for event in lost]
+        if entries:
+            self._callbacks.failed(entries)
 
     def _poll_soon(self) -> None:
         """Poll fast again: events were offered."""
@@ -261,8 +319,9 @@ class KafkaSession:
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
             topic, payload = event.event_type, event.payload
-            if (invalid := invalid_topic(topic)) is not None:
-                refused.append((event, invalid))
+            invalid = _behind_refused(event, offer.ended) if offer.ended else invalid_topic(topic)
+            if invalid is not None:
+                self._refuse(event, invalid, offer, refused)
                 continue
             in_client[at] = event
             try:
@@ -275,7 +334,7 @@ class KafkaSession:
                 break
             except KafkaException as error:
                 in_client[at] = None
-                refused.append((event, _refusal(event, error.args[0], self._limit)))
+                self._refuse(event, _refusal(event, error.args[0], self._limit), offer, refused)
             size += len(payload)
             if size > _SLICE_BYTES:
                 break
@@ -286,6 +345,21 @@ class KafkaSession:
         if refused:
             offer.sink(refused)
         return done, full
+
+    def _refuse(self, event: OutboxEvent, outcome: Outcome, offer: _Offer, refused: list[Resolution]) -> None:
+        """Note the outcome of an event that the client did not take; with runs, those behind it are withheld."""
+        if self._run_timeout is not None:
+            offer.ended.add(event.partition_key)
+            if isinstance(outcome, Unreachable):  # the client has failed, and is replaced
+                outcome = Withheld(outcome.reason)
+        refused.append((event, outcome))
+
+
+def _behind_refused(event: OutboxEvent, ended: Collection[str | None]) -> Outcome | None:
+    """The outcome of an event behind others of which some were refused; None when it may be handed over."""
+    if event.partition_key and event.partition_key in ended:
+        return Withheld("an earlier event of its run was refused")
+    return invalid_topic(event.event_type)
 
 
 def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:

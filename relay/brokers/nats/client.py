@@ -23,11 +23,12 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from relay.brokers.nats.acknowledgements import AcknowledgementFilter, Take
+from relay.brokers.sending import SendProgress
 
 logger = logging.getLogger(__name__)
 
 _PARSER_PARTS = (("state", int), ("needed", int), ("buf", bytearray))
-_SOCKET_PARTS = ("write", "is_closing", "get_write_buffer_size")
+_SOCKET_PARTS = ("write", "is_closing", "get_write_buffer_size", "get_extra_info")
 
 
 class NatsClient(Client):
@@ -40,6 +41,8 @@ class NatsClient(Client):
         if all(isinstance(getattr(parser, name, None), kind) for name, kind in _PARSER_PARTS):
             self._filter = self._ps = AcknowledgementFilter(parser)  # type: ignore[assignment]  # it takes its place
         self._socket: Any = None
+        self.sending = SendProgress(None)
+        """Of the direct path; elsewhere it sees nothing."""
         self.direct = False
         """Whether ``send`` and ``take_acknowledgements`` work; known once ``take_acknowledgements`` was called."""
 
@@ -55,6 +58,7 @@ class NatsClient(Client):
             _warn("socket")
         else:
             self._socket = socket
+            self.sending = SendProgress(socket)
             self._filter.start(prefix, take)
             self.direct = True
 
@@ -64,6 +68,7 @@ class NatsClient(Client):
         They may overtake commands that the library still buffers. That is harmless: those are PING, PONG and, before
         the first event, SUB.
         """
+        self.sending.written += len(commands)
         self._socket.write(commands)
 
     @property

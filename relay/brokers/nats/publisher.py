@@ -22,6 +22,7 @@ class NatsPublisher:
     """Publishes over one session at a time; see the module's text."""
 
     name = "nats"
+    keeps_runs = False
 
     def __init__(self, options: NatsOptions) -> None:
         self._options = options

@@ -2,7 +2,8 @@
 
 Each message asks for its acknowledgement on a reply subject of its own below one prefix, and one subscription receives
 them all. ``_pending`` alone says what is unanswered: the code that removes an entry resolves its event, so an event is
-resolved at most once, and a late acknowledgement has no entry.
+resolved at most once, and a late acknowledgement has no entry. Only an event without a stream waits once more, in
+``_streamless``.
 
 Events are offered in slices. A slice is one write to the socket, straight from ``_write``, and between two slices
 other work of the event loop gets its turn. Runs of positive acknowledgements come straight from the bytes that are
@@ -24,6 +25,7 @@ import asyncio
 import json
 import re
 import sys
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -61,6 +63,8 @@ _SLICE_BYTES = 1 << 18  # bytes written at once, and one message beyond
 _MOST_UNSENT = 1 << 21  # bytes that wait for the socket
 _ROOM_POLL = 0.005  # seconds between two looks for room
 _SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at least
+_STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that of its connections, at most
+_LATE = 0.2  # seconds that a look may be late because other work of the event loop was in its way
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
@@ -75,7 +79,10 @@ class NatsSession:
         self._options = options
         self._control_line = control_line(options)
         self._client = NatsClient()
-        self._pending: dict[int, tuple[Entry, float]] = {}
+        self._pending: dict[int, tuple[Entry, float, int]] = {}
+        """Entry, deadline, and with which byte of the connection the event ends, by serial."""
+        self._streamless: deque[tuple[Entry, float]] = deque()
+        """Events whose subject has no stream, and when they fail for that; see ``_on_no_stream``."""
         self._serial = 0
         self._prefix = ""
         self._answered: list[tuple[Entry, Outcome]] = []
@@ -84,6 +91,8 @@ class NatsSession:
         """How many events an offer waits to have room for."""
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
+        """On the event loop's clock, in seconds."""
         self._trouble = ""
         """The last error that the library reported."""
 
@@ -191,9 +200,9 @@ class NatsSession:
             if isinstance(command, Permanent):
                 sink([(event, command)])
                 continue
-            self._note(event, sink, deadline)
             parts += (command, event.payload, b"\r\n")
-            size += len(command) + len(event.payload)
+            size += len(command) + len(event.payload) + 2
+            self._note(event, sink, deadline, size)
             if size >= _SLICE_BYTES:
                 break
         self._client.send(b"".join(parts))
@@ -220,12 +229,12 @@ class NatsSession:
                 self._end_if_lost()
         return len(events)
 
-    def _note(self, event: OutboxEvent, sink: OutcomeSink, deadline: float) -> int:
-        """Note an event as unanswered; returns its serial."""
+    def _note(self, event: OutboxEvent, sink: OutcomeSink, deadline: float, unwritten: int = 0) -> int:
+        """Note an event as unanswered, the last of ``unwritten`` bytes that follow; returns its serial."""
         self._serial = serial = self._serial + 1
-        self._pending[serial] = ((event, sink), deadline)
+        self._pending[serial] = ((event, sink), deadline, self._client.sending.written + unwritten)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_at(deadline, self._sweep)
+            self._sweep_at(deadline)
         return serial
 
     def _command(self, event: OutboxEvent) -> bytes | Permanent:
@@ -266,8 +275,30 @@ class NatsSession:
         serial, data = int(message.subject[len(self._prefix) :]), message.data
         if not self._options.receipts and data.startswith(b'{"stream":') and b'"error":' not in data:
             self._answer(serial, ACKNOWLEDGED)
+        elif message.headers and message.headers.get("Status") == "503":
+            self._on_no_stream(serial)
         else:
-            self._answer(serial, _read_answer(message))
+            self._answer(serial, _read_answer(data))
+
+    def _on_no_stream(self, serial: int) -> None:
+        """Wait a moment before an event fails for want of a stream.
+
+        A server that stops ends JetStream first and its connections afterwards; meanwhile no subject has a stream. An
+        event of that moment is cut off with the connection, and uses no attempt.
+        """
+        if (waiting := self._pending.pop(serial, None)) is not None:
+            if not self._streamless:
+                self._loop.call_later(_STOPPING, self._fail_streamless)
+            self._streamless.append((waiting[0], self._loop.time() + _STOPPING))
+
+    def _fail_streamless(self) -> None:
+        self._end_if_lost()
+        failed: list[Entry] = []
+        while self._streamless and self._streamless[0][1] <= self._loop.time():
+            failed.append(self._streamless.popleft()[0])
+        resolve((entry, NO_STREAM) for entry in failed)
+        if self._streamless:
+            self._loop.call_at(self._streamless[0][1], self._fail_streamless)
 
     def _answer(self, serial: int, outcome: Outcome) -> None:
         """Note an outcome; the sinks get all outcomes of one event-loop turn together."""
@@ -283,17 +314,32 @@ class NatsSession:
             self._room.set()
 
     def _sweep(self) -> None:
-        """Time out overdue acknowledgements; ``_pending`` is ordered by deadline."""
+        """Time out overdue acknowledgements; ``_pending`` is ordered by what is written first.
+
+        The timeout begins again for an event whose bytes were still on their way over a slow link at the last look. A
+        process that was stopped reads first what has arrived meanwhile.
+        """
         self._end_if_lost()
-        now, self._sweeper = self._loop.time(), None
+        sending, timeout = self._client.sending, self._options.publish_timeout
+        now, due, self._sweeper = self._loop.time(), self._sweep_due, None
+        before = sending.received
+        advanced = sending.advanced()
         overdue = []
-        for serial, (_, deadline) in self._pending.items():
-            if deadline > now:
-                self._sweeper = self._loop.call_at(max(deadline, now + _SWEEP), self._sweep)
+        for serial, (entry, noted, end) in self._pending.items():
+            deadline = noted
+            if noted <= now and advanced and end > before:
+                deadline = now + timeout
+                self._pending[serial] = (entry, deadline, end)
+            if deadline > now or now - due > _LATE:
+                self._sweep_at(max(deadline, now + _SWEEP))
                 break
             overdue.append(serial)
         for serial in overdue:
-            self._answer(serial, TimedOut("NO_ACK", f"no acknowledgement in {self._options.publish_timeout:g} s"))
+            self._answer(serial, TimedOut("NO_ACK", f"no acknowledgement in {timeout:g} s"))
+
+    def _sweep_at(self, due: float) -> None:
+        self._sweep_due = due
+        self._sweeper = self._loop.call_at(due, self._sweep)
 
     async def _on_error(self, error: Exception) -> None:
         """Take an error that the library reports; a forbidden publish is reported nowhere else."""
@@ -303,7 +349,7 @@ class NatsSession:
             self._trouble = text
             return
         subject, outcome = refused["subject"], Transient(PERMISSIONS_CODE, text)
-        for serial, ((event, _), _) in list(self._pending.items()):  # the library reports the subject in lower case
+        for serial, ((event, _), _, _) in list(self._pending.items()):  # the library reports the subject in lower case
             mine = f"{self._prefix}{serial}" if refused["reply"] == " with reply of" else event.event_type
             if mine.lower() == subject:
                 self._answer(serial, outcome)
@@ -325,21 +371,21 @@ class NatsSession:
             self._sweeper.cancel()
         self._report()
         lost, self._pending = self._pending, {}
-        resolve((entry, outcome) for entry, _ in lost.values())
+        streamless, self._streamless = self._streamless, deque()
+        entries = [entry for entry, _ in streamless] + [entry for entry, _, _ in lost.values()]
+        resolve((entry, outcome) for entry in entries)
         self._room.set()
 
 
-def _read_answer(message: Msg) -> Outcome:
+def _read_answer(data: bytes) -> Outcome:
     """Return the outcome that an acknowledgement stands for."""
-    if message.headers and message.headers.get("Status") == "503":
-        return NO_STREAM
     try:
-        answer: dict[str, Any] = json.loads(message.data)
+        answer: dict[str, Any] = json.loads(data)
         if (error := answer.get("error")) is not None:
             return classify_reply(int(error.get("err_code", 0)), str(error.get("description", "")))
         receipt: dict[str, str | int] = {"stream": str(answer["stream"]), "sequence": int(answer["seq"])}
     except (ValueError, KeyError, AttributeError, TypeError):
-        return Transient("BAD_ACK", f"the acknowledgement cannot be read: {message.data[:200]!r}")
+        return Transient("BAD_ACK", f"the acknowledgement cannot be read: {data[:200]!r}")
     if answer.get("duplicate"):
         receipt["duplicate"] = True
     return Acknowledged(receipt)

@@ -29,6 +29,7 @@ class RedisPublisher:
     """Publishes over one session at a time, or one for each node of a cluster; see the module's text."""
 
     name = "redis"
+    keeps_runs = False
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options

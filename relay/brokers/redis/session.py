@@ -4,6 +4,9 @@ Commands are written as they come and replies are read by a task of their own; R
 oldest unanswered event is the one a reply belongs to. For the same reason a connection on which a reply did not
 come in time is never used again: a late reply would be matched with another event.
 
+The timeout is for a silent server. Bytes that still leave this host are a sign of life, so a large payload on a slow
+link does not time out. Time in which this process did not run, because it was stopped or had no CPU, does not count.
+
 A session ends once and is not used again. Its connection is aborted, since an orderly close would first send what is
 still buffered.
 """
@@ -24,12 +27,14 @@ from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import disconnect, text
+from relay.brokers.sending import SendProgress
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent, Unreachable
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
 _LARGE_PAYLOAD = 1 << 16  # bytes, from which on a command goes out in pieces
+_LOOKS = 4  # in a write timeout: a silence is noticed a quarter of it late at most
 _ASKING = pack_command(("ASKING",))
 
 Offer = tuple[OutboxEvent, OutcomeSink, int]
@@ -59,10 +64,11 @@ class RedisSession:
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._reader = self._loop.create_task(self._read())
-        self._last_reply_at = 0.0
-        """When the last reply came, or the first one became due; seconds on the event loop's clock."""
         self._watcher: asyncio.TimerHandle | None = None
         """Set while replies are due. One timer for all: a timeout per reply would cost more than the reply."""
+        self._silent_looks = 0
+        """How many looks in a row saw no sign of life from the server."""
+        self._sending = SendProgress(None if self._writer is None else self._writer.transport)
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
         """Write every event, in order; waits while too many are unanswered or the connection is full.
@@ -115,7 +121,7 @@ class RedisSession:
         """Write some events from ``start`` on; the index of the first that is left."""
         commands: list[bytes] = []
         if not self._pending:
-            self._last_reply_at = self._loop.time()
+            self._silent_looks = 0
         at, size, max_bulk = start, 0, self._options.max_bulk
         stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
@@ -137,23 +143,28 @@ class RedisSession:
         if commands:
             self._work.set()
             if self._watcher is None:
-                self._watcher = self._loop.call_later(self._options.write_timeout, self._watch)
+                self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
             await self._write(commands)
         await asyncio.sleep(0)
         return at
 
     def _watch(self) -> None:
-        """End the session when replies are due and none has come for too long."""
+        """End the session when replies are due and the server has been silent for the timeout.
+
+        Looks are counted, not seconds: a process that was stopped wakes up to one late look, and reads the replies that
+        have arrived meanwhile before the next one.
+        """
         self._watcher = None
         if self.ended_as is not None or not self._pending:
             return
-        left = self._last_reply_at + self._options.write_timeout - self._loop.time()
-        if left > 0:
-            self._watcher = self._loop.call_later(left, self._watch)
-        else:
+        self._silent_looks = 0 if self._sending.advanced() else self._silent_looks + 1
+        if self._silent_looks > _LOOKS:
             self.end(classify(RedisTimeoutError(f"no reply within {self._options.write_timeout:g} s")))
+        else:
+            self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
 
     async def _write(self, commands: list[bytes]) -> None:
+        self._sending.written += sum(map(len, commands))
         try:
             await self._connection.send_packed_command(commands, check_health=False)
         except (RedisError, OSError) as error:
@@ -201,7 +212,7 @@ class RedisSession:
             self._answered.append(((offer[0], offer[1]), reply))
 
     def _report(self) -> None:
-        self._last_reply_at = self._loop.time()
+        self._silent_looks = 0
         answered, self._answered = self._answered, []
         resolve(answered)
         self._room.set()

@@ -28,6 +28,7 @@ class KafkaHarness(ServerHarness):
         missing_destination="UNKNOWN_TOPIC_OR_PART",
         invalid_names=("", ".", "..", "a b", "ünï", "a/b", "a*", "x" * 250),
         too_large=2_000_000,
+        runs=True,
     )
 
     def __init__(self, server: KafkaServer) -> None:

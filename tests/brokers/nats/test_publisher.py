@@ -151,7 +151,7 @@ async def test_a_full_stream_is_transient(publisher: NatsPublisher, stream: Make
     assert second.code == "JETSTREAM_10077"
 
 
-async def test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout(
+async def test_a_subject_with_a_subscriber_and_no_stream_runs_into_its_own_timeout(
     publisher: NatsPublisher, stream: MakeStream, nats_url: str
 ) -> None:
     target, heard = await stream(), f"heard{uuid.uuid4().hex[:8]}"
@@ -225,6 +225,23 @@ async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_nats: Nat
     assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
     await publisher.close()
     await listener.close()
+
+
+async def test_an_event_without_a_stream_is_cut_off_where_the_server_stops(
+    own_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that stops ends JetStream first: for that moment no subject has a stream, and no attempt may be used."""
+    monkeypatch.setattr("relay.brokers.nats.session._STOPPING", patience(20))
+    publisher, sink = NatsPublisher(nats_options(own_nats.url)), Collector()
+    await publisher.open()
+    await publisher.probe(patience(5))
+    events = [make_event("nobody") for _ in range(10)]
+    await publisher.publish(events, sink)
+    session = await publisher._current.get()
+    await eventually(lambda: len(session._streamless) == len(events))
+    await asyncio.to_thread(own_nats.stop)
+    assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
+    await publisher.close()
 
 
 async def test_a_connection_that_is_lost_while_the_socket_is_full_ends_the_wait(own_nats: NatsServer) -> None:

@@ -1,0 +1,44 @@
+"""Whether bytes still leave this host: a server at the end of a slow link is not a silent one. Used by the sessions.
+
+A timeout for a reply means that the server is silent. While the bytes that it must answer are still on their way, it
+cannot answer, and resending them on a new connection would take as long again. So a session counts what it writes and
+asks at each look of its timer; where the operating system does not say what it still holds, only the transport counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import termios
+from asyncio import WriteTransport
+from contextlib import suppress
+from typing import Any
+
+
+class SendProgress:
+    """Follows the bytes of one connection. ``transport`` None means that nothing is known of them."""
+
+    def __init__(self, transport: WriteTransport | None) -> None:
+        self.written = 0
+        """Bytes given to the transport so far; the owner of the connection adds them."""
+        self.received = 0
+        """How many of them the server's host had received at the last look."""
+        self._transport = transport
+
+    def advanced(self) -> bool:
+        """Look again; whether more bytes were received since the last look."""
+        if self._transport is None:
+            return False
+        before = self.received
+        self.received = self.written - self._transport.get_write_buffer_size() - _unreceived(self._transport)
+        return self.received > before
+
+
+def _unreceived(transport: WriteTransport) -> int:
+    """Bytes in the operating system's send queue that the other host has not received; 0 where it does not say."""
+    socket: Any = transport.get_extra_info("socket")
+    if socket is None:
+        return 0
+    count = bytearray(4)
+    with suppress(OSError, ValueError):  # closed meanwhile, or not a kind of socket that knows
+        fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, count)
+    return int.from_bytes(count, "little")
