@@ -31,7 +31,11 @@ class Enqueued(NamedTuple):
 
 
 def enqueue(
-    target: SyncTarget, events: NewEvent | Iterable[NewEvent], *, table: str | TableName = DEFAULT_TABLE
+    target: SyncTarget,
+    events: NewEvent | Iterable[NewEvent],
+    *,
+    table: str | TableName = DEFAULT_TABLE,
+    trace: bool = False,
 ) -> Enqueued:
     """Insert one event or any number of them, in one statement, through a synchronous connection.
 
@@ -39,10 +43,13 @@ def enqueue(
     ``Session`` or ``scoped_session``. A session that is bound to several databases needs ``session.connection()``
     of the right one. The statement needs the INSERT privilege only.
 
-    Raises ``EventError`` for invalid events, ``ConfigError`` for an invalid table name and ``TypeError`` for any other
-    target; all before anything is sent.
+    ``trace=True`` writes the context of the active OpenTelemetry span into the headers (``traceparent``,
+    ``tracestate``) of each event that holds no ``traceparent`` of its own, so that its delivery continues the trace.
+
+    Raises ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or ``trace`` without
+    OpenTelemetry's API, and ``TypeError`` for any other target; all before anything is sent.
     """
-    announced, statement, rows = _prepare(events, table)
+    announced, statement, rows = _prepare(events, table, trace=trace)
     channel = sync_channel(target)
     if channel is None:
         raise TypeError(
@@ -53,10 +60,14 @@ def enqueue(
 
 
 async def enqueue_async(
-    target: AsyncTarget, events: NewEvent | Iterable[NewEvent], *, table: str | TableName = DEFAULT_TABLE
+    target: AsyncTarget,
+    events: NewEvent | Iterable[NewEvent],
+    *,
+    table: str | TableName = DEFAULT_TABLE,
+    trace: bool = False,
 ) -> Enqueued:
     """As ``enqueue``, for psycopg's and SQLAlchemy's asynchronous connections, cursors and sessions."""
-    announced, statement, rows = _prepare(events, table)
+    announced, statement, rows = _prepare(events, table, trace=trace)
     channel = async_channel(target)
     if channel is None:
         raise TypeError(
@@ -67,11 +78,11 @@ async def enqueue_async(
 
 
 def _prepare(
-    events: NewEvent | Iterable[NewEvent], table: str | TableName
+    events: NewEvent | Iterable[NewEvent], table: str | TableName, *, trace: bool
 ) -> tuple[list[UUID], LiteralString, InsertRows]:
     """The ids in the order given, the statement and its parameters."""
     announced = [events] if isinstance(events, NewEvent) else list(events)
-    rows = insert_rows(announced)
+    rows = insert_rows(announced, trace=trace)
     name = table if isinstance(table, TableName) else TableName.parse(table)
     return [event.event_id for event in announced], insert_statement(name), rows
 

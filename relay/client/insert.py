@@ -12,6 +12,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from relay.client.event import NewEvent
+from relay.client.trace import trace_headers, traced_headers
 from relay.core.errors import EventError
 from relay.postgres.sql import TableName, statement
 
@@ -28,19 +29,22 @@ def insert_statement(table: TableName = TableName()) -> LiteralString:  # noqa: 
     return statement("outbox/insert:insert", table)
 
 
-def insert_rows(events: Iterable[NewEvent]) -> InsertRows:
+def insert_rows(events: Iterable[NewEvent], *, trace: bool = False) -> InsertRows:
     """The parameters that insert these events, in this order.
 
-    Raises EventError for anything that is not a ``NewEvent``, and when one ``event_id`` stands for two different
-    events: the second would be lost silently.
+    ``trace`` adds the context of the active span to the headers of each event that holds no ``traceparent``.
+
+    Raises ConfigError for ``trace`` without OpenTelemetry's API, and EventError for anything that is not a ``NewEvent``
+    or when one ``event_id`` stands for two different events: the second would be lost silently.
     """
     distinct = list(_distinct(events).values())
+    context = trace_headers() if trace else {}
     return {
         "event_ids": [str(event.event_id) for event in distinct],
         "event_types": [event.event_type for event in distinct],
         "partition_keys": [event.partition_key for event in distinct],
         "payloads": [event.body for event in distinct],
-        "headers": [event.headers_json for event in distinct],
+        "headers": [traced_headers(event.headers_json, context) for event in distinct],
         "delays": [None if event.delay is None else event.delay.total_seconds() for event in distinct],
         "available_ats": [event.available_at for event in distinct],
     }

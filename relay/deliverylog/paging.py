@@ -106,6 +106,7 @@ def scan_attempts(query: ListAttempts) -> Scan:
         destination_type=query.destination_types,
         status=query.status,
         topic=query.topics,
+        code=query.codes,
     )
     unknown = [status for status in filters.get("status", ()) if status not in STATUSES]
     if unknown:

@@ -56,6 +56,8 @@ class ListAttempts:
     destination_types: Sequence[str] | None = None
     status: str | Sequence[str] | None = None
     topics: Sequence[str] | None = None
+    codes: Sequence[str] | None = None
+    """The broker's error names; attempts without a code have none."""
     time: TimeWindow | None = None
     limit: int | None = None
     order: str = "desc"

@@ -39,14 +39,24 @@ class Announcement:
         """``table``, parsed. Raises ``ConfigError`` for an invalid name."""
         return self.table if isinstance(self.table, TableName) else TableName.parse(self.table)
 
-    def rows(self, tenant_id: UUID, stream_id: UUID, events: Sequence[NewEvent]) -> AnnouncementRows:
-        """The parameters that announce these appended events: arrays of equal length, empty when none is announced."""
+    def rows(
+        self, tenant_id: UUID, stream_id: UUID, events: Sequence[NewEvent], context: Mapping[str, str] | None = None
+    ) -> AnnouncementRows:
+        """The parameters that announce these appended events: arrays of equal length, empty when none is announced.
+
+        ``context`` is added to the headers of each; None adds nothing.
+        """
         places, announced = [], []
         for place, event in enumerate(events, 1):
             destination = self._destination(event)
             if destination is not None:
                 body = (event.data_json or "null") if self.payload is None else self.payload(event)
-                headers = {"tenant_id": str(tenant_id), "stream_id": str(stream_id), "type": event.type}
+                headers = {
+                    "tenant_id": str(tenant_id),
+                    "stream_id": str(stream_id),
+                    "type": event.type,
+                    **(context or {}),
+                }
                 places.append(place)
                 announced.append(client.NewEvent(destination, body, partition_key=str(stream_id), headers=headers))
         return {

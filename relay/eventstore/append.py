@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias, TypeVar
 from uuid import UUID
@@ -31,6 +31,7 @@ from relay.client.channel import (
     sync_channel,
     type_name,
 )
+from relay.client.trace import trace_headers
 from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import CONFLICT_STATE, ID_STATE, POSITION_STATE, translated, translated_failure
@@ -73,6 +74,8 @@ class AppendOrder:
     expected: int
     events: list[NewEvent]
     announcement: Announcement | None
+    context: Mapping[str, str]
+    """Headers of each announcement: the context of the caller's span, or none."""
 
     @classmethod
     def of(
@@ -82,14 +85,17 @@ class AppendOrder:
         events: Iterable[NewEvent],
         expected_version: int,
         outbox: Announcement | Destination | None,
+        *,
+        trace: bool,
     ) -> AppendOrder:
-        """The arguments of ``append``, checked. Raises EventError."""
+        """The arguments of ``append``, checked. Raises EventError and ConfigError."""
         return cls(
             checked_id("tenant_id", tenant_id),
             checked_id("stream_id", stream_id),
             checked_version(expected_version),
             checked_events(events),
             as_announcement(outbox),
+            trace_headers() if trace else {},
         )
 
     @property
@@ -116,7 +122,7 @@ class AppendOrder:
             variant, values["ids"] = "once", id_array(str(event.event_id) for event in self.events)
         if self.announcement is not None:
             table = self.announcement.table_name  # first: an invalid name is refused even when nothing is announced
-            rows = self.announcement.rows(self.tenant_id, self.stream_id, self.events)
+            rows = self.announcement.rows(self.tenant_id, self.stream_id, self.events, self.context)
             if rows["places"]:
                 return statements.announcing(table, variant), {**values, **rows, "count": len(self.events)}
         return statements.text("eventstore/append:append", variant), values
@@ -134,6 +140,7 @@ class AppendPart(StorePart):
         outbox: Announcement | Destination | None = None,
         *,
         connection: Target | None = None,
+        trace: bool = False,
     ) -> Appended:
         """Append to one stream, all events or none, and announce them in the same transaction.
 
@@ -145,15 +152,17 @@ class AppendPart(StorePart):
         connection, session or scoped session of SQLAlchemy 2, of the synchronous or of the asynchronous kind. A
         synchronous one is used in a thread; a cancelled append waits for the end of its statement there. Without an
         event loop: ``append_sync``.
+        ``trace=True`` writes the context of the active OpenTelemetry span (``traceparent``, ``tracestate``) into the
+        headers of each announcement. The stored events stay as they are.
 
         When every event has an ``event_id`` and the stream has these events already, nothing is written or announced,
         whatever ``expected_version`` is, and the result is theirs: an append whose answer was lost may be repeated.
 
-        Raises ``VersionConflict``, ``EventIdConflict``, ``UnknownTenant``, ``EventError`` and ``TypeError`` (for any
-        other connection) before anything is sent, and ``RowRefused`` for an event that the database refuses; nothing is
-        written then, and nothing retried.
+        Raises ``VersionConflict``, ``EventIdConflict``, ``UnknownTenant``, ``EventError``, ``ConfigError`` (``trace``
+        without OpenTelemetry's API) and ``TypeError`` (for any other connection) before anything is sent, and
+        ``RowRefused`` for an event that the database refuses; nothing is written then, and nothing retried.
         """
-        order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox)
+        order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox, trace=trace)
         if connection is None:
             async with self._database.connection(order.doing) as own:
                 return await _append_alone(async_channel(own), self._statements, order)
@@ -173,6 +182,7 @@ def append_sync(
     outbox: Announcement | Destination | None = None,
     *,
     schema: str = DEFAULT_SCHEMA,
+    trace: bool = False,
 ) -> Appended:
     """As ``EventStore.append``, in the caller's transaction and without an event loop or an ``EventStore``.
 
@@ -180,7 +190,7 @@ def append_sync(
     SQLAlchemy 2. Raises ``ConfigError`` for an invalid schema, ``TypeError`` for any other connection, and what
     ``EventStore.append`` raises.
     """
-    order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox)
+    order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox, trace=trace)
     channel = _Blocking(_checked_channel("append_sync", connection))
     return _without_loop(_append_within(channel, EventStoreStatements(schema), order))
 

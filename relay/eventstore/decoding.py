@@ -36,10 +36,10 @@ class Fault:
 def decode_body(text: str | bytes) -> object:
     """The value of a JSON text that PostgreSQL wrote: without blanks, in UTF-8. A ``Fault`` where it has none."""
     document = text if isinstance(text, str) else str(text, "utf-8")
-    try:
+    # It also fails on an integer that is too long for Python's reader, and no fault: ``_exact`` reads that, or says why
+    # the text has no value. Most bodies have neither, so the quicker decoder comes first.
+    with contextlib.suppress(ValueError, RecursionError):
         return _plain(document)[0]
-    except (ValueError, RecursionError):
-        pass  # an integer too long for Python's reader, or a fault: the slower decoder tells which
     try:
         return _exact(document)[0]
     except (ValueError, RecursionError) as error:

@@ -18,12 +18,13 @@ from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.migrations import MigrationPlan
 
 Positions = Literal["gapless", "settled"]
-Access = Literal["reader", "writer", "subscriber"]
+Access = Literal["reader", "writer", "subscriber", "console"]
 
 _GRANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "reader": ("grants_read",),
     "writer": ("grants_append",),
     "subscriber": ("grants_read", "grants_subscribe"),
+    "console": ("grants_console",),
 }
 
 
@@ -90,9 +91,10 @@ class SchemaPart(StorePart):
         await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
 
     async def grant(self, role: str, access: Access) -> None:
-        """Grant database role ``role`` the rights of a reader, a writer or a subscriber, which the documents list.
+        """Grant database role ``role`` the rights of a reader, a writer, a subscriber or the console.
 
-        Repeatable. A subscriber may also read. No role but the owner may use the store before. Raises ``ConfigError``
+        The documents list them. Repeatable. A subscriber may also read. No role but the owner may use the store
+        before. Raises ``ConfigError``
         for another access, and when the store does not exist.
         """
         if access not in _GRANTS:

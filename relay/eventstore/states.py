@@ -43,19 +43,24 @@ async def read_states(database: Database, statements: EventStoreStatements, read
     """All subscriptions, by their names as they are stored."""
     async with database.connection("list subscriptions") as connection:
         horizon, _, _ = await reader.horizon(connection)
-        rows = await execute(connection, statements.text("eventstore/subscriptions:list"))
-        is_any_grouped = any(row[1] for row in rows)
-        groups = await _groups(connection, statements) if is_any_grouped else []
-        states: list[SubscriptionState] = []
-        for name, is_grouped, position, active, updated_at, holder in rows:
-            if is_grouped:
-                for state, slots in groups:
-                    if state.name == name:
-                        states.append(await _with_lag(connection, statements, state, horizon, slots))
-            else:
-                state = SubscriptionState(name, position, active, updated_at, holder, 0, 0.0)
-                states.append(await _with_lag(connection, statements, state, horizon, None))
-        return states
+        return await states_of(connection, statements, horizon)
+
+
+async def states_of(connection: Pool, statements: EventStoreStatements, horizon: int) -> list[SubscriptionState]:
+    """The same over a connection of the caller's; ``horizon`` is how far a reader may read."""
+    rows = await execute(connection, statements.text("eventstore/subscriptions:list"))
+    is_any_grouped = any(row[1] for row in rows)
+    groups = await _groups(connection, statements) if is_any_grouped else []
+    states: list[SubscriptionState] = []
+    for name, is_grouped, position, active, updated_at, holder in rows:
+        if is_grouped:
+            for state, slots in groups:
+                if state.name == name:
+                    states.append(await _with_lag(connection, statements, state, horizon, slots))
+        else:
+            state = SubscriptionState(name, position, active, updated_at, holder, 0, 0.0)
+            states.append(await _with_lag(connection, statements, state, horizon, None))
+    return states
 
 
 async def _groups(connection: Pool, statements: EventStoreStatements) -> list[tuple[SubscriptionState, str]]:

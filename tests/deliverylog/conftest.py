@@ -6,10 +6,8 @@ folder a process, so each worker has one, and each test a prefix of its own in i
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -17,42 +15,11 @@ import pytest
 
 from relay.deliverylog import DeliveryLog, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from tests.support.fixtures.postgres import Database, create_database, drop_database
+from tests.support.fixtures.postgres import Database
 
 Reopen = Callable[[], Awaitable[DeliveryLog]]
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def log_template(postgres: str) -> Iterator[Database]:
-    """A database that holds an empty, migrated log, to be copied."""
-    database = create_database(postgres)
-
-    async def migrate() -> None:
-        store = await open_delivery_log(database.url, months_ahead=0)
-        await store.migrate()
-        await store.close()
-
-    with ThreadPoolExecutor(1) as aside:  # a test's event loop may be running in this thread
-        aside.submit(asyncio.run, migrate()).result()
-    yield database
-    drop_database(database)
-
-
-@pytest.fixture
-def log_database(log_template: Database) -> Iterator[Database]:
-    """A database of this test's own with an empty, migrated log in the default schema."""
-    database = create_database(log_template.admin_url, template=log_template.name)
-    yield database
-    drop_database(database)
-
-
-@pytest.fixture(scope="session")
-def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one folder of this process's embedded ClickHouse."""
-    pytest.importorskip("chdb")
-    return tmp_path_factory.mktemp("clickhouse")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Fills a log on the server's side, fast: many attempts over 24 months and 50 tenants, for plan tests and benchmarks.
 
-Attempt i of n belongs to event i, tenant i mod 50, destination, topic and status in turn; one in twenty failed.
-Both drivers get the same rows.
+Attempt i of n belongs to event i, tenant i mod 50, destination, topic and status in turn; one in twenty failed and has
+a code. Both drivers get the same rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SELECT
     'att_' || lpad(n::text, 9, '0'), 'evt_' || lpad(n::text, 9, '0'), 'tenant_' || n %% 50, 'dest_' || n / 50 %% 10,
     CASE n %% 3 WHEN 0 THEN 'nats' ELSE 'kafka' END, 'topic_' || n / 7 %% 20,
     CASE WHEN n %% 20 = 0 THEN 'failed' ELSE 'success' END,
-    %(first)s + n * %(step)s * interval '1 millisecond' + interval '1 second', 1, false, NULL, '{"offset": 1}',
+    %(first)s + n * %(step)s * interval '1 millisecond' + interval '1 second', 1, false,
+    CASE WHEN n %% 20 = 0 THEN 'code_' || n / 20 %% 3 END, '{"offset": 1}',
     %(first)s + n * %(step)s * interval '1 millisecond', true, '\\x7b7d', '{}', ''
 FROM generate_series(%(low)s::bigint, %(high)s) AS n
 """
@@ -61,7 +62,8 @@ SELECT
     concat('topic_', toString(intDiv(n, 7) % 20)) AS topic, true,
     fromUnixTimestamp64Milli({first} + n * {step}, 'UTC'), '{{}}', '{{}}',
     concat('att_', leftPad(toString(n), 9, '0')), event_id, if(n % 20 = 0, 'failed', 'success'),
-    fromUnixTimestamp64Milli({first} + n * {step} + 1000, 'UTC'), NULL, '{{"offset": 1}}', 1, false,
+    fromUnixTimestamp64Milli({first} + n * {step} + 1000, 'UTC'),
+    if(n % 20 = 0, concat('code_', toString(intDiv(n, 20) % 3)), NULL), '{{"offset": 1}}', 1, false,
     if(n % 3 = 0, 'nats', 'kafka'), topic, '', [destination_id]
 FROM (SELECT toInt64(number) + {low} AS n FROM numbers({count}))
 SETTINGS max_partitions_per_insert_block = 0, max_insert_threads = 1

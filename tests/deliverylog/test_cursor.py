@@ -53,7 +53,7 @@ def test_milliseconds_round_trip(milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_versions_and_resources_are_told_apart(version: int) -> None:
+def test_versions_and_resources_are_distinguished(version: int) -> None:
     cursor = encode("att", Position(1, "x"), version=version)
     with pytest.raises(DeliveryLogError):
         decode(cursor, "evt", version=1)

@@ -143,9 +143,13 @@ def filterable() -> list[LogEntry]:
     """Four attempts at three events, of which each filter finds some."""
     return [
         entry("a1", BASE + ms(1), event("e1", tenant_id="t1", topic="x", matched_destination_ids=["d1", "d2"])),
-        entry("a2", BASE + ms(2), event("e2", tenant_id="t2", topic="y"), destination_id="d2", status="failed"),
+        entry(
+            "a2", BASE + ms(2), event("e2", tenant_id="t2", topic="y"), destination_id="d2", status="failed", code="E1"
+        ),
         entry("a3", BASE + ms(3), event("e3", tenant_id="t1", topic="y"), destination_type="nats"),
-        entry("a4", BASE + ms(4), event("e3", tenant_id="t1", topic="y"), destination_id="d3", attempt_number=2),
+        entry(
+            "a4", BASE + ms(4), event("e3", tenant_id="t1", topic="y"), destination_id="d3", attempt_number=2, code="E2"
+        ),
     ]
 
 
@@ -170,6 +174,10 @@ async def test_every_filter_of_attempts_alone_and_with_others(store: DeliveryLog
     assert await attempts(destination_types=["nats"]) == ["a3"]
     assert await attempts(status="failed") == ["a2"]
     assert await attempts(status=["failed", "success"]) == everything
+    assert await attempts(codes=["E1"]) == ["a2"]
+    assert await attempts(codes=["E1", "E2", "E3"]) == ["a2", "a4"]
+    assert await attempts(codes=["E1", "E2"], tenant_ids=["t1"], status="success") == ["a4"]
+    assert await attempts(codes=["E2"], event_ids=["e2", "e3"]) == ["a4"]
     assert await attempts(topics=["y"]) == ["a2", "a3", "a4"]
     assert await attempts(topics=["y"], tenant_ids=["t1"], destination_ids=["d1"]) == ["a3"]
     assert await attempts(topics=["x"], tenant_ids=["t2"]) == []

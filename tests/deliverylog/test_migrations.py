@@ -28,7 +28,7 @@ from tests.support.fixtures.postgres import Database
 HISTORY = Path(__file__).parent / "history"
 POSTGRES = schema_history(PostgresStatements(DEFAULT_LOG_SCHEMA))
 CLICKHOUSE = clickhouse_migrations(ClickHouseStatements(""))
-DIGEST = "7aaf919e8ebcb590"
+DIGEST = "5c31601ca894a042"
 """Of the definitions that the newest migration brings to existing logs in PostgreSQL."""
 NOW = datetime.now(UTC)
 

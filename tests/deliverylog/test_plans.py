@@ -40,6 +40,7 @@ ATTEMPT_FILTERS: list[dict[str, Any]] = [
     {"status": "failed"},
     {"status": "success"},
     {"topics": ["topic_11"]},
+    {"codes": ["code_1"]},
 ]
 EVENT_FILTERS: list[dict[str, Any]] = [{}, {"destination_ids": ["dest_3"]}, {"topics": ["topic_11"]}]
 _ALL_DELIVERED = """
@@ -68,7 +69,7 @@ def listings(span_ms: int) -> Iterator[tuple[str, Scan]]:
     for order in ("desc", "asc"):
         for tenant in TENANTS:
             for only in ATTEMPT_FILTERS:
-                scope = FAILED_TENANT if tenant and only.get("status") == "failed" else tenant
+                scope = FAILED_TENANT if tenant and (only.get("status") == "failed" or "codes" in only) else tenant
                 query = ListAttempts(limit=LIMIT, order=order, next=encode("att", deep(span_ms)), **scope, **only)
                 if tenant and "destination_types" in only:
                     continue  # two filters, no index of their own

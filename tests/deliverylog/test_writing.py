@@ -73,6 +73,13 @@ async def test_an_attempt_inserted_again_is_updated_and_moves_between_lists(stor
     assert [(record.attempt.id, record.attempt.code, record.attempt.response_data) for record in done] == [
         (f"a{i}", "OK", {"n": i}) for i in (4, 3, 2, 1)
     ]
+    assert attempt_ids(await all_items(store, ListAttempts(codes=["T"], limit=1))) == ["a5", "a0"]
+    assert attempt_ids(await all_items(store, ListAttempts(codes=["OK"], tenant_ids=["t1"]))) == [
+        "a4",
+        "a3",
+        "a2",
+        "a1",
+    ]
 
 
 TEXTS = [

@@ -135,7 +135,7 @@ async def test_any_appends_wherever_the_stream_is(store: EventStore) -> None:
     assert (await store.append(TENANT, STREAM, events("B", "C"), ANY)).version == 3
 
 
-async def test_an_unknown_tenant_is_told_how_to_be_provisioned(store: EventStore) -> None:
+async def test_the_error_for_an_unknown_tenant_says_how_to_provision_it(store: EventStore) -> None:
     stranger = uuid.uuid4()
     for expected in (ANY, NO_STREAM, 5):
         with pytest.raises(UnknownTenant, match=rf"provision_tenant\('{stranger}'\)"):

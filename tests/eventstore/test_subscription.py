@@ -62,7 +62,7 @@ async def test_it_goes_on_where_it_was_closed(store: EventStore) -> None:
         assert [event.data for event in await anext(batches)] == [3, 4, 5, 6]
 
 
-async def test_it_starts_where_it_is_told(store: EventStore) -> None:
+async def test_it_starts_at_the_requested_position(store: EventStore) -> None:
     await fill(store, 1, 4)
     async with collecting(store, "end", start="end") as end, collecting(store, "third", start=2) as third:
         await eventually(lambda: third == [3, 4])

@@ -1,4 +1,4 @@
-"""What a subscription survives by itself, and what ends it."""
+"""What a subscription recovers from, and what ends it."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ async def test_tenants_come_and_go_while_others_write(store: EventStore) -> None
     assert await store.list_tenants() == sorted([TENANT, OTHER_TENANT])
 
 
-async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_nobody(
+async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_no_other(
     store: EventStore, database: Database
 ) -> None:
     async with await database.connect_async(autocommit=False) as reader:

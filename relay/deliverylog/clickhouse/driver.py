@@ -166,7 +166,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
             narrowed = _further(narrowed, rows.event_place(listed[-1][0]))
 
     async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
-        """Read on until the page is full: likewise, and a delivery may have another status than it was listed with."""
+        """Read on until the page is full: likewise, and a delivery may have another status or code than in its list."""
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         place = partial(rows.attempt_place, by_event=scan.sort_by == "event_time")
         passing: list[AttemptRecord] = []
@@ -288,8 +288,10 @@ def _order(at: Position) -> tuple[Any, ...]:
 
 
 def _passes(scan: Scan, record: AttemptRecord) -> bool:
-    """Whether the newest copy still passes the filter by status; nothing else of an attempt ever changes."""
-    return "status" not in scan.filters or record.attempt.status in scan.filters["status"]
+    """Whether the newest copy still passes the filters by status and code; nothing else that filters ever changes."""
+    statuses, codes = scan.filters.get("status"), scan.filters.get("code")
+    attempt = record.attempt
+    return (statuses is None or attempt.status in statuses) and (codes is None or attempt.code in codes)
 
 
 def _depends_on_copy(scan: Scan) -> bool:

@@ -19,6 +19,7 @@ def migrations(statements: ClickHouseStatements) -> tuple[Migration, ...]:
     return (
         Migration(1, "tables", statements.file("migrations/0001_tables")),
         Migration(2, "events listed by each delivery", statements.file("migrations/0002_events_by_delivery")),
+        Migration(3, "attempts listed by code", statements.file("migrations/0003_codes")),
     )
 
 

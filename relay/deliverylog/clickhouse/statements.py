@@ -23,9 +23,9 @@ _OWN_TTL = re.compile(r"toDateTime\((?:delivery_time|time|quarantined_at)\) \+ t
 
 # The filter whose list is read; the others discard rows of it. The first that the query has.
 _EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
-_ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "status", "destination_type")
+_ATTEMPT_DRIVERS = ("event_id", "code", "destination_id", "topic", "status", "destination_type")
 _ORDER_DRIVERS: tuple[str, ...] = ()
-_TENANT_LISTS = ("destination_id", "topic", "status")  # there is one for each tenant too
+_TENANT_LISTS = ("code", "destination_id", "topic", "status")  # there is one for each tenant too
 
 Statement = tuple[str, dict[str, Any]]
 

@@ -103,7 +103,7 @@ def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:
 
 
 async def fetched(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> list[Sequence[Any]]:
-    """All rows, decoded in portions: other threads, such as the engine's, run between two of them."""
+    """All rows, decoded in portions: other threads, such as those that serve requests, run between two of them."""
     listed: list[Sequence[Any]] = []
     while portion := await cursor.fetchmany(_DECODED_AT_ONCE):
         listed += portion

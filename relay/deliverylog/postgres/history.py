@@ -16,6 +16,7 @@ def schema_history(statements: PostgresStatements) -> SchemaHistory:
     migrations = (
         Migration(1, "tables", statements.file("migrations/0001_tables")),
         Migration(2, "indexes of the quarantine, bounds in ISO 8601", statements.file("migrations/0002_quarantine")),
+        Migration(3, "indexes of attempts by code", statements.file("migrations/0003_codes")),
     )
     return SchemaHistory(
         {DEFAULT_SCHEMA: statements.schema},

@@ -104,7 +104,8 @@ class Partitions:
             except _BUSY:
                 busy.append(partition.name)
             except psycopg.errors.UndefinedTable:
-                pass  # another run has just dropped it
+                # Each relay runs the retention: another run dropped it after ``all`` had listed it, and reports it.
+                continue
             else:
                 dropped.append(partition.name)
         if busy:

@@ -23,7 +23,7 @@ Statement = tuple[LiteralString, dict[str, Any]]
 
 # The filter that drives a listing: its values are index ranges of their own, merged. The first that the query has.
 _EVENT_DRIVERS = ("event_id", "topic")
-_ATTEMPT_DRIVERS = ("event_id", "destination_id", "topic", "destination_type", "status")
+_ATTEMPT_DRIVERS = ("event_id", "code", "destination_id", "topic", "destination_type", "status")
 _ORDER_DRIVERS = ("event_id",)
 
 

@@ -14,8 +14,8 @@
 
 -- name: attempts
 -- A page of attempts: for each combination of the driving filters' values an index range in order, merged.
--- Index: idx_attempts_tenant_X_time for a tenant and X, idx_attempts_X_time for X alone, where X is a destination, a
--- topic or a status; idx_attempts_type_time; idx_attempts_event_time for an event; idx_attempts_tenant_time for a
+-- Index: idx_attempts_tenant_X_time for a tenant and X, idx_attempts_X_time for X alone, where X is a code, a
+-- destination, a topic or a status; idx_attempts_type_time; idx_attempts_event_time for an event; idx_attempts_tenant_time for a
 -- tenant alone; the key for none; idx_attempts_event_order and idx_attempts_tenant_event_order for the order of the
 -- events. What else filters is read and thrown away.
 WITH listed AS (
@@ -42,10 +42,12 @@ WITH listed AS (
                 AND a.destination_type = branch.value --? branch_destination_type
                 AND a.topic = branch.value --? branch_topic
                 AND a.status = branch.value --? branch_status
+                AND a.code = branch.value --? branch_code
                 AND a.destination_id = any(%(destination_id)s::text []) --? filter_destination_id
                 AND a.destination_type = any(%(destination_type)s::text []) --? filter_destination_type
                 AND a.topic = any(%(topic)s::text []) --? filter_topic
                 AND a.status = any(%(status)s::text []) --? filter_status
+                AND a.code = any(%(code)s::text []) --? filter_code
                 AND a.time >= %(gte)s --? gte
                 AND a.time <= %(lte)s --? lte
                 AND a.time > %(gt)s --? gt

@@ -163,7 +163,7 @@ async def test_a_far_past_and_many_days_in_one_batch(clickhouse: ClickHouseDeliv
     assert len(await all_items(clickhouse, ListAttempts(limit=70))) == 150
 
 
-async def test_an_error_of_the_server_is_told_without_its_whole_text(clickhouse: ClickHouseDeliveryLog) -> None:
+async def test_an_error_of_the_server_is_reported_without_its_whole_text(clickhouse: ClickHouseDeliveryLog) -> None:
     with pytest.raises(DeliveryLogError, match="refused") as caught:
         await clickhouse._client.rows("SELECT nonsense FROM system.one")
     assert len(str(caught.value)) < 400

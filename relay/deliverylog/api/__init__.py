@@ -1,1 +1,0 @@
-"""The delivery log's HTTP API. Importing ``api.app`` needs the extra ``api``."""

@@ -1,0 +1,20 @@
+-- The rights of the console: to look at tenants, streams and subscriptions, and to change nothing.
+
+-- name: schema
+-- To use the store's schema.
+GRANT USAGE ON SCHEMA public TO app_role;
+
+-- name: tables
+-- To read events through the parent, the feed, the store's settings, and the subscriptions.
+GRANT SELECT ON
+public.event, public.event_feed, public.event_store,
+public.event_subscription, public.event_subscription_member, public.event_subscription_slot TO app_role;
+
+-- name: positions
+-- To see which positions have settled. Tags: gapless or settled.
+GRANT SELECT ON public.event_position TO app_role; --? gapless
+-- GRANT SELECT ON SEQUENCE public.event_sequencenum_seq TO app_role; --? settled
+
+-- name: horizon
+-- To ask how far a reader may read.
+GRANT EXECUTE ON FUNCTION public.event_horizon() TO app_role;
