@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 DEFAULT_SERVER_PORT = ":8080"
+DEFAULT_CONSOLE_PORT = "127.0.0.1:8090"
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})")
 
@@ -15,6 +16,12 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``. Names are not resolved: of these, ``localhost`` alone counts."""
+    name = host.lower().strip("[]")
+    return name in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", name) is not None
 
 
 def parse_address(text: str) -> Address:

@@ -9,8 +9,9 @@ from relay.settings.kinds import VariableKind
 from relay.settings.variables import GROUPS
 
 _OTEL_MEANING = (
-    "The OpenTelemetry standard's variables; metrics are exported over OTLP when `OTEL_METRICS_EXPORTER=otlp` or an "
-    "OTLP endpoint is set (extra `otel`)."
+    "The OpenTelemetry standard's variables; metrics and traces are exported over OTLP when "
+    "`OTEL_METRICS_EXPORTER=otlp`, `OTEL_TRACES_EXPORTER=otlp` or an OTLP endpoint is set (extra `otel`; see "
+    "operations.md)."
 )
 _USAGE = """\
 Usage: relay [--help] [--version]

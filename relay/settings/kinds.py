@@ -7,17 +7,19 @@ text as the user wrote it (unless it is a secret) and says what is allowed.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
 from relay.core.durations import format_duration, parse_duration, parse_size
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
-from relay.settings.address import Address, parse_address
+from relay.settings.address import Address, is_loopback, parse_address
 from relay.settings.readers import LONGEST_PREFIX, name_reader, read_postgres_url, read_table
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
@@ -90,25 +92,69 @@ def _share(text: str) -> float:
     return float(text)
 
 
-def tenant_tokens(text: str) -> dict[str, str]:
-    """The token of each tenant. Raises ValueError, without the text, for anything but a JSON object of such pairs."""
+ROLES = ("reader", "operator", "admin")
+"""The roles of the console, each of which may also do what those before it may."""
+
+
+def console_roles(text: str) -> dict[str, str]:
+    """The role of each value of a claim. Raises ValueError for anything but a JSON object of such pairs."""
     try:
-        tokens = json.loads(text)
+        roles = json.loads(text)
     except ValueError:
-        tokens = None
-    if not isinstance(tokens, dict) or not tokens or not all(isinstance(one, str) and one for one in tokens.values()):
+        roles = None
+    if not isinstance(roles, dict) or not roles or not all(role in ROLES for role in roles.values()):
         raise ValueError(
-            'it must be a JSON object of tenants and their tokens: {"acme": "a token", "globex": "another"}'
+            f"{text!r} is not a JSON object of values and roles; write for example "
+            f'{{"ops": "operator", "sre": "admin"}}, with the roles {", ".join(ROLES)}'
         )
-    if len(set(tokens.values())) < len(tokens):
-        raise ValueError("two tenants have the same token; give each one of its own")
-    return tokens
+    return roles
 
 
-def read_tenant_tokens(text: str) -> SecretStr:
-    """The text, when ``tenant_tokens`` can read it."""
-    tenant_tokens(text)
-    return SecretStr(text)
+def networks(text: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    """Addresses and networks, separated by commas."""
+    try:
+        return tuple(ipaddress.ip_network(one.strip()) for one in text.split(","))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of addresses; write for example 10.0.0.7, 10.1.0.0/16") from None
+
+
+def web_origin(text: str) -> str:
+    """The URL of a web server without a path, as browsers write it in Origin: in lower case, no default port."""
+    example = "write for example https://outbox.example.com"
+    try:
+        parts = urlsplit(text.strip())
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"it is not a URL; {example}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"it must not hold a user or password; {example}")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.path.strip("/")
+        or "?" in text
+        or "#" in text
+    ):
+        raise ValueError(f"{text!r} is not an address of a web server without a path; {example}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, usual) else "")
+
+
+def issuer(text: str) -> str:
+    """The URL of an OpenID Connect issuer: https, or http on this machine."""
+    example = "write for example https://login.example.com/realms/ops"
+    try:
+        parts = urlsplit(text.strip())
+    except ValueError:
+        raise ValueError(f"it is not a URL; {example}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"it must not hold a user or password; {example}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "?" in text or "#" in text:
+        raise ValueError(f"{text!r} is not the address of an issuer; {example}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError(f"{text!r} is not encrypted, and its keys decide who logs in; write https://")
+    return text.strip()
 
 
 def _flag(text: str) -> bool:
@@ -128,7 +174,10 @@ Text = Annotated[str, *kind("text", str)]
 Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
-TenantTokens = Annotated[SecretStr, *kind("secret", read_tenant_tokens)]
+ConsoleRoles = Annotated[dict[str, str], *kind("JSON", console_roles)]
+Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], *kind("addresses", networks)]
+WebOrigin = Annotated[str, *kind("URL", web_origin)]
+Issuer = Annotated[str, *kind("URL", issuer)]
 Listen = Annotated[Address, *kind("address", parse_address)]
 Table = Annotated[TableName, *kind("table", read_table)]
 PostgresUrl = Annotated[SecretStr, *kind("URL", lambda text: SecretStr(read_postgres_url(text)))]

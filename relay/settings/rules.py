@@ -16,7 +16,18 @@ from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
-_PREFIXES = ("STORAGE_", "PUBLISHER_", "RETRY_", "KAFKA_", "NATS_", "REDIS_", "DELIVERY_LOG_", "REAP_", "ORDERING_")
+_PREFIXES = (
+    "STORAGE_",
+    "PUBLISHER_",
+    "RETRY_",
+    "KAFKA_",
+    "NATS_",
+    "REDIS_",
+    "DELIVERY_LOG_",
+    "REAP_",
+    "ORDERING_",
+    "CONSOLE_",
+)
 # Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
@@ -141,13 +152,13 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("ORDERING_ON_DEAD", "ORDERING"), "ORDERING_ON_DEAD=block has no effect: it belongs to ORDERING=key"
         )
-    if settings.api_token is not None and settings.api_token_file is not None:
-        yield SettingIssue(("API_TOKEN_FILE",), "API_TOKEN_FILE is not read: API_TOKEN is set, too")
-    token = "API_TOKEN" if settings.api_token is not None else "API_TOKEN_FILE"
-    if settings.delivery_log_url is None and (settings.api_token or settings.api_token_file) is not None:
-        yield SettingIssue(
-            (token,), f"{token} is set but not used: the API shows the delivery log, and DELIVERY_LOG_URL is unset"
-        )
+    for name, value in (("API_TOKEN", settings.api_token), ("API_TOKEN_FILE", settings.api_token_file)):
+        if value is not None:
+            yield SettingIssue(
+                (name,),
+                f"{name} is set but not used: the relay does not serve the delivery log's API. Run relay-cli console, "
+                f"which does, with tokens in CONSOLE_TOKENS_FILE, and unset {name}",
+            )
 
 
 class LeaseMargin(NamedTuple):

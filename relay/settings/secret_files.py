@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL")
-"""The variables that may come from a file; API_TOKEN has its own rule."""
+BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET")
+"""The variables that may come from a file."""
 
 
 def merged(layers: Sequence[Mapping[str, str]], problems: list[str]) -> dict[str, str]:
@@ -39,15 +39,15 @@ def from_files(
         if path is None or name not in names or name in values:
             continue
         try:
-            read[name] = _content(path)
+            read[name] = _content(path, "the URL" if name.endswith("_URL") else "the secret")
         except ValueError as problem:
             problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
     return read, frozenset(failed)
 
 
-def _content(path: str) -> str:
-    """What the file holds. Raises ValueError with what is wrong with it, never with a part of it."""
+def _content(path: str, kind: str) -> str:
+    """The text of the file, which must hold ``kind``. Raises ValueError with the fault, never with a part of it."""
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
@@ -56,7 +56,7 @@ def _content(path: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise ValueError(f"cannot be read: {reason}") from None
     if not text:
-        raise ValueError("is empty; it must hold the URL")
+        raise ValueError(f"is empty; it must hold {kind}")
     if len(text.splitlines()) > 1:
-        raise ValueError("holds more than one line; it must hold the URL alone")
+        raise ValueError(f"holds more than one line; it must hold {kind} alone")
     return text

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, ValidationError
 
 from relay.core.errors import ConfigError
 from relay.settings import rules, secret_files
@@ -67,7 +67,6 @@ class Settings(Variables):
         chosen = {name.lower(): value for name, value in values.items() if name in names}
         texts, undecodable = _utf8(chosen, problems)
         variables, bad = _read(texts, problems)
-        token = _token(variables, problems)
         silent = bad | undecodable | failed | (frozenset(NAMES) - names)
         problems += rules.about(rules.problems, variables, silent)
         if problems:
@@ -76,7 +75,6 @@ class Settings(Variables):
         if names.issuperset(NAMES):
             warnings += rules.unknown(values)
         effective = {
-            "api_token": token,
             "kafka_async": False,
             "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],
             "otel": {name: value for name, value in values.items() if name.startswith(_OTEL_PREFIX)},
@@ -116,19 +114,3 @@ def _read(chosen: dict[str, Any], problems: list[str]) -> tuple[Variables, froze
             bad.add(field)
     valid = {field: value for field, value in chosen.items() if field not in bad}
     return Variables(**valid), frozenset(field.upper() for field in bad)
-
-
-def _token(variables: Variables, problems: list[str]) -> SecretStr | None:
-    """API_TOKEN, or what its file holds."""
-    if variables.api_token is not None or variables.api_token_file is None:
-        return variables.api_token
-    try:
-        token = Path(variables.api_token_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        problems.append(f"API_TOKEN_FILE: {variables.api_token_file!r} cannot be read: {reason}")
-        return None
-    if not token:
-        problems.append(f"API_TOKEN_FILE: {variables.api_token_file!r} is empty; it must hold the token")
-        return None
-    return SecretStr(token)

@@ -13,13 +13,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
-from relay.settings.address import DEFAULT_SERVER_PORT
+from relay.settings.address import DEFAULT_CONSOLE_PORT, DEFAULT_SERVER_PORT
 from relay.settings.kinds import (
+    ConsoleRoles,
     Count,
     Duration,
     DurationOrZero,
     Flag,
+    Issuer,
     Listen,
+    Networks,
     PostgresUrl,
     Prefix,
     Schema,
@@ -28,8 +31,8 @@ from relay.settings.kinds import (
     Share,
     Size,
     Table,
-    TenantTokens,
     Text,
+    WebOrigin,
     kind,
     words,
 )
@@ -50,6 +53,11 @@ def _variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa
         factory: Callable[..., Any] = default
         return Field(default_factory=factory, description=meaning, json_schema_extra=extra)
     return Field(default=default, description=meaning, json_schema_extra=extra)
+
+
+def _instead_of(name: str, value: str) -> Any:  # noqa: ANN401 - as ``_variable``
+    """The variable for a file that holds the value of variable ``name``: its URL, token or key."""
+    return _variable(None, f"File that holds the {value}, instead of {name}.", shown="unset")
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -86,7 +94,7 @@ class Storage(_Group):
     storage_url: PostgresUrl | None = _variable(
         None, "The database: `postgres://user:password@host:5432/database?sslmode=require`.", shown="required"
     )
-    storage_url_file: Text | None = _variable(None, "File that holds the URL, instead of STORAGE_URL.", shown="unset")
+    storage_url_file: Text | None = _instead_of("STORAGE_URL", "URL")
     storage_table_name: Table = _variable(
         DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
     )
@@ -101,9 +109,7 @@ class Publishing(_Group):
         "`redis+cluster://…` (see messages.md).",
         shown="required for kafka, nats and redis",
     )
-    publisher_url_file: Text | None = _variable(
-        None, "File that holds the URL, instead of PUBLISHER_URL.", shown="unset"
-    )
+    publisher_url_file: Text | None = _instead_of("PUBLISHER_URL", "URL")
     publisher_type: Annotated[Literal["kafka", "nats", "redis", "stdout", "null"], *_choice(*PUBLISHERS)] = _variable(
         _implied_type,
         "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose scheme "
@@ -142,6 +148,11 @@ class Relaying(_Group):
     )
     relay_id: Text = _variable(
         _host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
+    )
+    fleet_allow_mixed: Flag = _variable(
+        "false",
+        "Start although another relay of the table delivers to another destination; needs the extension fleet to "
+        "matter (see operations.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *_choice("keep", "delete")] = _variable(
         "keep",
@@ -207,7 +218,9 @@ class Redis(_Group):
     """Redis"""
 
     redis_connection_timeout: Duration = _variable("5s", "Longest wait for a connection.")
-    redis_write_timeout: Duration = _variable("1s", "Longest wait for the reply to a write.")
+    redis_write_timeout: Duration = _variable(
+        "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
+    )
 
 
 class Serving(_Group):
@@ -221,14 +234,11 @@ class Serving(_Group):
         "production", "`production`: logs are JSON lines; `development`: logs are readable lines."
     )
     api_token: Secret | None = _variable(
-        None, "Bearer token of `/api/*`, which shows the delivery log; unset: no API.", shown="unset"
-    )
-    api_token_file: Text | None = _variable(None, "File that holds the token, instead of API_TOKEN.", shown="unset")
-    api_tenant_tokens: TenantTokens | None = _variable(
         None,
-        'Tokens of `/api/*` that read one tenant alone, as JSON: `{"tenant": "token"}`.',
+        "Accepted and not used: `/api/*` is the console's, whose tokens are in CONSOLE_TOKENS_FILE.",
         shown="unset",
     )
+    api_token_file: Text | None = _variable(None, "As API_TOKEN; the file is not read.", shown="unset")
 
 
 class Logging(_Group):
@@ -237,9 +247,7 @@ class Logging(_Group):
     delivery_log_url: SecretUrl | None = _variable(
         None, "Database that records every attempt (PostgreSQL or ClickHouse); unset: no delivery log.", shown="unset"
     )
-    delivery_log_url_file: Text | None = _variable(
-        None, "File that holds the URL, instead of DELIVERY_LOG_URL.", shown="unset"
-    )
+    delivery_log_url_file: Text | None = _instead_of("DELIVERY_LOG_URL", "URL")
     delivery_log_batch_size: Count = _variable("1000", "Maximum number of entries that one statement writes.")
     delivery_log_flush_interval: Duration = _variable("1s", "Longest time an entry waits to be written.")
     delivery_log_record: Annotated[Literal["all", "failed"], *_choice("all", "failed")] = _variable(
@@ -269,6 +277,72 @@ class Storing(_Group):
     )
 
 
+class Admitting(_Group):
+    """Console: who may use it"""
+
+    console_port: Listen = _variable(
+        DEFAULT_CONSOLE_PORT,
+        "Address of the console. Any but a loopback address (127.0.0.1, ::1, localhost) needs a way to log in.",
+    )
+    console_url: WebOrigin | None = _variable(
+        None,
+        "How browsers reach the console, without a path: `https://outbox.example.com`. Requests for another host are "
+        "refused; OIDC on any but a loopback address needs it.",
+        shown="unset",
+    )
+    console_tokens_file: Text | None = _variable(
+        None,
+        "File of lines `role name hash`, one for each token; `relay-cli access token` makes a line.",
+        shown="unset",
+    )
+    console_users_file: Text | None = _variable(
+        None,
+        "File of lines `role name hash`, one for each user with a password; `relay-cli access password` makes a line.",
+        shown="unset",
+    )
+    console_secret: Secret | None = _variable(
+        None,
+        "Key that signs the cookies of browsers, at least 32 characters; unset: a random one, and logins end with a "
+        "restart of the console.",
+        shown="unset",
+    )
+    console_secret_file: Text | None = _instead_of("CONSOLE_SECRET", "key")
+    console_login_lifetime: Duration = _variable("8h", "How long a login of a browser lasts.")
+    console_trusted_proxies: Networks | None = _variable(
+        None,
+        "Addresses of proxies, such as `10.0.0.7, 10.1.0.0/16`, whose `X-Forwarded-For` names the client; the limit of "
+        "logins counts by client.",
+        shown="unset: none",
+    )
+    console_oidc_issuer: Issuer | None = _variable(
+        None, "OpenID Connect: the provider's issuer, `https://login.example.com/realms/ops`.", shown="unset"
+    )
+    console_oidc_client_id: Text | None = _variable(None, "OpenID Connect: the console's client id.", shown="unset")
+    console_oidc_client_secret: Secret | None = _variable(
+        None, "OpenID Connect: the secret of that client.", shown="unset"
+    )
+    console_oidc_client_secret_file: Text | None = _instead_of("CONSOLE_OIDC_CLIENT_SECRET", "secret")
+    console_oidc_scope: Text = _variable(
+        "openid profile email", "OpenID Connect: scopes to request; some providers need another one to name groups."
+    )
+    console_oidc_name_claim: Text = _variable(
+        "preferred_username",
+        "OpenID Connect: claim that names the user in the console and its audit; `sub` where users choose their names.",
+    )
+    console_oidc_roles_claim: Text = _variable(
+        "roles",
+        "OpenID Connect: claim that holds a user's roles or groups, a text or a list; dots lead into objects, as in "
+        "`realm_access.roles`.",
+    )
+    console_oidc_roles: ConsoleRoles = _variable(
+        '{"reader": "reader", "operator": "operator", "admin": "admin"}',
+        "OpenID Connect: the role for each value of that claim, as JSON; of several the highest counts.",
+    )
+    console_oidc_other_role: Annotated[Literal["none", "reader"], *_choice("none", "reader")] = _variable(
+        "none", "OpenID Connect: the role of users whom CONSOLE_OIDC_ROLES does not name; `none` refuses them."
+    )
+
+
 GROUPS: tuple[type[_Group], ...] = (
     Storage,
     Publishing,
@@ -280,11 +354,12 @@ GROUPS: tuple[type[_Group], ...] = (
     Serving,
     Logging,
     Storing,
+    Admitting,
 )
 """In the order in which they are shown; a group's docstring is its heading."""
 
 
-class Variables(Storing, Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
+class Variables(Admitting, Storing, Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
     """All of them in one."""
 
 

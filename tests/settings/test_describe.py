@@ -21,7 +21,20 @@ def contract_defaults() -> dict[str, str]:
 
 FILES = dict.fromkeys(("STORAGE_URL_FILE", "PUBLISHER_URL_FILE", "DELIVERY_LOG_URL_FILE"), "unset")
 LOG = {"DELIVERY_LOG_SCHEMA": "openoutbox_log", "DELIVERY_LOG_PREFIX": "none", "DELIVERY_LOG_RETENTION_DAYS": "unset"}
-BEYOND = {"WAKE_UP": "false", "EVENT_STORE_SCHEMA": "unset", **FILES, **LOG}
+CONSOLE = {
+    "CONSOLE_PORT": "127.0.0.1:8090",
+    "CONSOLE_LOGIN_LIFETIME": "8h",
+    "CONSOLE_TRUSTED_PROXIES": "unset: none",
+    "CONSOLE_OIDC_SCOPE": "openid profile email",
+    "CONSOLE_OIDC_NAME_CLAIM": "preferred_username",
+    "CONSOLE_OIDC_ROLES_CLAIM": "roles",
+    "CONSOLE_OIDC_ROLES": '{"reader": "reader", "operator": "operator", "admin": "admin"}',
+    "CONSOLE_OIDC_OTHER_ROLE": "none",
+    **dict.fromkeys(("CONSOLE_URL", "CONSOLE_TOKENS_FILE", "CONSOLE_USERS_FILE", "CONSOLE_OIDC_ISSUER"), "unset"),
+    **dict.fromkeys(("CONSOLE_SECRET", "CONSOLE_SECRET_FILE", "CONSOLE_OIDC_CLIENT_ID"), "unset"),
+    **dict.fromkeys(("CONSOLE_OIDC_CLIENT_SECRET", "CONSOLE_OIDC_CLIENT_SECRET_FILE"), "unset"),
+}
+BEYOND = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset", **FILES, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 
