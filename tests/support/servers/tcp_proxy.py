@@ -31,7 +31,7 @@ class Mode(Enum):
     REFUSE = auto()
     """Connections are refused, those that were there are reset."""
     SILENCE = auto()
-    """Connections are taken and stay open, and nothing passes; what came before or during it stays mute for ever."""
+    """Connections are taken and stay open, and nothing passes; what came before or during it stays mute."""
     CUT = auto()
     """Half of the next piece passes, then the connection is reset, every time."""
 
@@ -49,8 +49,10 @@ class Tap(Protocol):
 class TcpProxy:
     """One listening port before one server of 127.0.0.1. ``target`` may be set later than the start."""
 
-    def __init__(self, target: int = 0) -> None:
+    def __init__(self, target: int = 0, bytes_per_second: float | None = None) -> None:
+        """``bytes_per_second`` bounds what clients send, as on a slow link; the proxy itself then buffers little."""
         self.target = target
+        self.bytes_per_second = bytes_per_second
         self.delay = 0.0
         """Seconds that every piece of a reply is held back; replies keep their order."""
         self.slow_links: Container[int] | None = None
@@ -58,7 +60,7 @@ class TcpProxy:
         self.accepted = 0
         """Connections taken so far."""
         self.tap: Tap | None = None
-        self._guard = _bound(0)
+        self._guard = self._bound(0)
         self.port: int = self._guard.getsockname()[1]
         self._mode = Mode.FLOW
         self._links: set[_Link] = set()
@@ -96,7 +98,7 @@ class TcpProxy:
         self._do(self._set(mode))
 
     def drop_silently(self) -> None:
-        """Mute the connections that are there, for ever and without a word; new ones are as the mode says."""
+        """Mute the connections that are there for good, without closing them; new ones are as the mode says."""
         self._do(self._mute())
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
@@ -116,7 +118,7 @@ class TcpProxy:
             link.mute = True
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, sock=_bound(self.port))
+        self._server = await asyncio.start_server(self._accept, sock=self._bound(self.port))
 
     async def _end(self) -> None:
         if self._server is not None:
@@ -126,6 +128,14 @@ class TcpProxy:
         for link in links:
             link.reset()
         await asyncio.gather(*(link.task for link in links if link.task is not None), return_exceptions=True)
+
+    def _bound(self, port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.bytes_per_second is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CHUNK)
+        sock.bind(("127.0.0.1", port))
+        return sock
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -184,6 +194,8 @@ class _Link:
             while data := await reader.read(_CHUNK):
                 if self._proxy.tap is not None:
                     self._proxy.tap.request(id(self), data)
+                if self._proxy.bytes_per_second is not None:
+                    await pace_async(len(data) / self._proxy.bytes_per_second)
                 if not await self._pass(data, writer):
                     return
 
@@ -223,10 +235,3 @@ class _Link:
         writer.write(data)
         await writer.drain()
         return True
-
-
-def _bound(port: int) -> socket.socket:
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
-    return sock

@@ -1,0 +1,16 @@
+"""Who may do what in the console: ``install`` guards an application, ``require`` asks for a role.
+
+Every route needs ``Depends(require(role))``; a route without it, which is not one of the open ones, makes the whole
+application fail. Forms carry the hidden field ``csrf_token`` with ``request.state.csrf_token``; scripts send it as the
+header ``X-CSRF-Token``. ``request.state.identity`` is who sends the request.
+"""
+
+from __future__ import annotations
+
+from relay.console.access.application import install
+from relay.console.access.roles import AccessRole, Identity
+from relay.console.access.rules import require
+
+Role = AccessRole
+
+__all__ = ["AccessRole", "Identity", "Role", "install", "require"]

@@ -1,0 +1,39 @@
+"""Puts the access rules around an application."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI
+
+from relay.console.access.gate import AccessGate
+from relay.console.access.middleware import AccessMiddleware
+from relay.console.access.options import access_options
+from relay.console.access.routes import LoginRoutes
+from relay.settings.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def install(app: FastAPI, settings: Settings) -> None:
+    """Add the middleware and the routes of logins. Call it after every other middleware was added.
+
+    Raises ConfigError for wrong CONSOLE_* settings and files, and for a public address that nothing guards.
+    """
+    options = access_options(settings)
+    gate = AccessGate(options)
+    routes = LoginRoutes(gate)
+    routes.add_to(app)
+    if options.provider is not None:
+        # authlib and its client are large; only a console with a provider needs them.
+        from relay.console.access.provider import LoginProvider  # noqa: PLC0415
+        from relay.console.access.provider_routes import ProviderRoutes  # noqa: PLC0415
+
+        ProviderRoutes(gate, LoginProvider(options.provider), routes).add_to(app)
+    app.add_middleware(AccessMiddleware, gate=gate, application=app)
+    if not options.authenticates:
+        logger.warning(
+            "nothing says who may use the console: everybody on this machine is admin. Set CONSOLE_TOKENS_FILE, "
+            "CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
+            extra={"action": "access_open"},
+        )

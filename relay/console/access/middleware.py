@@ -1,0 +1,172 @@
+"""The middleware around every route: who sends the request, whether it may change anything, and the headers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import parse_qs
+
+from anyio import CancelScope
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from relay.console.access.gate import AccessGate, Proof, Visitor
+from relay.console.access.headers import with_headers
+from relay.console.access.origin import from_another_site, names_this_console
+from relay.console.access.refusal import AccessRefused, answer
+from relay.console.access.rules import is_open, route_rules
+
+logger = logging.getLogger(__name__)
+
+CSRF_FIELD: Final = "csrf_token"
+CSRF_HEADER: Final = "x-csrf-token"
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_LARGEST_FORM: Final = 2**16  # bytes
+_MOST_FIELDS: Final = 1000
+_FORM: Final = "application/x-www-form-urlencoded"
+_POLICY_VIOLATION: Final = 1008
+
+
+class AccessMiddleware:
+    """Admits requests to ``app``; ``application`` is the one whose routes it guards."""
+
+    def __init__(self, app: ASGIApp, gate: AccessGate, application: FastAPI) -> None:
+        self._app = app
+        self._gate = gate
+        self._application = application
+        self._examined = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await WebSocketClose(_POLICY_VIOLATION)(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._request(scope, receive, with_headers(send, scope["path"], self._gate.options.url))
+        else:
+            await self._app(scope, receive, send)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._examined:
+            route_rules(self._application)  # a route without a rule: an error, before any route has answered
+            self._examined = True
+        request = Request(scope, receive)
+        try:
+            visitor, receive = await self._admit(request, receive)
+        except AccessRefused as refused:
+            await answer(request, refused)(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["identity"] = visitor.identity
+        state["login"] = visitor.login
+        state[CSRF_FIELD] = self._gate.logins.csrf_token(visitor.login) if visitor.login is not None else ""
+        await self._run(scope, receive, send, visitor)
+
+    async def _admit(self, request: Request, receive: Receive) -> tuple[Visitor, Receive]:
+        """Who sends the request, and how to read its body. Raises AccessRefused."""
+        headers, options = request.headers, self._gate.options
+        path = request.scope["path"]
+        if len(headers.getlist("host")) > 1:
+            raise AccessRefused(400, "send one Host header")
+        if path != "/healthz" and not names_this_console(headers, options):
+            raise AccessRefused(403, "this is not the address of the console; see CONSOLE_URL")
+        changes = request.method not in _SAFE
+        bearer = headers.get("authorization", "").lower().startswith("bearer ")
+        if changes and not bearer and from_another_site(headers, options):
+            raise AccessRefused(403, "the page of another site sent this request")
+        visitor = await self._gate.identify(request)
+        if visitor.identity is None and not is_open(path):
+            raise AccessRefused(
+                401,
+                "log in, or send a token: Authorization: Bearer TOKEN",
+                {"WWW-Authenticate": self._gate.challenges(request)},
+            )
+        if changes and visitor.proof is Proof.COOKIE:
+            receive = await self._check_form(request, receive, visitor)
+        return visitor, receive
+
+    async def _check_form(self, request: Request, receive: Receive, visitor: Visitor) -> Receive:
+        """Hold the request to its CSRF token. Raises AccessRefused."""
+        if visitor.login is None:
+            raise AccessRefused(
+                403,
+                "the browser sent no cookie of this console. It keeps one over https, and over http for localhost and "
+                "127.0.0.1 alone; load the page again",
+            )
+        tokens = request.headers.getlist(CSRF_HEADER)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
+            body = await _bounded(receive)
+            tokens = tokens or form_fields(body).get(CSRF_FIELD, [])
+            receive = _again(body, receive)
+        elif visitor.identity is None:  # a body of another kind is not bounded
+            raise AccessRefused(415, "send the form of the login page")
+        if len(tokens) != 1 or not self._gate.logins.csrf_matches(visitor.login, tokens[0]):
+            raise AccessRefused(403, "the form is not from this login; load the page again and repeat what you did")
+        return receive
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
+        """Run the route. A stream ends when its visitor is no longer admitted."""
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            if message.get("more_body") and visitor.identity is not None and not self._gate.admits(visitor):
+                cancelling.cancel()
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+            await send(message)
+
+        with CancelScope() as cancelling:
+            try:
+                await self._app(scope, receive, watched)
+            except Exception as error:
+                if not started:  # the answer of the server's own middleware would lack the headers
+                    await (await self._failed(scope, error))(scope, receive, send)
+                raise
+
+    async def _failed(self, scope: Scope, error: Exception) -> Response:
+        handler: Callable[[Request, Exception], Awaitable[Response]] | None
+        handlers = self._application.exception_handlers
+        handler = handlers.get(500) or handlers.get(Exception)  # type: ignore[assignment] # Starlette's type allows more
+        if handler is None:
+            return PlainTextResponse("the console failed; its log says why", 500)
+        return await handler(Request(scope), error)
+
+
+def form_fields(body: bytes) -> dict[str, list[str]]:
+    """The fields of a form. Raises AccessRefused for one with more fields than any form of the console."""
+    try:
+        return parse_qs(body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise AccessRefused(400, f"the form has more than {_MOST_FIELDS} fields") from None
+
+
+async def _bounded(receive: Receive) -> bytes:
+    """The whole body of a form. Raises AccessRefused for one that is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > _LARGEST_FORM:
+            raise AccessRefused(413, "the form is larger than 64 KiB")
+        if message["type"] == "http.disconnect" or not message.get("more_body"):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that hands out a body which was read before, then what comes after it."""
+    read = False
+
+    async def from_start() -> Message:
+        nonlocal read
+        if read:
+            return await receive()
+        read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return from_start

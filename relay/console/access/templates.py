@@ -1,0 +1,19 @@
+"""The pages of logins, from the templates beside this module."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+
+def render(template: str, **values: object) -> str:
+    """A page; every value is escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(Path(__file__).with_name("pages"))
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -1,0 +1,1 @@
+"""The admin API below ``/api/v1``: one router for each resource."""

@@ -1,0 +1,155 @@
+"""Changes of many events, and the record of all changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+
+from relay.console.access import Identity
+from relay.console.api.models import BulkBody, BulkDryRun, ChangeItem, ChangeItems, Selected, moment_text
+from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.context import Console, ConsoleParts
+from relay.console.problems import RequestProblem
+from relay.outbox.admin.actions import Action
+from relay.outbox.admin.bulk import KINDS, BulkCount, count_events
+from relay.outbox.admin.changes import Change, list_changes, show_change
+from relay.outbox.admin.replay import ReplayOptions
+from relay.outbox.admin.selection import Kind, Selection
+
+router = APIRouter(tags=["changes"])
+
+_LARGEST_NUMBER: Final = 2**63 - 1
+
+
+@router.post("/changes", status_code=202, responses={200: {"model": BulkDryRun, "description": "A dry run."}})
+def change_many_events(
+    console: ConsoleParts,
+    identity: Operator,
+    body: BulkBody,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ChangeItem | BulkDryRun:
+    """Retry now, replay, bury or cancel many events, oldest first, at a bounded rate. The answer is a change to follow.
+
+    Events that the action does not apply to are left out, and those that an operator or a relay holds at that moment.
+    """
+    if body.dry_run:
+        counts = counted(console, body)
+        response.status_code = 200
+        return BulkDryRun(events=counts.events, exact=counts.exact, at=moment_text(counts.at))
+    change = begin_change(console, identity, body, idempotency_key)
+    response.headers["Location"] = f"/api/v1/changes/{change.change_id}"
+    return ChangeItem.of(change)
+
+
+@router.get("/changes")
+def list_recorded_changes(
+    console: ConsoleParts,
+    identity: Reader,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+) -> ChangeItems:
+    """The record of changes, newest first."""
+    del identity
+    changes, following = page_of_changes(console, limit, cursor)
+    return ChangeItems(items=[ChangeItem.of(change) for change in changes], next=following)
+
+
+@router.get("/changes/{change_id}")
+def retrieve_change(console: ConsoleParts, identity: Reader, change_id: UUID) -> ChangeItem:
+    """One change, and how far it has come."""
+    del identity
+    return ChangeItem.of(recorded_change(console, change_id))
+
+
+@router.post("/changes/{change_id}/stop")
+def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> ChangeItem:
+    """Stop a change of many events after its next batch. What was changed stays changed. It may be repeated."""
+    del identity
+    change = recorded_change(console, change_id)
+    if change.state == "running" and not console.jobs.stop(change_id):
+        message = f"change {change_id} runs in another process of the console; stop it there"
+        raise RequestProblem(409, "not-here", message)
+    return ChangeItem.of(change)
+
+
+def counted(console: Console, body: BulkBody) -> BulkCount:
+    """How many events a change would take now. Raises RequestProblem for a wrong selection, and as the change does."""
+    action = Action(body.action)
+    return count_events(
+        console.url, console.table, action, selection_of(action, body.selection), _options(console, body)
+    )
+
+
+def begin_change(console: Console, identity: Identity, body: BulkBody, idempotency_key: str | None) -> Change:
+    """Record a change of many events and begin it. Raises RequestProblem without a key or for a wrong selection."""
+    selection = selection_of(body.action, body.selection)
+    request = change_request(identity, idempotency_key, body.reason)
+    options = _options(console, body, identity.name)
+    counts = count_events(console.url, console.table, body.action, selection, options)
+    described = {**described_selection(body.action, body.selection), "limit": body.limit, "rate": body.rate}
+    return console.jobs.start(body.action, selection, options, request, described, counts.events)
+
+
+def _options(console: Console, body: BulkBody, who: str = "") -> ReplayOptions:
+    replays_delivered = body.action is Action.REPLAY and "delivered" in body.selection.status
+    window = console.duplicate_window() if replays_delivered else 0.0
+    return ReplayOptions(body.limit, body.rate, reason=body.reason, who=who, duplicate_window=window)
+
+
+def selection_of(action: Action, selected: Selected) -> Selection:
+    """The events that a request selects. Raises RequestProblem for one that selects nothing in particular."""
+    narrowing = selected.model_dump(exclude={"status", "unchanged_since"}, exclude_defaults=True)
+    if not narrowing and not selected.status:
+        raise RequestProblem(422, "invalid-request", "selection: name a status, ids, a type, a key, an error or a time")
+    return Selection(
+        _kinds(action, selected),
+        tuple(selected.event_ids),
+        selected.event_type,
+        selected.partition_key,
+        selected.since,
+        selected.until,
+        selected.error,
+        selected.error_code,
+        selected.unchanged_since,
+    )
+
+
+def _kinds(action: Action, selected: Selected) -> tuple[Kind, ...]:
+    """The statuses, once each. Raises RequestProblem for one that the action does not apply to."""
+    kinds = tuple(dict.fromkeys(selected.status)) or KINDS[action][:1]
+    for kind in kinds:
+        if kind not in KINDS[action]:
+            allowed = " and ".join(KINDS[action])
+            raise RequestProblem(422, "invalid-request", f"selection: {action} takes {allowed} events, not {kind} ones")
+    return kinds
+
+
+def described_selection(action: Action, selected: Selected) -> dict[str, Any]:
+    """The selection for the record, without what does not narrow it."""
+    values = selected.model_dump(exclude_defaults=True) | {"status": list(_kinds(action, selected))}
+    if selected.event_ids:
+        values["event_ids"] = [str(event_id) for event_id in selected.event_ids]
+    return {name: moment_text(value) if isinstance(value, datetime) else value for name, value in values.items()}
+
+
+def recorded_change(console: Console, change_id: UUID) -> Change:
+    """The change. Raises RequestProblem when there is none of this id."""
+    change = show_change(console.url, console.table, change_id)
+    if change is None:
+        raise RequestProblem(404, "change-missing", f"there is no change {change_id} of table {console.table}")
+    return change
+
+
+def page_of_changes(console: Console, limit: int, cursor: str | None) -> tuple[list[Change], str | None]:
+    """A page of the record, and the cursor of the next one. Raises RequestProblem for a foreign cursor."""
+    before = None
+    if cursor is not None:
+        if not cursor.isascii() or not cursor.isdigit() or int(cursor) > _LARGEST_NUMBER:
+            raise RequestProblem(400, "invalid-cursor", f"cursor: {cursor!r} is not from a page of the record")
+        before = int(cursor)
+    changes = list_changes(console.url, console.table, limit + 1, before)
+    return changes[:limit], str(changes[limit - 1].number) if len(changes) > limit else None

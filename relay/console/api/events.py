@@ -1,0 +1,100 @@
+"""Events: search, one event, and what an operator does to one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AwareDatetime
+
+from relay.console.api.models import (
+    ID,
+    ActionBody,
+    ChangeItem,
+    DryRun,
+    EventDetail,
+    EventItem,
+    EventItems,
+    Words,
+    moment_text,
+)
+from relay.console.api.requests import (
+    IdempotencyKey,
+    IfMatch,
+    Operator,
+    Reader,
+    change_request,
+    etag,
+    expected_version,
+)
+from relay.console.context import ConsoleParts, shows_payloads
+from relay.core.event import Status
+from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event, check_action
+from relay.outbox.admin.browse import show_event
+from relay.outbox.admin.search import LONGEST_PAGE, EventSearch, search_events
+
+router = APIRouter(tags=["events"])
+
+_Status = Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
+
+
+@router.get("/events")
+def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
+    console: ConsoleParts,
+    identity: Reader,
+    status: Annotated[list[_Status] | None, Query(description="Absent: all.")] = None,
+    event_type: Annotated[Words | None, Query()] = None,
+    partition_key: Annotated[Words | None, Query()] = None,
+    error: Annotated[Words | None, Query(description="Part of last_error, in any case.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="When events came into their status.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="The same, before this time.")] = None,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
+    cursor: Annotated[str | None, Query(description="`next` or `prev` of another page.")] = None,
+) -> EventItems:
+    """Search events, newest first by the time at which they came into their status.
+
+    A page examines a bounded number of events, so that it is quick on any table: where a filter matches few of them, a
+    page may have fewer events than its limit, or none, and yet a next page.
+    """
+    del identity
+    statuses = tuple(map(Status, status)) if status else tuple(Status)
+    search = EventSearch(statuses, event_type, partition_key, error, since, until, limit, cursor)
+    page = search_events(console.url, console.table, search)
+    items = [EventItem.of(event) for event in page.events]
+    return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))
+
+
+@router.get("/events/{event_id}", openapi_extra={"parameters": [{"name": "event_id", "in": "path", "example": ID}]})
+def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID, response: Response) -> EventDetail:
+    """One event. Payload and headers are null for a role that may not see them."""
+    event = show_event(console.url, console.table, event_id)
+    if event is None:
+        raise EventMissing(f"there is no event {event_id} in table {console.table}")
+    response.headers["ETag"] = etag(event.updated_at)
+    return EventDetail.of(event, visible=shows_payloads(identity))
+
+
+@router.post("/events/{event_id}/{action}")
+def change_one_event(
+    console: ConsoleParts,
+    identity: Operator,
+    event_id: UUID,
+    action: Action,
+    body: ActionBody,
+    idempotency_key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> ChangeItem | DryRun:
+    """Retry now, replay, bury or cancel one event.
+
+    `retry`: a waiting event is due now. `replay`: a delivered or dead event is sent again. `bury`: a waiting event is
+    dead. `cancel`: the same for a scheduled event that was never tried. An event that a relay holds is never changed.
+    """
+    wish = EventAction(action, event_id, expected_version(if_match))
+    if body.dry_run:
+        check_action(console.url, console.table, wish)
+        return DryRun(events=1, exact=True)
+    request = change_request(identity, idempotency_key, body.reason)
+    window = console.duplicate_window() if action is Action.REPLAY else 0.0
+    change, _ = change_event(console.url, console.table, wish, request, window)
+    return ChangeItem.of(change)

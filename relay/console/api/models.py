@@ -1,0 +1,255 @@
+"""What the API takes and returns, as OpenAPI describes it. Times are ISO 8601 in UTC, or ``infinity``."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from relay.outbox.admin.actions import Action
+from relay.outbox.admin.browse import ListedEvent, ShownEvent
+from relay.outbox.admin.changes import Change
+from relay.outbox.admin.overview import DeadGroup
+from relay.postgres.codec import Moment
+
+ID: Final = "0190b0a0-0000-7000-8000-000000000001"
+_CHANGE_ID: Final = "0190b0a0-0000-7000-8000-0000000000aa"
+_TIME: Final = "2026-03-10T12:00:00.000000Z"
+
+Words = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
+"""Text without NUL, which PostgreSQL cannot store."""
+
+
+_Encoding = Literal["utf-8", "base64", "hidden"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class EventItem(_Model):
+    """One event of a list."""
+
+    event_id: UUID = Field(examples=[ID])
+    event_type: str = Field(examples=["user.signup"])
+    partition_key: str | None = Field(examples=["user-1"])
+    status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
+    attempts: int = Field(description="Failed attempts.")
+    since: str | None = Field(description="When it came into its status.", examples=[_TIME])
+    created_at: str = Field(examples=[_TIME])
+    available_at: str = Field(description="Not claimed before this time.", examples=[_TIME])
+    locked_by: str | None = Field(description="The relay that holds it.")
+    payload_bytes: int
+    last_error: str | None
+
+    @classmethod
+    def of(cls, event: ListedEvent) -> EventItem:
+        """The API's form of a listed event."""
+        values = event._asdict()
+        moments = {name: moment_text(values[name]) for name in ("since", "created_at", "available_at")}
+        return cls(**{**values, **moments})
+
+
+class EventItems(_Model):
+    """A page of events."""
+
+    items: list[EventItem]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
+    prev: str | None = Field(description="Cursor of the page before this one; null at the beginning.")
+    examined_until: str | None = Field(
+        description="Where the search paused because it had examined enough events; the next page goes on from there."
+    )
+
+
+class EventDetail(_Model):
+    """One event, whole. Its ETag is for `If-Match`."""
+
+    event_id: UUID = Field(examples=[ID])
+    event_type: str
+    partition_key: str | None
+    status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
+    attempts: int
+    last_error: str | None
+    created_at: str
+    available_at: str
+    locked_by: str | None
+    locked_at: str | None
+    delivered_at: str | None
+    updated_at: str
+    headers: Any = Field(description="Null when the role may not see it.")
+    payload: str | None = Field(description="Null when the role may not see it.")
+    payload_encoding: _Encoding
+
+    @classmethod
+    def of(cls, event: ShownEvent, *, visible: bool) -> EventDetail:
+        """The API's form of an event, with its payload and headers where they may be seen."""
+        values = event._asdict()
+        moments = ("created_at", "available_at", "locked_at", "delivered_at", "updated_at")
+        values |= {name: moment_text(values[name]) for name in moments}
+        text = payload_text(event.payload)
+        encoding: _Encoding = "base64" if text is None else "utf-8"
+        values["payload"] = base64.b64encode(event.payload).decode() if text is None else text
+        values["headers"] = headers_of(event)
+        if not visible:
+            encoding = "hidden"
+            values |= {"payload": None, "headers": None}
+        return cls(**values, payload_encoding=encoding)
+
+
+class ActionBody(_Model):
+    """What is done to one event, and why."""
+
+    reason: Words = Field("", description="Recorded with the change.", examples=["asked by support"])
+    dry_run: bool = Field(False, description="Check whether it is allowed, and change nothing.")
+
+
+class Selected(_Model):
+    """Which events a change takes, as a search names them; at least one of the fields must be set."""
+
+    status: list[Literal["pending", "dead", "delivered"]] = Field(
+        [],
+        max_length=2,
+        description="Absent: `dead` for a replay, `pending` for every other action.",
+        examples=[["dead"]],
+    )
+    event_ids: list[UUID] = Field([], max_length=1000)
+    event_type: Words | None = Field(None, examples=["user.signup"])
+    partition_key: Words | None = None
+    error: Words | None = Field(None, description="Part of `last_error`, in any case.")
+    error_code: Words | None = Field(
+        None, description="What `last_error` says before its first colon.", examples=["MSG_SIZE_TOO_LARGE"]
+    )
+    since: AwareDatetime | None = Field(None, description="When events came into their status, at the earliest.")
+    until: AwareDatetime | None = Field(None, description="The same, before this time.")
+    unchanged_since: AwareDatetime | None = Field(
+        None,
+        description="When you saw the events, such as `at` of a dry run: events that were changed later are left out.",
+    )
+
+
+class BulkBody(_Model):
+    """One action on many events."""
+
+    action: Action = Field(examples=["replay"])
+    selection: Selected
+    limit: int | None = Field(None, ge=1, le=2**40, description="Most events; the oldest are taken.")
+    rate: float | None = Field(None, gt=0, le=1e6, description="Most events a second.", examples=[100])
+    reason: Words = Field("", description="Recorded with the change.", examples=["the limit was raised"])
+    dry_run: bool = Field(False, description="Count the events, and change nothing.")
+
+
+class DryRun(_Model):
+    """What a change would do now."""
+
+    dry_run: Literal[True] = True
+    events: int
+    exact: bool = Field(description="False when there are more.")
+
+
+class BulkDryRun(DryRun):
+    """What a change of many events would do now."""
+
+    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[_TIME])
+
+
+class ChangeItem(_Model):
+    """One change: who, when, what, how many, why."""
+
+    change_id: UUID = Field(examples=[_CHANGE_ID])
+    action: Literal["retry", "replay", "bury", "cancel", "pause", "resume"]
+    selection: dict[str, Any]
+    changed_by: str
+    reason: str
+    state: Literal["running", "complete", "stopped", "failed", "interrupted"]
+    events: int = Field(description="Events changed so far.")
+    expected: int | None = Field(description="Events that were counted before it began.")
+    error: str | None
+    started_at: str
+    updated_at: str
+
+    @classmethod
+    def of(cls, change: Change) -> ChangeItem:
+        """The API's form of a recorded change."""
+        values = change._asdict()
+        values.pop("number")
+        values["selection"] = json.loads(change.selection)
+        values |= {name: moment_text(values[name]) for name in ("started_at", "updated_at")}
+        return cls(**values)
+
+
+class ChangeItems(_Model):
+    """A page of changes, newest first."""
+
+    items: list[ChangeItem]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
+
+
+class DeadGroupItem(_Model):
+    """Dead events of one type with one error."""
+
+    event_type: str
+    error: str = Field(description="What `last_error` says before its first colon.")
+    events: int
+    first: str
+    last: str
+
+    @classmethod
+    def of(cls, group: DeadGroup) -> DeadGroupItem:
+        """The API's form of a group."""
+        times = {"first": moment_text(group.first), "last": moment_text(group.last)}
+        return cls(event_type=group.event_type, error=group.error, events=group.events, **times)
+
+
+class DeadGroupItems(_Model):
+    """Dead events by type and error, the largest groups first."""
+
+    items: list[DeadGroupItem]
+    examined: int = Field(description="Dead events that were looked at: the newest ones.")
+    complete: bool = Field(description="False when there are more dead events than were looked at.")
+
+
+class Statistics(_Model):
+    """The backlog at one moment, by the names of the relay's `GET /stats`."""
+
+    pending_count: int = Field(description="PENDING without a failed attempt.")
+    retrying_count: int = Field(description="PENDING with failed attempts.")
+    oldest_age_sec: float
+    oldest_due_age_sec: float = Field(description="The lag: how long the oldest due event has waited.")
+    dead_count: int
+    in_flight_count: int
+
+
+class PrunePreview(_Model):
+    """What `relay-cli prune` would delete now."""
+
+    delivered: int
+    dead: int
+    exact: bool = Field(description="False when there are more.")
+
+
+def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None
+    """A time as the API writes it."""
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return moment
+
+
+def payload_text(payload: bytes) -> str | None:
+    """The payload as text, or None for one that is not UTF-8 or has a NUL character."""
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else text
+
+
+def headers_of(event: ShownEvent) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """The headers; their text where Python cannot read it (a number of too many digits)."""
+    try:
+        return json.loads(event.headers)
+    except ValueError:
+        return event.headers

@@ -1,0 +1,57 @@
+"""The headers and parameters that several routes share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from fastapi import Depends, Header
+
+from relay.console.access import Identity, Role, require
+from relay.console.problems import RequestProblem
+from relay.outbox.admin.changes import LONGEST_KEY, Request
+from relay.postgres.codec import Moment
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Reader = Annotated[Identity, Depends(require(Role.READER))]
+Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        max_length=LONGEST_KEY,
+        description="Chosen by the client, new for each change; a repeated request changes nothing more. "
+        "Needed but for a dry run.",
+        examples=["5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c11"],
+    ),
+]
+IfMatch = Annotated[
+    str | None, Header(description="The event's ETag as you saw it: refused when the event was changed since.")
+]
+
+
+def change_request(identity: Identity, key: str | None, reason: str) -> Request:
+    """Who asks for a change, and why. Raises RequestProblem without a key."""
+    if not key or not key.isprintable():
+        message = "a change needs the header Idempotency-Key with a text of your choice, new for each change"
+        raise RequestProblem(400, "idempotency-key-missing", message)
+    return Request(identity.name, key, reason)
+
+
+def etag(updated_at: Moment) -> str:
+    """An event's version: when it was last changed, in microseconds since 1970."""
+    if isinstance(updated_at, datetime):
+        return f'"{(updated_at - _EPOCH) // timedelta(microseconds=1)}"'
+    return f'"{updated_at}"'
+
+
+def expected_version(if_match: str | None) -> datetime | None:
+    """The ``updated_at`` that an ETag stands for; None without one. Raises RequestProblem for a foreign ETag."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    try:
+        microseconds = int(if_match.strip().removeprefix("W/").strip('"'))
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except (ValueError, OverflowError):
+        raise RequestProblem(412, "event-moved", f"If-Match: {if_match!r} is no ETag of an event") from None

@@ -1,0 +1,126 @@
+"""The console's application: its parts, its routes and its errors. ``build_console`` is all that others call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from relay.console import access
+from relay.console.api import changes, event_types, events, fleet, log, outbox, store
+from relay.console.api import settings as settings_api
+from relay.console.api.document import openapi_document
+from relay.console.context import Console
+from relay.console.pages import bulk, dead, live, overview
+from relay.console.pages import changes as change_pages
+from relay.console.pages import event_types as event_type_pages
+from relay.console.pages import events as event_pages
+from relay.console.pages import fleet as fleet_pages
+from relay.console.pages import log as log_pages
+from relay.console.pages import settings as settings_pages
+from relay.console.pages import store as store_pages
+from relay.console.pages.render import FOLDER, page
+from relay.console.problems import RequestProblem, problem_of
+from relay.console.readings import FreshAfterChanges
+from relay.core.errors import OutboxError
+from relay.settings.settings import Settings
+from relay.version import __version__
+
+API: Final = "/api/v1"
+MOST_THREADS: Final = 8
+"""Requests that work with the database at once: each holds one connection while it runs."""
+
+
+def build_console(settings: Settings) -> FastAPI:
+    """The application. Connects to nothing yet. Raises ConfigError without STORAGE_URL, and as ``access.install``."""
+    app = FastAPI(
+        title="Open Outbox console",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.console = Console.of(settings)
+    for error in (OutboxError, RequestValidationError, HTTPException, Exception):
+        app.exception_handler(error)(_answer_error)
+    reading = Depends(access.require(access.Role.READER))
+    for resource in (events, changes, outbox, event_types, fleet, settings_api, log, store):
+        app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
+    app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
+    for part in (
+        overview,
+        event_pages,
+        dead,
+        bulk,
+        event_type_pages,
+        fleet_pages,
+        settings_pages,
+        log_pages,
+        store_pages,
+        change_pages,
+        live,
+    ):
+        app.include_router(part.router)
+    app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
+    app.get("/healthz", include_in_schema=False)(_health)
+    app.add_middleware(FreshAfterChanges, readings=app.state.console.readings)
+    access.install(app, settings)
+    return app
+
+
+async def _health() -> dict[str, str]:
+    """The process answers; it says nothing about the database."""
+    return {"status": "ok"}
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = MOST_THREADS
+    try:
+        yield
+    finally:
+        app.state.console.live.close()
+        app.state.console.jobs.close()
+        await app.state.console.log.close()
+        await app.state.console.store.close()
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer an error: a problem for the API, a page for people."""
+    problem = problem_of(error)
+    headers = getattr(error, "headers", None)
+    if request.url.path.startswith("/api/"):
+        return problem.response(headers)
+    identity = getattr(request.state, "identity", None)
+    response = page(request, "error.html", identity, problem.status, title=problem.title, problem=problem)
+    response.headers.update(headers or {})
+    return response
+
+
+def _known_parameters(request: Request) -> None:
+    """Refuse unknown parameters: a misspelt filter would return what it should exclude. Raises RequestProblem."""
+    route: Any = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = sorted(_query_parameters(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            message = f"unknown parameter {name!r}; choose from {', '.join(known) or 'none'}"
+            raise RequestProblem(422, "invalid-request", message)
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[str]:
+    """Their names, those of dependencies too."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _query_parameters(inner)

@@ -1,0 +1,61 @@
+"""What every request of the console needs: where the outbox is, what runs, and what may be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from relay.app.duplicates import duplicate_window
+from relay.console.access import Identity, Role
+from relay.console.jobs import ChangeJobs
+from relay.console.live import LivePages
+from relay.console.readings import Readings
+from relay.console.stores import LogAccess, StoreAccess
+from relay.core.errors import ConfigError
+from relay.postgres.sql import TableName
+from relay.settings.readers import STORAGE_URL_MISSING
+from relay.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The console's parts that live as long as its process."""
+
+    settings: Settings
+    url: str
+    table: TableName
+    jobs: ChangeJobs
+    log: LogAccess
+    store: StoreAccess
+    readings: Readings
+    live: LivePages
+
+    @classmethod
+    def of(cls, settings: Settings) -> Console:
+        """Raises ConfigError without STORAGE_URL."""
+        if settings.storage_url is None:
+            raise ConfigError(STORAGE_URL_MISSING)
+        url = settings.storage_url.get_secret_value()
+        table = settings.storage_table_name
+        log, store, readings = LogAccess(settings), StoreAccess(url, settings), Readings(url, table)
+        return cls(settings, url, table, ChangeJobs(url, table), log, store, readings, LivePages(readings))
+
+    def duplicate_window(self) -> float:
+        """Seconds for which the broker drops a repeated event. Raises BrokerUnreachable when NATS does not answer."""
+        return duplicate_window(self.settings)
+
+
+def console_of(request: Request) -> Console:
+    """The console that serves this request."""
+    console: Console = request.app.state.console
+    return console
+
+
+def shows_payloads(identity: Identity) -> bool:
+    """Whether this identity may see payloads and headers."""
+    return identity.role >= Role.OPERATOR
+
+
+ConsoleParts = Annotated[Console, Depends(console_of)]

@@ -1,0 +1,101 @@
+"""The relays and the pauses of the outbox, as far as the table has the extensions; and pausing, with its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from relay.console.context import Console
+from relay.console.problems import RequestProblem
+from relay.core.errors import ConfigError, OutboxError, SchemaError
+from relay.core.pause import Pause, PauseTarget
+from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
+from relay.outbox.admin.connection import operating, short_transaction
+from relay.outbox.admin.fleet import FleetMember, RelaySettings, list_relays, list_settings
+from relay.outbox.admin.pause import list_pauses, pause, resume
+from relay.outbox.tablecheck import UNDEFINED_TABLE
+
+T = TypeVar("T")
+
+_DOING = "recording a change"
+
+
+def relays_of_console(console: Console) -> list[FleetMember] | None:
+    """The relays; None without the extension fleet."""
+    return _optional(lambda: list_relays(console.url, console.table))
+
+
+def pauses_of_console(console: Console) -> list[Pause] | None:
+    """The pauses in force; None without the extension pause."""
+    return _optional(lambda: list_pauses(console.url, console.table))
+
+
+def settings_of_console(console: Console) -> list[RelaySettings] | None:
+    """What the relays run with; None without the extension fleet."""
+    return _optional(lambda: list_settings(console.url, console.table))
+
+
+def _optional(read: Callable[[], list[T]]) -> list[T] | None:
+    try:
+        return read()
+    except SchemaError as error:
+        if error.sqlstate == UNDEFINED_TABLE:
+            return None
+        raise
+
+
+def set_pause(console: Console, target: PauseTarget, until: datetime | None, request: Request) -> Change:
+    """Pause, once for a key. Raises RequestProblem for an invalid target or end, SchemaError without the extension."""
+    _check(target)
+    described = {**_described(target), "until": until.isoformat() if until is not None else None}
+
+    def work() -> int:
+        try:
+            pause(console.url, console.table, target, who=request.who, reason=request.reason, until=until)
+        except ConfigError as error:
+            raise RequestProblem(422, "invalid-request", str(error)) from error
+        return 1
+
+    return _recorded(console, "pause", described, request, work)
+
+
+def end_pause(console: Console, target: PauseTarget, request: Request) -> Change:
+    """Resume, once for a key; the change has no event when nothing was paused. Raises as ``set_pause``."""
+    _check(target)
+    return _recorded(
+        console,
+        "resume",
+        _described(target),
+        request,
+        lambda: int(resume(console.url, console.table, target) is not None),
+    )
+
+
+def _check(target: PauseTarget) -> None:
+    try:
+        target.check()
+    except ConfigError as error:
+        raise RequestProblem(422, "invalid-request", str(error)) from error
+
+
+def _described(target: PauseTarget) -> dict[str, object]:
+    return {"scope": str(target.scope), "name": target.name}
+
+
+def _recorded(
+    console: Console, action: str, described: dict[str, object], request: Request, work: Callable[[], int]
+) -> Change:
+    """Record that the change begins, make it, and record how it ended; a repeated request does nothing."""
+    with operating(console.url, console.table, _DOING) as connection:
+        with short_transaction(connection):
+            change, new = begin(connection, console.table, request, action, described)
+        if not new:
+            return change
+        try:
+            events = work()
+        except OutboxError as error:
+            record_progress(connection, console.table, change.change_id, 0, ChangeState.FAILED, str(error))
+            raise
+        record_progress(connection, console.table, change.change_id, events, ChangeState.COMPLETE)
+        return change._replace(events=events, state=ChangeState.COMPLETE)

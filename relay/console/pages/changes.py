@@ -1,0 +1,75 @@
+"""The record of changes, and the progress of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from relay.console.api.changes import page_of_changes, recorded_change, stop_change
+from relay.console.api.requests import Operator, Reader
+from relay.console.context import ConsoleParts
+from relay.console.pages.render import page
+from relay.core.pause import PauseScope, PauseTarget
+from relay.outbox.admin.changes import Change
+
+router = APIRouter(include_in_schema=False)
+
+_PAGE = 50
+_WORDS = {
+    "event_id": "event {}",
+    "event_ids": "events {}",
+    "event_type": "type {}",
+    "partition_key": "key {}",
+    "error": "error with {}",
+    "error_code": "error {}",
+    "unchanged_since": "unchanged since {}",
+    "rate": "{} a second",
+    "limit": "at most {}",
+}
+"""How the parts of a selection are said, but for those that their name says."""
+
+
+@router.get("/changes")
+def changes_page(
+    request: Request,
+    console: ConsoleParts,
+    identity: Reader,
+    cursor: Annotated[str | None, Query(max_length=50)] = None,
+) -> HTMLResponse:
+    """Who changed what, newest first."""
+    changes, following = page_of_changes(console, _PAGE, cursor)
+    items = [(change, described(change)) for change in changes]
+    return page(request, "changes.html", identity, title="Changes", items=items, following=following)
+
+
+@router.get("/changes/{change_id}")
+def change_page(request: Request, console: ConsoleParts, identity: Reader, change_id: UUID) -> HTMLResponse:
+    """One change; its progress alone for htmx, every second while it runs."""
+    change = recorded_change(console, change_id)
+    template = "change_live.html" if "hx-request" in request.headers else "change.html"
+    title = f"{change.action.capitalize()}: {described(change)}"
+    return page(request, template, identity, title=title, change=change, described=described(change))
+
+
+@router.post("/changes/{change_id}/stop")
+def stop(console: ConsoleParts, identity: Operator, change_id: UUID) -> Response:
+    """Stop a change of many events after its next batch."""
+    stop_change(console, identity, change_id)
+    return RedirectResponse(f"/changes/{change_id}", 303)
+
+
+def described(change: Change) -> str:
+    """The selection in words."""
+    values = {name: value for name, value in json.loads(change.selection).items() if value is not None}
+    if "scope" in values:
+        target = str(PauseTarget(PauseScope(values["scope"]), values.get("name", "")))
+        return f"{target}, until {values['until']}" if "until" in values else target
+    return ", ".join(_WORDS.get(name, f"{name} {{}}").format(_shown(value)) for name, value in values.items())
+
+
+def _shown(value: object) -> str:
+    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)

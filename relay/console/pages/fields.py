@@ -1,0 +1,50 @@
+"""What the fields of forms send, as values. Each reader raises RequestProblem with what is allowed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from relay.console.problems import RequestProblem
+from relay.core.event import Status
+
+
+def id_field(text: str) -> UUID:
+    """An event's id."""
+    return uuid_field(text, "an event")
+
+
+def uuid_field(text: str, noun: str) -> UUID:
+    """The id of a thing that ``noun`` names, ``an event``."""
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        raise RequestProblem(422, "invalid-request", f"{text!r} is not the id of {noun}, which is a UUID") from None
+
+
+def status_field(text: str) -> tuple[Status, ...]:
+    """One status, or all of them."""
+    if not text:
+        return tuple(Status)
+    try:
+        return (Status(text),)
+    except ValueError:
+        raise RequestProblem(422, "invalid-request", f"{text!r} is not a status") from None
+
+
+def text_field(value: str) -> str | None:
+    """A text, or None for an empty field."""
+    if "\x00" in value:
+        raise RequestProblem(422, "invalid-request", "a field holds a NUL character, which no event has")
+    return value.strip() or None
+
+
+def time_field(text: str) -> datetime | None:
+    """What a date field sends, in UTC."""
+    if not text.strip():
+        return None
+    try:
+        value = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise RequestProblem(422, "invalid-request", f"{text!r} is not a time; write 2026-03-10T12:00") from None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value

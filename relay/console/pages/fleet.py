@@ -1,0 +1,70 @@
+"""The relays, and pausing and resuming."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from relay.console.api.requests import Operator, Reader, change_request
+from relay.console.context import ConsoleParts
+from relay.console.fleet import end_pause, set_pause
+from relay.console.pages.fields import time_field
+from relay.console.pages.render import page
+from relay.core.pause import PauseScope, PauseTarget
+from relay.outbox.admin.fleet import differences
+
+router = APIRouter(include_in_schema=False)
+
+Back = Annotated[Literal["/fleet", "/types"], Form()]
+"""The page that sent the form."""
+
+
+@router.get("/fleet")
+def fleet_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
+    """The whole page; its list of relays alone for htmx."""
+    members, pauses = console.readings.relays.get()
+    template = "fleet_live.html" if "hx-request" in request.headers else "fleet.html"
+    return page(
+        request,
+        template,
+        identity,
+        title="Relays and pauses",
+        members=members,
+        differences=differences(members) if members else [],
+        pauses=pauses,
+        command=f"relay-cli migrate --table {console.table} --with",
+    )
+
+
+@router.post("/pauses")
+def pause_events(
+    console: ConsoleParts,
+    identity: Operator,
+    idempotency_key: Annotated[str, Form()],
+    scope: Annotated[PauseScope, Form()],
+    name: Annotated[str, Form(max_length=1000)] = "",
+    until: Annotated[str, Form(max_length=40)] = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
+    back: Back = "/fleet",
+) -> Response:
+    """Pause, and show what is paused."""
+    request = change_request(identity, idempotency_key, reason)
+    target = PauseTarget(scope, name.strip() if scope is not PauseScope.ALL else "")
+    set_pause(console, target, time_field(until), request)
+    return RedirectResponse(back, 303)
+
+
+@router.post("/pauses/resume")
+def resume_events(
+    console: ConsoleParts,
+    identity: Operator,
+    idempotency_key: Annotated[str, Form()],
+    scope: Annotated[PauseScope, Form()],
+    name: Annotated[str, Form(max_length=1000)] = "",
+    back: Back = "/fleet",
+) -> Response:
+    """Resume, and show what is still paused."""
+    end_pause(console, PauseTarget(scope, name), change_request(identity, idempotency_key, ""))
+    return RedirectResponse(back, 303)

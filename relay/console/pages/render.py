@@ -1,0 +1,98 @@
+"""Templates to pages: the environment of Jinja2, and what every page shows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+from uuid import uuid4
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from relay.console.access import Identity, Role
+from relay.console.context import console_of, shows_payloads
+from relay.console.trouble import span
+from relay.postgres.codec import Moment
+from relay.version import __version__
+
+FOLDER: Final = Path(__file__).parent
+NAVIGATION: Final = (
+    ("/", "Overview", "o"),
+    ("/events", "Events", "e"),
+    ("/dead", "Dead letters", "d"),
+    ("/types", "Types", "t"),
+    ("/fleet", "Relays", "r"),
+    ("/settings", "Settings", "s"),
+    ("/log", "Delivery log", "l"),
+    ("/store", "Event store", "v"),
+    ("/changes", "Changes", "c"),
+)
+"""Address, name, and the key that leads to it after g."""
+
+
+def _moment(value: Moment | None) -> str:
+    """A time for people: UTC, to the second."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return value or "—"
+
+
+def _iso(value: Moment | None) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else ""
+
+
+def _ago(value: Moment | None) -> str:
+    """How long ago, or in how long, in the largest unit: the exact time is beside it."""
+    if not isinstance(value, datetime):
+        return value or "—"
+    seconds = (datetime.now(UTC) - value).total_seconds()
+    largest = " ".join(span(abs(seconds)).split()[:2])
+    return f"{largest} ago" if seconds >= 0 else f"in {largest}"
+
+
+def _latency(seconds: float | None) -> str:
+    """A short time for people: ``40 ms``, ``1.2 s``, or as ``span`` from a minute on."""
+    if seconds is None:
+        return "—"
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "moment": _moment,
+        "iso": _iso,
+        "ago": _ago,
+        "span": span,
+        "latency": _latency,
+        "query": urlencode,
+    }
+    environment.globals |= {"navigation": NAVIGATION, "version": __version__, "new_key": lambda: str(uuid4())}
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+def page(request: Request, template: str, identity: Identity | None, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401 - whatever the template takes
+    """Render a template; without an identity nothing of the outbox is named."""
+    shared = {
+        "request": request,
+        "identity": identity,
+        "table": str(console_of(request).table) if identity is not None else "",
+        "csrf_token": getattr(request.state, "csrf_token", ""),
+        "operates": identity is not None and identity.role >= Role.OPERATOR,
+        "sees_payloads": identity is not None and shows_payloads(identity),
+    }
+    return HTMLResponse(_ENVIRONMENT.get_template(template).render(**shared, **values), status)

@@ -1,0 +1,112 @@
+"""Readings of the outbox that all viewers share: one at a time, and at most one a second, for each page.
+
+So a page costs the database the same for one viewer and for a hundred. A change through this console makes every
+reading old at once: who changes something sees it on the next page.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.fleet import read_fleet
+from relay.outbox.admin.overview import read_overview
+from relay.postgres.sql import TableName
+
+T = TypeVar("T")
+
+FRESH: Final = 1.0
+"""Seconds for which a reading is shown again."""
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class _Outcome(NamedTuple, Generic[T]):
+    value: T | None
+    error: Exception | None
+    began: float
+    ended: float
+
+
+class SharedReading(Generic[T]):
+    """One kind of reading. Threads may call it at once."""
+
+    def __init__(
+        self, read: Callable[[], T], fresh: float = FRESH, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._fresh = fresh
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: _Outcome[T] | None = None
+        self._old_before = float("-inf")
+
+    def get(self) -> T:
+        """A reading that ended less than ``FRESH`` seconds ago, or while this call waited; else a new one.
+
+        Raises what the reading raises; of those who waited for a reading that failed, each gets its error.
+        """
+        asked = self._clock()
+        with self._lock:
+            if self._last is None or not self._serves(self._last, asked):
+                self._last = self._new()
+            last = self._last
+        if last.error is not None:
+            raise last.error
+        return last.value  # type: ignore[return-value] # a value where there is no error
+
+    def forget(self) -> None:
+        """Show no reading again that began before now."""
+        self._old_before = self._clock()
+
+    def _serves(self, last: _Outcome[T], asked: float) -> bool:
+        if last.began <= self._old_before:
+            return False
+        # An error is not remembered: only who waited for it would otherwise wait for the next one too.
+        return last.ended >= asked or (last.error is None and asked - last.ended < self._fresh)
+
+    def _new(self) -> _Outcome[T]:
+        began = self._clock()
+        try:
+            return _Outcome(self._read(), None, began, self._clock())
+        except Exception as error:  # noqa: BLE001 - handed to every caller
+            return _Outcome(None, error, began, self._clock())
+
+
+class Readings:
+    """What the pages that follow the outbox show."""
+
+    def __init__(self, url: str, table: TableName) -> None:
+        self.overview = SharedReading(lambda: read_overview(url, table))
+        self.relays = SharedReading(lambda: read_fleet(url, table))
+        self.types = SharedReading(lambda: read_event_types(url, table))
+
+    def forget(self) -> None:
+        """Show no reading again that began before now: something was changed."""
+        for reading in (self.overview, self.relays, self.types):
+            reading.forget()
+
+
+class FreshAfterChanges:
+    """Forgets the readings before the answer to a request that may have changed something."""
+
+    def __init__(self, app: ASGIApp, readings: Readings) -> None:
+        self._app = app
+        self._readings = readings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or scope["method"] in _SAFE:
+            await self._app(scope, receive, send)
+            return
+
+        async def send_after_forgetting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._readings.forget()
+            await send(message)
+
+        await self._app(scope, receive, send_after_forgetting)

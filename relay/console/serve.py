@@ -1,0 +1,67 @@
+"""Run the console: one process, until a signal."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Final
+
+from relay.core.errors import ConfigError
+from relay.core.extras import requires
+from relay.settings.settings import Settings
+from relay.settings.variables import NAMES
+from relay.telemetry.logs import LogOptions, configure_logs
+
+VARIABLES: Final = frozenset(
+    {
+        "STORAGE_URL",
+        "STORAGE_TABLE_NAME",
+        "PUBLISHER_TYPE",
+        "PUBLISHER_URL",
+        "NATS_CONNECTION_TIMEOUT",
+        "LEASE_TIMEOUT",
+        "ON_DELIVERED",
+        "ENVIRONMENT",
+        "DELIVERY_LOG_URL",
+        "DELIVERY_LOG_SCHEMA",
+        "DELIVERY_LOG_PREFIX",
+        "EVENT_STORE_SCHEMA",
+        *(name for name in NAMES if name.startswith("CONSOLE_")),
+    }
+)
+"""The variables that the console reads."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ConfigError for a wrong setting, a missing extra or an occupied port."""
+    with requires("console", "relay-cli console"):
+        import uvicorn  # noqa: PLC0415 - only where the console runs
+
+        from relay.console.app import build_console  # noqa: PLC0415 - the same
+    host, port = settings.console_port
+    configure_logs(LogOptions(json=settings.environment == "production", relay_id="console"))
+    app = build_console(settings)
+    _log.info("console at http://%s:%d", f"[{host}]" if ":" in host else host, port, extra={"action": "console"})
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.console.live.close()  # first: the server waits until every answer has ended
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # CONSOLE_TRUSTED_PROXIES decides; uvicorn believes every process of this machine
+        timeout_graceful_shutdown=5,
+    )
+    try:
+        Server(config).run()
+    except SystemExit as end:
+        if end.code:
+            raise ConfigError(f"CONSOLE_PORT: cannot listen on {host}:{port}; is it in use?") from None

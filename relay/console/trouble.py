@@ -1,0 +1,152 @@
+"""What is wrong with the outbox now, in words, and what to do. Pure: it judges figures that were read before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final
+
+from relay.core.finding import Finding, Level
+from relay.core.pause import Pause, PauseScope
+from relay.outbox.admin.overview import MOST_COUNTED, Overview
+
+LATE: Final = 60.0
+"""Seconds that an event may be due before that is a fault."""
+PRUNED_AFTER: Final = 8 * 86_400.0
+"""Seconds; prune retains a week by default, and runs once a day at least."""
+
+
+def troubles(overview: Overview, pauses: Sequence[Pause] = ()) -> list[Finding]:
+    """The findings, errors first; empty when all is well. What is paused as a whole is not late."""
+    stopped = any(pause.target.scope is PauseScope.ALL for pause in pauses)
+    findings = [
+        *_pauses(pauses),
+        *(() if stopped else _lag(overview)),
+        *_relays(overview),
+        *_dead(overview),
+        *_retrying(overview),
+        *_prune(overview),
+    ]
+    return sorted(findings, key=lambda finding: finding.level is not Level.ERROR)
+
+
+def _pauses(pauses: Sequence[Pause]) -> Iterator[Finding]:
+    for pause in pauses:
+        target, reason = str(pause.target), f": {pause.reason}" if pause.reason else ""
+        end = "until it is resumed" if pause.until is None else f"until {_minute(pause.until)} or until it is resumed"
+        yield Finding(
+            Level.WARNING,
+            "pause",
+            f"{target[0].upper()}{target[1:]} is paused{reason}.",
+            f"Paused by {pause.paused_by} at {_minute(pause.since)}, {end}.",
+        )
+
+
+def _lag(overview: Overview) -> Iterator[Finding]:
+    backlog = overview.figures.backlog
+    age = backlog.oldest_due_age
+    if age < LATE:
+        return
+    waiting = backlog.pending_new + backlog.pending_retrying
+    verb = "waits" if waiting == 1 else "wait"
+    message = f"{least(waiting, 'event')} {verb}, the oldest has been due for {span(age)}"
+    if not overview.relays:
+        yield Finding(
+            Level.ERROR,
+            "lag",
+            f"No relay is connected: {message}.",
+            "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting.",
+        )
+    elif not overview.figures.in_flight:
+        names = ", ".join(relay.relay_id for relay in overview.relays)
+        yield Finding(
+            Level.ERROR,
+            "lag",
+            f"Nothing is in flight: {message}, although {names} is connected.",
+            "Look at /readyz of the relay: its broker may not answer. With ORDERING=key a dead event may hold a key.",
+        )
+    else:
+        yield Finding(
+            Level.WARNING,
+            "lag",
+            f"The relays are behind: {message}.",
+            "Let it drain; if the age grows, start another relay or raise BATCH_SIZE.",
+        )
+
+
+def _relays(overview: Overview) -> Iterator[Finding]:
+    if not overview.relays and overview.figures.backlog.oldest_due_age < LATE:
+        yield Finding(
+            Level.WARNING,
+            "relays",
+            "No relay is connected to this database.",
+            "Start a relay. One behind a pool that hides names of connections is not seen here.",
+        )
+
+
+def _dead(overview: Overview) -> Iterator[Finding]:
+    dead = overview.figures.backlog.dead
+    if not dead:
+        return
+    lately = [each for each in overview.types if each.dead]
+    new = sum(each.dead for each in lately)
+    worst = max(lately, key=lambda each: each.dead, default=None)
+    message = f"{least(dead, 'event')} {'is' if dead == 1 else 'are'} dead"
+    if worst is not None:
+        share = f"{new:,}" if new < dead else "it" if dead == 1 else "all"
+        message += f"; {share} died in the last hour, {'most ' if len(lately) > 1 else ''}of type {worst.event_type}"
+    advice = "Remove the cause, then replay them: Dead letters has them by error."
+    yield Finding(Level.WARNING, "dead", f"{_sentence(message)}.", advice)
+
+
+def _retrying(overview: Overview) -> Iterator[Finding]:
+    retrying = overview.figures.backlog.pending_retrying
+    if retrying:
+        verb = "waits" if retrying == 1 else "wait"
+        yield Finding(
+            Level.WARNING,
+            "retrying",
+            f"{_sentence(least(retrying, 'event'))} {verb} for the next attempt after a failure.",
+            "The relays repeat them automatically. Their errors say what they wait for.",
+        )
+
+
+def _prune(overview: Overview) -> Iterator[Finding]:
+    age = overview.oldest_delivered_age
+    if age > PRUNED_AFTER:
+        yield Finding(
+            Level.WARNING,
+            "prune",
+            f"The oldest delivered event is {span(age)} old: prune does not run, or fails.",
+            "Schedule relay-cli prune; relay-cli check --for prune examines its rights.",
+        )
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 event``, ``1,200 events``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def least(count: int, noun: str) -> str:
+    """As ``counted``, of a count that ends at ``MOST_COUNTED``."""
+    return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, noun)}"
+
+
+def span(seconds: float) -> str:
+    """A duration for people, in its two largest units: ``3 min 20 s``."""
+    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+    whole = max(int(seconds), 1) if seconds > 0 else 0
+    for (unit, size), (smaller, part) in pairwise(units):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,160 @@
+"""An outbox with trouble, as the pictures of the console show it: relays, dead letters, a pause, a delivery log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from relay.deliverylog import open_delivery_log
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
+from tests.console.access.making import tokens_file
+from tests.console.stocking import STREAM, TENANT, stock_store
+from tests.deliverylog.making import entry, event, ms
+from tests.support.console import ConsoleProcess
+from tests.support.daemon import Daemon
+from tests.support.fixtures.outbox import Outbox, give_rights
+from tests.support.fixtures.postgres import create_database, drop_database
+from tests.support.paths import ROOT
+
+EXTENSIONS: Final = ("console", "pause", "fleet")
+LOGGED: Final = "0190b0a0-1111-7000-8000-000000000000"
+"""An event of the delivery log with several attempts."""
+
+_SCENE = """
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, attempts, last_error,
+                               created_at, available_at, delivered_at, updated_at)
+SELECT gen_random_uuid(), event_type, 'customer-' || n % 997,
+       convert_to('{"order": ' || n || ', "total": "' || (n % 90 + 10) || '.50", "lines": [{"sku": "A-' || n % 13 ||
+                  '", "count": 2}]}', 'UTF8'),
+       jsonb_build_object('tenant_id', 'acme', 'traceparent', '00-' || md5(n::text) || '-0000000000000001-01'),
+       'DELIVERED', 0, NULL, delivered - latency, delivered - latency, delivered, delivered
+FROM generate_series(1, {events}) AS n,
+LATERAL (SELECT (ARRAY['order.placed', 'order.placed', 'order.paid', 'user.signup', 'invoice.sent', 'stock.changed',
+                       'stock.changed', 'stock.changed'])[1 + (n + n / 7) % 8] AS event_type,
+                now() - make_interval(secs => n * 0.35 + 60 * sin(n / 700.0) + 12 * sin(n / 130.0)) AS delivered,
+                make_interval(secs => 0.012 - 0.03 * ln(1 - random())) AS latency) AS figures
+"""
+_DEAD = """
+UPDATE openoutbox_events SET status = 'DEAD', delivered_at = NULL, attempts = 25, last_error = (ARRAY[
+    'MSG_SIZE_TOO_LARGE: Broker: Message size too large: 1,204,991 bytes, the limit is 1,048,588',
+    'TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed',
+    '_MSG_TIMED_OUT: Local: Message timed out after 5 attempts'])[1 + (random() * 2)::int]
+WHERE event_id IN (SELECT event_id FROM openoutbox_events
+                   WHERE event_type IN ('order.paid', 'user.signup', 'invoice.sent') ORDER BY event_id LIMIT 140)
+"""
+_WAITING = """
+UPDATE openoutbox_events SET status = 'PENDING', delivered_at = NULL, attempts = 3,
+    last_error = 'UNKNOWN_TOPIC_OR_PART: Broker: Unknown topic or partition',
+    available_at = now() + interval '20 minutes'
+WHERE event_id IN (SELECT event_id FROM openoutbox_events
+                   WHERE status = 'DELIVERED' AND event_type = 'stock.changed' LIMIT 37)
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the pictures are taken of."""
+
+    outbox: Outbox
+    console: ConsoleProcess
+    """Open to everybody, who is admin."""
+    guarded: ConsoleProcess
+    """Asks for a login, with every way that exists."""
+
+
+def pages_of(outbox: Outbox) -> dict[str, str]:
+    """The paths of all pages, by the names of their pictures."""
+
+    def first(status: str) -> str:
+        query = "SELECT event_id FROM openoutbox_events WHERE status = %s ORDER BY available_at DESC LIMIT 1"
+        return f"/events/{outbox.database.run(query, [status])[0][0]}"
+
+    return {
+        "overview": "/",
+        "events": "/events",
+        "search": "/events?status=DEAD&error=size",
+        "search-empty": "/events?event_type=nothing",
+        "event": first("DEAD"),
+        "event-waiting": first("PENDING"),
+        "dead": "/dead",
+        "replay": "/changes/new?action=replay&event_type=order.paid",
+        "bury": "/changes/new?action=bury&status=PENDING",
+        "types": "/types",
+        "type-pause": "/types/pause?event_type=stock.changed",
+        "fleet": "/fleet",
+        "settings": "/settings",
+        "settings-all": "/settings?all=true",
+        "log": "/log",
+        "log-event": f"/log/events/{LOGGED}?tenant_id=acme",
+        "log-attempt": "/log/attempts/attempt-0?tenant_id=acme",
+        "log-chart": "/log/chart",
+        "store": "/store",
+        "store-tenant": f"/store/tenants/{TENANT}",
+        "store-stream": f"/store/tenants/{TENANT}/streams/{STREAM}",
+        "changes": "/changes",
+        "error": "/events/0190b0a0-0000-7000-8000-000000000001",
+    }
+
+
+async def fill_log(url: str, attempts: int) -> None:
+    """A delivery log of the last hour; the newest event of it failed twice."""
+    store = await open_delivery_log(url)
+    await store.migrate()
+    now, chance = datetime.now(UTC), random.Random(25)
+    entries = []
+    for number in range(attempts):
+        time = now - timedelta(hours=1) * (number / attempts)
+        its = event(
+            LOGGED if number < 3 else f"0190b0a0-2222-7000-8000-{number:012d}",
+            time - ms(40),
+            tenant_id="acme",
+            topic=chance.choice(("order.placed", "order.paid", "stock.changed")) if number > 2 else "order.paid",
+            matched_destination_ids=["kafka"],
+            data=b'{"order": 7, "total": "42.50"}',
+            metadata={"source": "shop"},
+        )
+        failed = 0 < number < 3 or chance.random() < 0.04
+        outcome = {"status": "failed", "code": "_MSG_TIMED_OUT"} if failed else {"response_data": {"offset": number}}
+        attempt = 3 - number if number < 3 else 1
+        entries.append(entry(f"attempt-{number}", time, its, destination_id="kafka", attempt_number=attempt, **outcome))
+    await store.insert_many(entries)
+    await store.close()
+
+
+@contextmanager
+def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
+    """An outbox with so many events and some trouble, two relays, a delivery log, and two consoles."""
+    outbox = Outbox.create(create_database(admin_url))
+    for extension in EXTENSIONS:
+        add_extension(outbox.owner_url, TableName(), extension)
+    asyncio.run(fill_log(outbox.url, 600))
+    stock_store(outbox.url, streams=30)
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+        for statement in (_SCENE.replace("{events}", str(events)), _DEAD, _WAITING):
+            connection.execute(statement.encode())
+    with ExitStack() as stack:
+        for name in ("relay-1", "relay-2"):
+            relay = stack.enter_context(Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "RELAY_ID": name}))
+            relay.wait_ready()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        access = {
+            "CONSOLE_TOKENS_FILE": str(tokens_file(folder)),
+            "CONSOLE_USERS_FILE": str(ROOT / "deploy" / "console" / "users"),
+            "CONSOLE_OIDC_ISSUER": "https://login.example.com",
+            "CONSOLE_OIDC_CLIENT_ID": "outbox",
+            "CONSOLE_OIDC_CLIENT_SECRET": "x" * 32,
+        }
+        url = outbox.url_of("console")
+        console = stack.enter_context(ConsoleProcess(url, DELIVERY_LOG_URL=outbox.url))
+        guarded = stack.enter_context(ConsoleProcess(url, **access))
+        yield Scene(outbox, console.wait_ready(), guarded.wait_ready())
+    drop_database(outbox.database)

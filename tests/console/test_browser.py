@@ -1,0 +1,160 @@
+"""The console in a browser, beside a relay, a database and a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.stocking import STREAM, TENANT, stock_log, stock_store
+from tests.outbox.admin.filling import fill_aged
+from tests.support.console import ConsoleProcess, watched
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.outbox import Outbox, give_rights
+from tests.support.waiting import DEADLINE, patience, wait_until
+
+_MILLISECONDS = patience(DEADLINE) * 1000
+
+
+@pytest.fixture
+def console(recorded: Outbox) -> Iterator[ConsoleProcess]:
+    """The console's process on the outbox."""
+    with ConsoleProcess(recorded.url_of("console")) as process:
+        yield process.wait_ready()
+
+
+@pytest.fixture
+def stocked(recorded: Outbox) -> Iterator[ConsoleProcess]:
+    """The console's process, with a delivery log and an event store in the outbox's database."""
+    stock_log(recorded.url)
+    stock_store(recorded.url)
+    with recorded.database.connect() as connection:
+        give_rights(connection)
+    with ConsoleProcess(recorded.url_of("console"), DELIVERY_LOG_URL=recorded.url_of("console")) as process:
+        yield process.wait_ready()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new page in a context of its own."""
+    context = browser.new_context()
+    context.set_default_timeout(_MILLISECONDS)
+    yield context.new_page()
+    context.close()
+
+
+def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
+    recorded: Outbox, console: ConsoleProcess, page: Page, daemon: StartDaemon, redis_url: str
+) -> None:
+    stream = recorded.database.name
+    fill_aged(recorded, "DEAD", 30)
+    recorded.database.run(f"UPDATE openoutbox_events SET event_type = '{stream}' WHERE status = 'DEAD'")
+    recorded.database.run(
+        "UPDATE openoutbox_events SET last_error = 'OTHER: x' WHERE partition_key IN ('key-1', 'key-2')"
+    )
+    daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url).wait_ready()
+    complaints = watched(page)
+    page.goto(console.address)
+    expect(page.get_by_text("30 events are dead")).to_be_visible()
+    page.keyboard.press("/")
+    page.wait_for_url("**/events")
+    page.get_by_label("Error contains").fill("other")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("tbody tr")).to_have_count(6)
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_role("row").filter(has_text="FATAL").get_by_role("link", name="Replay").click()
+    expect(page.get_by_role("heading", name="24 events")).to_be_visible()
+    page.get_by_label("Events a second").fill("50")
+    page.get_by_label("Reason").fill("the broker was full")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_text("complete")).to_be_visible(timeout=_MILLISECONDS)
+    expect(page.get_by_text("24 of 24 events")).to_be_visible()
+    with redis.Redis.from_url(redis_url) as client:
+        wait_until(lambda: client.xlen(stream) == 24, what="24 messages")
+        client.delete(stream)
+    wait_until(lambda: recorded.counts() == {"DELIVERED": 24, "DEAD": 6}, what="24 deliveries")
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_text("6 events are dead")).to_be_visible()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["stream", "polling"])
+def test_the_overview_follows_the_outbox_until_it_is_paused(
+    recorded: Outbox, console: ConsoleProcess, page: Page, refused: bool
+) -> None:
+    if refused:
+        page.route("**/live?*", lambda route: route.fulfill(status=503))
+    page.goto(console.address)
+    expect(page.get_by_text("No relay is connected")).to_be_visible()
+    page.wait_for_function(f"live.stream.readyState === {2 if refused else 1}")  # closed, open
+    fill_aged(recorded, "DEAD", 7)
+    expect(page.get_by_text("7 events are dead")).to_be_visible(timeout=_MILLISECONDS)
+    page.get_by_role("checkbox", name="Live").uncheck()
+    expect(page.get_by_role("checkbox", name="Live")).not_to_be_checked()
+    assert page.evaluate("live.stream") is None
+    fill_aged(recorded, "DEAD", 1)
+    if not refused:
+        page.get_by_role("checkbox", name="Live").check()
+        expect(page.get_by_text("8 events are dead")).to_be_visible(timeout=_MILLISECONDS)
+
+
+def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: ConsoleProcess, page: Page) -> None:
+    page.goto(f"{console.address}/types")
+    page.wait_for_function("live.stream.readyState === 1")
+    recorded.database.run("ALTER TABLE openoutbox_events RENAME TO elsewhere")
+    expect(page.get_by_role("status")).to_contain_text("there is no table openoutbox_events", timeout=_MILLISECONDS)
+    recorded.database.run("ALTER TABLE elsewhere RENAME TO openoutbox_events")
+    expect(page.get_by_role("status")).to_be_empty(timeout=_MILLISECONDS)
+
+
+def test_a_type_is_paused_and_resumed(
+    recorded: Outbox, console: ConsoleProcess, page: Page, daemon: StartDaemon
+) -> None:
+    relay = daemon(PUBLISHER_TYPE="null", RELAY_ID="relay-7").wait_ready()
+    page.goto(f"{console.address}/fleet")
+    page.get_by_label("Type or prefix").fill("t")
+    page.get_by_label("Reason").fill("repair")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("row").filter(has_text="event type t")).to_contain_text("repair")
+    wait_until(lambda: relay.metric("openoutbox_paused") == 1, what="the relay to obey")
+    recorded.fill("t", 1)
+    recorded.fill("other", 1)
+    wait_until(lambda: recorded.counts() == {"PENDING": 1, "DELIVERED": 1}, what="the delivery of the other type")
+    page.get_by_role("link", name="Types").click()
+    row = page.get_by_role("row").filter(has_text="paused")
+    expect(row.get_by_role("rowheader")).to_contain_text("t paused")
+    row.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("link", name="Pause t")).to_be_visible()
+    wait_until(lambda: recorded.counts() == {"DELIVERED": 2}, what="the delivery")
+
+
+def test_a_failed_attempt_is_found_with_its_response(stocked: ConsoleProcess, page: Page) -> None:
+    complaints = watched(page)
+    page.goto(stocked.address)
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    page.wait_for_url("**/log")
+    expect(page.get_by_text("102 delivered")).to_be_visible()
+    expect(page.locator("#log-plot canvas")).to_be_visible()
+    page.get_by_role("link", name="Older").click()
+    page.get_by_role("link", name="Newer").click()
+    page.get_by_label("Code").fill("MSG_SIZE_TOO_LARGE")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("tbody tr")).to_have_count(18)
+    expect(page.get_by_text("0 delivered, 18 failed attempts")).to_be_visible()
+    page.get_by_role("link", name="order.paid attempt attempt-7", exact=True).click()
+    expect(page.get_by_text("the response")).to_be_visible()
+    page.get_by_role("link", name="event-7").click()
+    expect(page.get_by_text("the payload")).to_be_visible()
+    assert complaints == []
+
+
+def test_a_stream_is_found_from_its_tenant(stocked: ConsoleProcess, page: Page) -> None:
+    page.goto(f"{stocked.address}/store")
+    expect(page.get_by_role("row").filter(has_text="balances")).to_contain_text("no holder")
+    page.get_by_role("link", name=str(TENANT)).click()
+    page.get_by_role("link", name=str(STREAM)).click()
+    expect(page.get_by_role("heading", name="1 · AccountOpened")).to_be_visible()
+    expect(page.get_by_text("the body")).to_be_visible()

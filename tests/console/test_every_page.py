@@ -1,0 +1,73 @@
+"""Every page on a phone and on a desk, light and dark: for screen readers, for the keyboard, and within the width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+from tests.console.scene import Scene, pages_of, scene
+from tests.support.console import watched
+
+_MOST_STOPS = 400
+_WATCH = """() => {
+    window.focused = new Set();
+    window.invisible = [];
+    addEventListener("focusin", ({ target }) => {
+        focused.add(target);
+        if (getComputedStyle(target).outlineStyle === "none") invisible.push(target.outerHTML.slice(0, 200));
+    });
+}"""
+"""Notes what gets the focus, and what of it shows no outline."""
+_MISSED = """() => {
+    const controls = "a[href], button, input:not([type=hidden]), select, [tabindex='0']";
+    return [...document.querySelectorAll(controls)].filter((one) => !focused.has(one)).map((one) => one.outerHTML);
+}"""
+"""The controls that never had the focus."""
+
+
+@pytest.fixture(scope="module")
+def shown(postgres: str) -> Iterator[Scene]:
+    """One outbox with trouble for all tests here."""
+    with scene(postgres, events=1000) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def addresses(shown: Scene) -> dict[str, str]:
+    """The addresses of all pages, by name."""
+    pages = {name: shown.console.address + path for name, path in pages_of(shown.outbox).items()}
+    return pages | {"login": f"{shown.guarded.address}/login"}
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 360)])
+def test_every_page_is_for_screen_readers_and_fits(
+    addresses: dict[str, str], browser: Browser, scheme: Literal["light", "dark"], width: int
+) -> None:
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    complaints = watched(page)
+    for name, address in addresses.items():
+        page.goto(address)
+        violations = [(each["id"], each["nodes"][0]["html"][:200]) for each in Axe().run(page).response["violations"]]
+        assert violations == [], (name, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expected = ("axe", "404")  # the policy refuses the styles that axe sets; one of the pages says that it has no event
+    assert [each for each in complaints if not any(words in each for words in expected)] == []
+    page.close()
+
+
+def test_every_control_of_every_page_is_reached_by_the_keyboard(addresses: dict[str, str], browser: Browser) -> None:
+    page = browser.new_page()
+    for name, address in addresses.items():
+        page.goto(address)
+        page.evaluate(_WATCH)
+        for _ in range(_MOST_STOPS):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement === document.body"):
+                break
+        assert (page.evaluate(_MISSED), page.evaluate("invisible")) == ([], []), name
+    page.close()

@@ -1,0 +1,187 @@
+"""The pages as HTML: what they show, what their forms do, and how they answer nonsense."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.console.access.making import token, tokens_file
+from tests.console.conftest import ConsoleClient, client_of
+from tests.outbox.admin.filling import fill_aged
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.waiting import wait_until
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def text_of(response: httpx.Response) -> str:
+    """The words of a page."""
+    assert response.headers["content-type"].startswith("text/html")
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", response.text)).split())
+
+
+def send(console: ConsoleClient, path: str, **fields: str) -> httpx.Response:
+    return console.post(path, content=urlencode({"idempotency_key": str(uuid4())} | fields), headers=FORM)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/events",
+        "/dead",
+        "/changes/new?action=replay&event_type=x",
+        "/types",
+        "/types/pause?event_type=x",
+        "/settings",
+        "/settings?all=true",
+        "/changes",
+        "/static/console.js",
+    ],
+)
+def test_every_page_answers_on_an_empty_outbox_with_a_strict_policy(console: ConsoleClient, path: str) -> None:
+    response = console.get(path)
+    assert response.status_code == 200
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_what_an_event_holds_is_shown_and_never_run(console: ConsoleClient, recorded: Outbox) -> None:
+    attack = "<script>alert(1)</script>"
+    [id_] = recorded.insert([Row(f"t{attack}", attack.encode(), f'k"{attack}', '{"h": "<b>"}')])
+    for path in (f"/events/{id_}", "/events", "/"):
+        page = console.get(path)
+        assert page.status_code == 200
+        assert attack not in page.text
+        assert "<b>" not in page.text
+    assert attack in text_of(console.get(f"/events/{id_}"))
+    found = console.get("/events", params={"event_type": f"t{attack}"})
+    assert id_ in found.text
+    assert console.get("/events", params={"event_id": id_}).headers["location"] == f"/events/{id_}"
+
+
+def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox) -> None:
+    fill_aged(recorded, "DEAD", 120)
+
+    def shown(path: str) -> list[str]:
+        return re.findall(r'href="/events/([^"]+)"', console.get(path).text)
+
+    def link(path: str, name: str) -> str:
+        [address] = re.findall(rf'rel="{name}" href="([^"]+)"', console.get(path).text)
+        return unescape(address)
+
+    path = "/events?status=DEAD"
+    second = link(path, "next")
+    third = link(second, "next")
+    assert shown(link(third, "prev")) == shown(second)
+    assert shown(link(link(third, "prev"), "prev")) == shown(path)
+    assert 'rel="next"' not in console.get(third).text
+
+
+def test_a_form_changes_the_event_that_it_showed(console: ConsoleClient, recorded: Outbox) -> None:
+    fill_aged(recorded, "DEAD", 1)
+    [(id_,)] = recorded.rows("event_id")
+    page = console.get(f"/events/{id_}").text
+    [version] = re.findall(r'name="version" value="([^"]+)"', page)
+    done = send(console, f"/events/{id_}/replay", version=unescape(version), reason="again")
+    assert (done.status_code, done.headers["location"]) == (303, f"/events/{id_}?done=replay")
+    assert recorded.counts() == {"PENDING": 1}
+    late = send(console, f"/events/{id_}/bury", version=unescape(version))
+    assert late.status_code == 412
+    assert "was changed after you saw it" in text_of(late)
+    assert "again" in text_of(console.get("/changes"))
+
+
+def test_all_events_of_a_search_are_changed_as_the_form_counted_them(console: ConsoleClient, recorded: Outbox) -> None:
+    recorded.fill("t", 9)
+    recorded.database.run("UPDATE openoutbox_events SET available_at = now() + interval '1 hour', last_error = 'E: no'")
+    recorded.fill("other", 2)
+    search = "/events?status=PENDING&event_type=t&error=e%3A"
+    links = {unescape(address) for address in re.findall(r'href="(/changes/new[^"]+)"', console.get(search).text)}
+    actions = ("retry", "bury", "cancel")
+    assert links == {f"/changes/new?action={action}&status=PENDING&event_type=t&error=e%3A" for action in actions}
+    assert "/changes/new" not in console.get("/events?event_type=t").text
+    confirm = console.get(f"/changes/new?action=bury&{search.partition('?')[2]}")
+    assert "9 events" in text_of(confirm)
+    [form] = re.findall(r"(?s)<form[^>]* action=\"/changes\".*?</form>", confirm.text)
+    hidden = {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)}
+    recorded.database.run(
+        "UPDATE openoutbox_events SET updated_at = now() "
+        "WHERE event_id = (SELECT event_id FROM openoutbox_events WHERE event_type = 't' LIMIT 1)"
+    )
+    begun = send(console, "/changes", **hidden, rate="", limit="5", reason="wrong import")
+    assert begun.status_code == 303
+    place = begun.headers["location"]
+    wait_until(lambda: "complete" in text_of(console.get(place)), what="the change")
+    assert recorded.counts() == {"DEAD": 5, "PENDING": 6}
+    rest = send(console, "/changes", **(hidden | {"idempotency_key": str(uuid4())}), reason="wrong import")
+    wait_until(lambda: "complete" in text_of(console.get(rest.headers["location"])), what="the change")
+    assert recorded.counts() == {"DEAD": 8, "PENDING": 3}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("/events?cursor=x", 400, "is not from a page of a search"),
+        ("/events?since=yesterday", 422, "is not a time"),
+        ("/events?status=LOST", 422, "is not a status"),
+        ("/events?event_id=7", 422, "is not the id of an event"),
+        ("/changes/new?action=bury&status=DEAD", 422, "bury takes pending events, not dead ones"),
+        ("/changes/new?action=bury&status=LOST", 422, "should be 'pending', 'dead' or 'delivered'"),
+        ("/changes/new?action=lose", 422, "'retry', 'replay', 'bury' or 'cancel'"),
+        ("/changes/new?action=bury&event_type=%00", 422, "String should match pattern"),
+        ("/events?event_type=%00", 422, "NUL"),
+        ("/events/0190b0a0-0000-7000-8000-000000000001", 404, "There is no event"),
+        ("/nothing", 404, "Not found"),
+    ],
+)
+def test_errors_are_pages(console: ConsoleClient, path: str, status: int, message: str) -> None:
+    response = console.get(path)
+    assert response.status_code == status
+    assert message in text_of(response)
+
+
+def test_a_database_that_does_not_answer_is_a_page() -> None:
+    response = client_of("postgres://u@127.0.0.1:1/d").get("/")
+    assert response.status_code == 503
+    assert "Database unavailable" in text_of(response)
+
+
+def test_a_type_is_paused_and_resumed_from_its_line(console: ConsoleClient, recorded: Outbox) -> None:
+    recorded.insert([Row("user.signup"), Row("user.left")])
+    paused = send(console, "/pauses", scope="type", name="user.signup", back="/types", reason="repair")
+    assert (paused.status_code, paused.headers["location"]) == (303, "/types")
+    page = console.get("/types")
+    assert page.text.count("by local since") == page.text.count(">Resume<") == page.text.count(">Pause<") == 1
+    assert "the 10,000 events" not in text_of(page)
+    recorded.database.run("DELETE FROM openoutbox_events WHERE event_type = 'user.signup'")
+    console.app.state.console.readings.forget()
+    assert "user.signup paused No event in the samples." in text_of(console.get("/types"))
+    assert send(console, "/pauses/resume", scope="type", name="user.signup", back="/types").status_code == 303
+    assert "user.signup" not in console.get("/types").text
+    elsewhere = send(console, "/pauses", scope="type", name="t", back="//another.example")
+    assert elsewhere.status_code == 422
+
+
+def test_a_reader_sees_no_payload_and_no_action(recorded: Outbox, tmp_path: Path) -> None:
+    [id_] = recorded.insert([Row("t", b"the secret", "k", '{"name": "the header"}')])
+    console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
+    paths = (f"/events/{id_}", f"/api/v1/events/{id_}")
+    assert [console.get(path).status_code for path in paths] == [401, 401]
+    reader, operator = ({"Authorization": f"Bearer {token(f'{role}-token')}"} for role in ("reader", "operator"))
+    hidden = [console.get(path, headers=reader).text for path in paths]
+    assert all("the secret" not in text and "the header" not in text for text in hidden)
+    assert "<button" not in hidden[0].partition("<main")[2]
+    shown = [console.get(path, headers=operator).text for path in paths]
+    assert all("the secret" in text and "the header" in text for text in shown)
+    refused = console.post(f"{paths[1]}/bury", json={}, headers={**reader, "Idempotency-Key": "a"})
+    assert refused.status_code == 403
+    assert recorded.counts() == {"PENDING": 1}

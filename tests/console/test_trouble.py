@@ -1,0 +1,108 @@
+"""What the overview says is wrong, from the figures alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from relay.console.trouble import span, troubles
+from relay.core.pause import Pause, PauseScope, PauseTarget
+from relay.core.ports import Backlog
+from relay.outbox.admin.browse import Figures
+from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount
+
+RELAY = ConnectedRelay("relay-0", 3)
+_SINCE = datetime(2026, 3, 10, 8, 0, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An outbox in which all is well, but for what a test changes."""
+
+    waiting: int = 0
+    retrying: int = 0
+    due: float = 0.0
+    dead: int = 0
+    in_flight: int = 0
+    relays: tuple[ConnectedRelay, ...] = (RELAY,)
+    types: tuple[TypeCount, ...] = ()
+    oldest_delivered: float = 0.0
+
+    def overview(self) -> Overview:
+        """The figures as they are read."""
+        backlog = Backlog(self.waiting, self.retrying, self.due, self.due, self.dead)
+        figures = Figures(backlog, self.in_flight)
+        return Overview(figures, list(self.relays), [], list(self.types), self.oldest_delivered)
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected"),
+    [
+        (Scene(waiting=1200, due=5, in_flight=100), []),
+        (
+            Scene(waiting=1200, due=200, relays=()),
+            [("error", "No relay is connected: 1,200 events wait, the oldest has been due for 3 min 20 s.")],
+        ),
+        (
+            Scene(waiting=1, due=200),
+            [
+                (
+                    "error",
+                    "Nothing is in flight: 1 event waits, the oldest has been due for 3 min 20 s, although relay-0 is",
+                )
+            ],
+        ),
+        (Scene(waiting=9, due=7200, in_flight=5), [("warning", "The relays are behind: 9 events wait")]),
+        (Scene(relays=()), [("warning", "No relay is connected to this database.")]),
+        (Scene(dead=1), [("warning", "1 event is dead.")]),
+        (
+            Scene(dead=5000, types=(TypeCount("a", 9, 1, 100), TypeCount("b", 0, 40, 100))),
+            [("warning", "5,000 events are dead; 41 died in the last hour, most of type b.")],
+        ),
+        (Scene(retrying=1), [("warning", "1 event waits for the next attempt after a failure.")]),
+        (Scene(oldest_delivered=9 * 86_400.0), [("warning", "The oldest delivered event is 9 d old: prune does not")]),
+        (
+            Scene(dead=2, waiting=3, due=99, relays=()),
+            [("error", "No relay is connected: 3 events wait"), ("warning", "2 events are dead.")],
+        ),
+    ],
+)
+def test_findings(scene: Scene, expected: list[tuple[str, str]]) -> None:
+    findings = troubles(scene.overview())
+    assert len(findings) == len(expected)
+    for finding, (level, message) in zip(findings, expected, strict=True):
+        assert finding.level == level
+        assert finding.message.startswith(message)
+        assert finding.advice
+
+
+@pytest.mark.parametrize(
+    ("until", "advice"),
+    [
+        (None, "Paused by ada at 2026-03-10 08:00 UTC, until it is resumed."),
+        (_SINCE + timedelta(hours=1), "Paused by ada at 2026-03-10 08:00 UTC, until 2026-03-10 09:00 UTC or until it"),
+    ],
+)
+def test_a_pause_is_a_finding_that_says_who_why_and_how_long(until: datetime | None, advice: str) -> None:
+    pause = Pause(PauseTarget(PauseScope.TYPE, "a"), until, "ada", "repair", _SINCE)
+    (finding,) = troubles(Scene().overview(), [pause])
+    assert finding.message == "Event type a is paused: repair."
+    assert finding.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.2, "1 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3725, "1 h 2 min"),
+        (86_400, "1 d"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_a_span_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert span(seconds) == text
