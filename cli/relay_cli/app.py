@@ -19,7 +19,11 @@ COMMANDS: Final = {
     "list": "relay_cli.listing",
     "show": "relay_cli.show",
     "replay": "relay_cli.replay",
+    "pause": "relay_cli.pause",
+    "resume": "relay_cli.resume",
+    "fleet": "relay_cli.fleet",
     "prune": "relay_cli.prune",
+    "console": "relay_cli.console",
 }
 """Command to module; the module's ``app`` is a typer app of one command."""
 
@@ -28,9 +32,10 @@ GROUPS: Final = {
     "tenant": "relay_cli.tenant",
     "log": "relay_cli.log",
     "spark": "relay_cli.spark",
+    "access": "relay_cli.access",
 }
 """Group of commands to module, whose ``app`` has the commands: docs/event-store.md, docs/delivery-log.md,
-docs/spark.md."""
+docs/spark.md, docs/console-access.md."""
 
 
 class _LazyGroup(CommandGroup):

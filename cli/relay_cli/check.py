@@ -37,6 +37,7 @@ Schema = Annotated[
         "--schema", metavar="NAME", help="The schema of the event store, or of Spark's ledgers.", show_default=False
     ),
 ]
+_CONSOLE = ("DELIVERY_LOG_URL", "DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX", "EVENT_STORE_SCHEMA")
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
 
 
@@ -56,11 +57,12 @@ def command(
     Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
     timeouts and the duplicate window of NATS fit together. It warns where another relay on the table shows that it has
-    another LEASE_TIMEOUT, and when the oldest delivered event is older than prune retains. It changes nothing.
+    another LEASE_TIMEOUT or ON_DELIVERED, for which it may watch leased events for a second, and when the oldest
+    delivered event is older than prune retains. It changes nothing.
 
-    With --for it examines the database user of another job instead, and names the command or GRANT for what it
-    lacks: prune, reader (dashboards, stats, list, show), spark (write, archive or replay), eventstore (writer, reader
-    or subscriber), deliverylog (recorder or reader, in DELIVERY_LOG_URL).
+    With --for it examines the user of another job instead, and names the command or GRANT for what it lacks: prune,
+    reader (dashboards, stats, list, show), operator (pause, resume, fleet), console (event store and DELIVERY_LOG_URL
+    too), spark, eventstore (writer, reader or subscriber), deliverylog (recorder or reader, in DELIVERY_LOG_URL).
 
     Exit codes: 0 no errors, 1 an error (with --strict also a warning), 2 wrong usage or an invalid setting.
 
@@ -101,7 +103,8 @@ def _examine_role(
     if role is Role.DELIVERYLOG:
         settings = Settings.from_process(only={"DELIVERY_LOG_URL", "DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX"})
     else:
-        settings = read_settings(context, storage_url, table)
+        only = _CONSOLE if role is Role.CONSOLE else ()
+        settings = read_settings(context, storage_url, table, only=only)
     return examine_role(role, settings, retention, schema)
 
 

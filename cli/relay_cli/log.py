@@ -69,6 +69,7 @@ def attempts(
     destination_type: Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")] = None,
     status: Annotated[list[str] | None, typer.Option("--status", help="success or failed; repeatable.")] = None,
     topic: log_options.Topics = None,
+    code: Annotated[list[str] | None, typer.Option("--code", help="Only this error code; repeatable.")] = None,
     since: log_options.Gte = None,
     until: log_options.Lte = None,
     after: log_options.Gt = None,
@@ -92,7 +93,7 @@ def attempts(
 
     time = window(since, until, after, before)
     filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic, time=time)
-    filters = replace(filters, destination_types=destination_type, status=status)
+    filters = replace(filters, destination_types=destination_type, status=status, codes=code)
     query = replace(filters, limit=limit, order=order, sort_by=sort_by, next=next_page, prev=prev_page)
     page = with_store(url, schema, prefix, lambda store: store.list_attempts(query))
     print_attempts(page, as_json=as_json)

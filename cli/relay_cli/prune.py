@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay.core.errors import OutboxError
+from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
-from relay_cli.main import INTERRUPTED
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.output import Bar, moment, plural, print_json
 from relay_cli.screen import ago, columns, wrapped
@@ -83,22 +82,14 @@ def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) 
         result = sums
         bar.show(sums.total, total)
 
-    try:
+    def report(*, complete: bool) -> None:
+        _report(result, as_json=as_json, dry_run=False, complete=complete)
+
+    with reported(bar, report, lambda: result.total > 0):
         if bar.possible:
             estimate = preview(url, table, options)
             total = estimate.total if estimate.exact else None
         prune(url, table, options, on_batch)
-    except KeyboardInterrupt:
-        bar.close()
-        _report(result, as_json=as_json, dry_run=False, complete=False)
-        raise typer.Exit(INTERRUPTED) from None
-    except OutboxError:
-        bar.close()
-        if result.total:
-            _report(result, as_json=as_json, dry_run=False, complete=False)
-        raise
-    bar.close()
-    _report(result, as_json=as_json, dry_run=False)
 
 
 def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from datetime import datetime
 from enum import StrEnum
@@ -12,15 +10,16 @@ from uuid import UUID
 
 import typer
 
-from relay.core.errors import OutboxError
+from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
-from relay_cli.main import INTERRUPTED
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
 from relay_cli.output import Bar, plural, print_json
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
+from relay_cli.who import user_and_host
 
 if TYPE_CHECKING:
-    from relay.outbox.admin.replay import Bound, Replayed, ReplayOptions, Selection
+    from relay.outbox.admin.replay import Replayed, ReplayOptions
+    from relay.outbox.admin.selection import Bound, Selection
     from relay.settings.places import OutboxPlace
     from relay.settings.settings import Settings
 
@@ -28,6 +27,10 @@ _VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_
 _DELETED = (
     "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
+)
+_ABSENT = (
+    "no event matched. An event that was pruned, or deleted on delivery (ON_DELIVERED=delete), has no row. The "
+    "delivery log lists what was delivered (relay-cli log events); an archive has payloads (relay-cli spark replay)."
 )
 
 app = single_command()
@@ -122,9 +125,9 @@ def command(
     selection = _selection(ids, event_type, key, statuses, since, until)
     settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
     window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
-    options = ReplayOptions(limit, rate, reason=reason, who=_who(), duplicate_window=window)
+    options = ReplayOptions(limit, rate, reason=reason, who=user_and_host(), duplicate_window=window)
     place = outbox_of(context, storage_url, table)
-    _confirm_and_replay(place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json)
+    _explain_none(_confirm_and_replay(place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json), settings)
 
 
 def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
@@ -133,6 +136,12 @@ def _settings(context: typer.Context, url: str | None, table: str | None) -> Set
     if settings.on_delivered == "delete":
         typer.echo(_DELETED, err=True)
     return settings
+
+
+def _explain_none(result: Replayed, settings: Settings | None) -> None:
+    """When no event matched, say where delivered events may be; ``_settings`` has said it for ON_DELIVERED=delete."""
+    if not result.total and settings is not None and settings.on_delivered == "keep":
+        typer.echo(_ABSENT, err=True)
 
 
 def _selection(
@@ -144,7 +153,7 @@ def _selection(
     until: Bound | None,
 ) -> Selection:
     """The filters; without --status dead events, and with --id delivered ones too."""
-    from relay.outbox.admin.replay import Selection
+    from relay.outbox.admin.selection import Selection
 
     if not (ids or event_type or key or statuses or since or until):
         raise typer.BadParameter("say which events: --id, --type, --key, --status, --from or --to")
@@ -154,9 +163,9 @@ def _selection(
 
 def _window(settings: Settings, option: float | None) -> float:
     """The duplicate window in seconds: the option's, else the one of this environment's NATS streams."""
-    from relay_cli.nats_window import duplicate_window
+    from relay.app.duplicates import duplicate_window
 
-    return duplicate_window(settings) if option is None else option
+    return duplicate_window(settings, ", or pass --nats-duplicate-window") if option is None else option
 
 
 def _confirm_and_replay(
@@ -167,7 +176,7 @@ def _confirm_and_replay(
     dry_run: bool,
     yes: bool,
     as_json: bool,
-) -> None:
+) -> Replayed:
     """Replay, on a terminal after a confirmation; a dry run only counts."""
     from relay.outbox.admin.replay import preview
 
@@ -176,10 +185,10 @@ def _confirm_and_replay(
     counts = preview(*place, selection, options) if dry_run or confirm or bar.possible else None
     if counts is not None and dry_run:
         _report(counts, as_json=as_json, dry_run=True)
-        return
+        return counts
     if counts is not None and confirm:
         typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
-    _replay(place, selection, options, bar, counts, as_json=as_json)
+    return _replay(place, selection, options, bar, counts, as_json=as_json)
 
 
 def _replay(
@@ -190,7 +199,7 @@ def _replay(
     estimate: Replayed | None,
     *,
     as_json: bool,
-) -> None:
+) -> Replayed:
     """Replay and report, after an early end too."""
     from relay.outbox.admin.replay import Replayed, replay
 
@@ -202,19 +211,12 @@ def _replay(
         result = sums
         bar.show(sums.total, total)
 
-    try:
+    def report(*, complete: bool) -> None:
+        _report(result, as_json=as_json, dry_run=False, complete=complete)
+
+    with reported(bar, report, lambda: result.total > 0):
         result = replay(*place, selection, options, on_batch)
-    except KeyboardInterrupt:
-        bar.close()
-        _report(result, as_json=as_json, dry_run=False, complete=False)
-        raise typer.Exit(INTERRUPTED) from None
-    except OutboxError:
-        bar.close()
-        if result.total:
-            _report(result, as_json=as_json, dry_run=False, complete=False)
-        raise
-    bar.close()
-    _report(result, as_json=as_json, dry_run=False)
+    return result
 
 
 def _report(result: Replayed, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
@@ -240,12 +242,3 @@ def _report(result: Replayed, *, as_json: bool, dry_run: bool, complete: bool = 
 def _counts(result: Replayed) -> str:
     least = "" if result.exact else "at least "
     return f"{least}{plural(result.dead, 'dead event')} and {least}{plural(result.delivered, 'delivered event')}"
-
-
-def _who() -> str:
-    """The user and host that a record names beside the database user."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"

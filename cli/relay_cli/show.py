@@ -19,6 +19,11 @@ from relay_cli.values import event_id
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import ShownEvent
 
+_ABSENT = (
+    "; it was not committed, or its row was pruned, archived or, with ON_DELIVERED=delete, deleted on delivery. "
+    "relay-cli log events --event EVENT_ID says whether it was delivered"
+)
+
 app = single_command()
 
 EventId = Annotated[UUID, typer.Argument(metavar="EVENT_ID", parser=event_id, help="The event's id, a UUID.")]
@@ -46,7 +51,7 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     event = show_event(url, name, event_id)
     if event is None:
-        typer.echo(f"error: there is no event {event_id} in table {name}", err=True)
+        typer.echo(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
         raise typer.Exit(1)
     _print_json(event) if as_json else _print(event)
 

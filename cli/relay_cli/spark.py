@@ -232,7 +232,7 @@ def _value(context: typer.Context, variable: str) -> str:
 
 def _duplicate_window(context: typer.Context) -> str:
     """The longest duplicate window of this environment's NATS streams; 0 for another broker."""
-    from relay_cli.nats_window import duplicate_window
+    from relay.app.duplicates import duplicate_window
 
     only = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT"}
     return f"{duplicate_window(read_settings(context, None, only=only)) / 60:.4f}m"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +12,16 @@ import typer
 from relay_cli.groups import HELP, single_command
 from relay_cli.main import INTERRUPTED
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import clear_screen, plural, print_json
+from relay_cli.output import clear_screen, one_line, plural, print_json
+from relay_cli.pause import pause_answer
 from relay_cli.screen import columns, span, wrapped
 from relay_cli.values import pause
 
 if TYPE_CHECKING:
     from relay.outbox.admin.browse import Figures
+    from relay.outbox.admin.connection import Connection
+    from relay.outbox.admin.held import HeldEvents
+    from relay.postgres.sql import TableName
 
 app = single_command()
 
@@ -34,34 +39,78 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show how many events wait, for how long, and how many are in flight and dead.
+    """Show how many events wait, for how long, how many are in flight and dead, and what is paused.
 
-    The first line says it in words. Names are those of the relay's GET /stats; in_flight_count counts the leases of
-    all relays. Alert on oldest_due_age_sec: scheduled and backed-off events are not late. With --json and --watch, one
-    object per line.
+    The first line says it in words, and one line for each pause says how many due events wait because of it, of the
+    oldest 100000. Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
+    oldest_due_age_sec: scheduled, backed-off and paused events are not late. With --json and --watch, one object per
+    line; pauses is null without SELECT on the table of the pauses, and oldest_due_age_sec then includes what is paused.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 
     Example: relay-cli stats --watch 2s
     """
-    from relay.outbox.admin.browse import read_figures
     from relay.outbox.admin.connection import operating
 
     url, name = outbox_of(context, storage_url, table)
     try:
         with operating(url, name, "reading the backlog") as connection:
-            _show(read_figures(connection, name), as_json=as_json, again=False)
+            _show(_read(connection, name), as_json=as_json, again=False)
             while watch is not None:
                 sys.stdout.flush()
                 time.sleep(watch)
-                _show(read_figures(connection, name), as_json=as_json, again=True)
+                _show(_read(connection, name), as_json=as_json, again=True)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def stats_answer(figures: Figures) -> dict[str, object]:
-    """The figures by the names of ``/stats``, without those that only a relay knows."""
-    return {**figures.backlog.answer(), "in_flight_count": figures.in_flight}
+@dataclass(frozen=True, slots=True)
+class StatsReading:
+    """What one reading shows."""
+
+    figures: Figures
+    held: list[HeldEvents] | None
+    """None when the pauses cannot be read."""
+    problem: str = ""
+    """Why not."""
+
+    def answer(self) -> dict[str, object]:
+        """The figures by the names of ``/stats``, without those that only a relay knows."""
+        return {**self.figures.backlog.answer(), "in_flight_count": self.figures.in_flight}
+
+    def pauses(self) -> list[dict[str, object]] | None:
+        """The pauses as JSON."""
+        if self.held is None:
+            return None
+        return [
+            {**pause_answer(one.pause), "waiting_count": one.events, "waiting_at_least": one.at_least}
+            for one in self.held
+        ]
+
+    def sentences(self) -> list[str]:
+        """The pauses, one sentence each."""
+        if self.held is None:
+            return [f"{self.problem}; oldest_due_age_sec includes what is paused"]
+        return [_sentence(one) for one in self.held]
+
+
+def _read(connection: Connection, table: TableName) -> StatsReading:
+    from relay.core.errors import SchemaError
+    from relay.outbox.admin.browse import read_figures
+    from relay.outbox.admin.held import read_held
+
+    held, problem = None, ""
+    try:
+        held = read_held(connection, table)
+    except SchemaError as error:  # a reader without that right has the figures all the same
+        problem = str(error)
+    return StatsReading(read_figures(connection, table, [one.pause for one in held or ()]), held, problem)
+
+
+def _sentence(held: HeldEvents) -> str:
+    count = f"at least {plural(held.events, 'due event')}" if held.at_least else plural(held.events, "due event")
+    verb = "waits" if held.events == 1 and not held.at_least else "wait"
+    return f"{one_line(held.pause)}; {count} {verb} because of it"
 
 
 def summary(figures: Figures) -> str:
@@ -80,13 +129,14 @@ def summary(figures: Figures) -> str:
     return "; ".join(parts)
 
 
-def _show(figures: Figures, *, as_json: bool, again: bool) -> None:
-    answer = stats_answer(figures)
+def _show(stats: StatsReading, *, as_json: bool, again: bool) -> None:
+    answer = stats.answer()
     if as_json:
-        print_json(answer)
+        print_json({**answer, "pauses": stats.pauses()})
         return
     if again:
         clear_screen()
-    typer.echo(wrapped(summary(figures), columns(sys.stdout)))
+    for sentence in (summary(stats.figures), *stats.sentences()):
+        typer.echo(wrapped(sentence, columns(sys.stdout)))
     for name, value in answer.items():
         typer.echo(f"{name:<19} {value}")

@@ -97,6 +97,7 @@ class Access(StrEnum):
     reader = "reader"
     writer = "writer"
     subscriber = "subscriber"
+    console = "console"
 
 
 @app.command("grant")
@@ -109,13 +110,13 @@ def grant(
             metavar="ACCESS",
             parser=choice(Access),
             autocompletion=choices(Access),
-            help="reader, writer or subscriber. A subscriber may also read.",
+            help="reader, writer, subscriber or console. A subscriber may also read; the console only looks.",
         ),
     ],
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Grant a role the rights to read, to append or to subscribe; it has none before.
+    """Grant a role the rights to read, to append, to subscribe or to serve the console; it has none before.
 
     Example: relay-cli store grant bank_app writer
     """

@@ -11,6 +11,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -165,6 +166,14 @@ def bound(text: str) -> Any:  # noqa: ANN401 - a datetime or timedelta: a union 
         return parse_bound(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def moment_with_zone(text: str) -> Any:  # noqa: ANN401 - a datetime; the annotation of the option says so
+    """A time with its zone. Raises BadParameter for anything else."""
+    value = bound(text)
+    if not isinstance(value, datetime):
+        raise typer.BadParameter(f"{text!r} is not a time with its zone, such as 2030-01-31T12:00:00Z")
+    return value
 
 
 def event_id(text: str) -> UUID:

@@ -83,7 +83,7 @@ def test_on_delivered_delete_needs_the_right_and_one_mode_for_all_relays(outbox:
     outbox.fill("t", 1)
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
     [(level, message, _)] = check(tmp_path, environment)["delivered"]
-    assert (level, "another relay keeps them" in message) == ("warning", True)
+    assert (level, "another relay has ON_DELIVERED=keep" in message) == ("warning", True)
     assert "ON_DELIVERED=keep" in call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url).stdout
 
 
@@ -147,7 +147,7 @@ def test_a_broker_that_does_not_answer_is_an_error(outbox: Outbox, tmp_path: Pat
     assert "geheim" not in message
 
 
-def test_a_name_that_is_almost_a_variable_is_told(outbox: Outbox, tmp_path: Path) -> None:
+def test_a_name_that_is_almost_a_variable_is_reported(outbox: Outbox, tmp_path: Path) -> None:
     variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "STORAGE_TABEL_NAME": "other"}
     findings = check(tmp_path, variables)
     [(level, message, _)] = findings["settings"]

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from relay.core.role import Role
+from relay.outbox.extensions import add_extension
 from relay.postgres.grants import Right, rights_of
+from relay.postgres.sql import TableName
 from tests.cli.running import call_cli
 from tests.support.fixtures.outbox import Outbox, as_user, give_rights
 
@@ -70,6 +72,20 @@ def test_following_the_advice_is_enough(outbox: Outbox, user: str, tmp_path: Pat
     own_objects = role in (Role.SPARK, Role.EVENTSTORE, Role.DELIVERYLOG)
     assert (steps[0] == ["objects"]) is own_objects
     assert call_cli(tmp_path, "check", "--for", role, STORAGE_URL=url, DELIVERY_LOG_URL=url).stdout.count("ok ") > 0
+
+
+def test_a_console_without_the_rights_on_an_event_store_is_warned(outbox: Outbox, tmp_path: Path) -> None:
+    with outbox.database.connect() as connection:
+        give_rights(connection)  # the copy of a database has no rights on the database itself
+        add_extension(outbox.owner_url, TableName(), "console")
+        follow(tmp_path, outbox, "relay-cli log migrate")
+        follow(tmp_path, outbox, "relay-cli store migrate --positions settled")
+        give_rights(connection)  # on the new tables
+    code, [finding] = check(tmp_path, "console", outbox.url_of("console"))
+    assert (code, finding["level"]) == (0, "warning")
+    assert finding["advice"] == "run as the owner: relay-cli store grant test_console console"
+    follow(tmp_path, outbox, finding["advice"])
+    assert check(tmp_path, "console", outbox.url_of("console"), "--strict") == (0, [])
 
 
 def test_the_relays_user_may_not_prune(outbox: Outbox, tmp_path: Path) -> None:

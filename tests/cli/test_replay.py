@@ -136,3 +136,10 @@ def test_with_on_delivered_delete_it_says_where_delivered_events_are(outbox: Out
     assert "delivery log" in done.stderr
     assert "archive" in done.stderr
     assert call_cli(tmp_path, "replay", "--status", "dead", "--yes", **variables).stderr == ""
+
+
+def test_for_an_event_without_a_row_it_names_the_delivery_log_and_the_archive(outbox: Outbox, tmp_path: Path) -> None:
+    absent = "0190b0a0-0000-7000-8000-000000000001"
+    done = call_cli(tmp_path, "replay", "--id", absent, "--yes", STORAGE_URL=outbox.relay_url)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "replayed 0 dead events and 0 delivered events")
+    assert done.stderr.startswith("no event matched. An event that was pruned, or deleted on delivery (ON_DELIVERED=")

@@ -1,0 +1,89 @@
+"""``relay-cli access``: make the lines of the files that say who may use the console (docs/console-access.md)."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relay_cli.groups import command_group
+from relay_cli.values import choice, choices
+
+if TYPE_CHECKING:
+    from relay.console.access import Identity
+
+app = command_group("Make tokens and passwords for the console.")
+
+
+class ConsoleRole(StrEnum):
+    """The roles of the console."""
+
+    READER = "reader"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Who it is for; the console's audit shows this name.")]
+Role = Annotated[
+    ConsoleRole,
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        parser=choice(ConsoleRole),
+        autocompletion=choices(ConsoleRole),
+        help="What it allows: reader, operator or admin.",
+    ),
+]
+
+
+@app.command("token")
+def token(name: Name, role: Role = ConsoleRole.READER) -> None:
+    """Make a token, and the line of CONSOLE_TOKENS_FILE that admits it.
+
+    The line goes to standard output. The token is shown once, on standard error: the line holds its hash alone.
+
+    Example: relay-cli access token nightly-job --role operator >> tokens
+    """
+    identity = _identity(name, role)
+    from relay.console.access.passwords import hash_token, new_token
+
+    made = new_token()
+    typer.echo(f"token: {made}", err=True)
+    typer.echo(f"{identity.role} {identity.name} {hash_token(made)}")
+
+
+@app.command("password")
+def password(name: Name, role: Role = ConsoleRole.READER) -> None:
+    """Ask for a password, and print the line of CONSOLE_USERS_FILE that admits it.
+
+    A terminal asks twice and shows nothing; otherwise the password is the first line of standard input. It must have
+    12 characters or more. The line holds its hash alone, by scrypt with a salt.
+
+    Example: relay-cli access password ada --role admin >> users
+    """
+    identity = _identity(name, role)
+    from relay.console.access.passwords import LONGEST_SECRET, SHORTEST_PASSWORD, hash_password
+    from relay.core.errors import ConfigError
+
+    if sys.stdin.isatty():
+        text = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        text = sys.stdin.readline().rstrip("\r\n")
+    if not SHORTEST_PASSWORD <= len(text) <= LONGEST_SECRET:
+        raise ConfigError(f"the password has {len(text)} characters; it must have {SHORTEST_PASSWORD} or more")
+    typer.echo(f"{identity.role} {identity.name} {hash_password(text)}")
+
+
+def _identity(name: str, role: ConsoleRole) -> Identity:
+    """What the line names. Raises ConfigError for a name that a line cannot hold, and without the extra console."""
+    from relay.core.errors import ConfigError
+    from relay.core.extras import requires
+
+    with requires("console", "relay-cli access"):
+        from relay.console.access.roles import AccessRole, Identity, valid_name
+
+    if not valid_name(name) or len(name.split()) > 1:
+        raise ConfigError(f"NAME: {name!r} must be printable, without blanks, at most 200 characters long")
+    return Identity(name, AccessRole.parse(role))
