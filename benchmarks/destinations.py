@@ -6,14 +6,15 @@ Every message is read back and identified by its event id, so that a lost one an
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 import nats
 import redis
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
@@ -24,6 +25,7 @@ from tests.support.servers.valkey import ValkeyServer
 _PARTITIONS = 6
 _CONFIG = {"message.timestamp.type": "LogAppendTime"}  # so that a message says when the broker stored it
 _PAGE = 1000
+_LOOK = 0.1  # seconds between looks at how much a topic holds
 _PATIENCE = 30.0  # seconds without a message after which what is missing is lost
 
 
@@ -50,6 +52,8 @@ class Destinations(Protocol):
 
     url: str
     """The PUBLISHER_URL."""
+    pid: int
+    """Its process."""
 
     def prepare(self, target: str) -> None:
         """Make the topic or stream called ``target``."""
@@ -65,7 +69,8 @@ class Kafka:
     """Apache Kafka, one node, six partitions a topic."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self.url = stack.enter_context(KafkaServer()).url
+        server = stack.enter_context(KafkaServer())
+        self.url, self.pid = server.url, server.pid
         self._admin = AdminClient({"bootstrap.servers": self.url, "log_level": 0})
 
     def prepare(self, target: str) -> None:
@@ -74,37 +79,54 @@ class Kafka:
 
     def received(self, target: str) -> Received:
         """Read every partition from its beginning to its high watermark."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.url, "group.id": "benchmark", "auto.offset.reset": "earliest", "log_level": 0},
-        )
-        try:
+        return Received.of(bytes(dict(message.headers() or [])["X-Event-ID"]).decode() for message in self.all(target))
+
+    def all(self, target: str) -> Iterator[Message]:
+        """The messages that the topic holds now; of one partition in its order."""
+        with self._consumer() as consumer:
             partitions = [TopicPartition(target, number, 0) for number in range(_PARTITIONS)]
-            wanted = sum(consumer.get_watermark_offsets(part, timeout=10)[1] for part in partitions)
+            missing = sum(consumer.get_watermark_offsets(part, timeout=10)[1] for part in partitions)
             consumer.assign(partitions)
-            return Received.of(self._ids(consumer, wanted))
-        finally:
-            consumer.close()
+            while missing > 0:
+                messages = consumer.consume(min(missing, _PAGE), timeout=_PATIENCE)  # it waits for that many
+                if not messages:
+                    return
+                yield from messages
+                missing -= len(messages)
+
+    def wait(self, target: str, count: int, deadline: float) -> None:
+        """Return when the topic holds at least so many messages. Raises TimeoutError after ``deadline`` seconds."""
+        with self._consumer() as consumer:
+            end = time.monotonic() + deadline
+            partitions = [TopicPartition(target, number) for number in range(_PARTITIONS)]
+            while (messages := sum(consumer.get_watermark_offsets(part, timeout=10)[1] for part in partitions)) < count:
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{target} holds {messages} of {count} messages after {deadline:g} s")
+                time.sleep(_LOOK)
 
     def discard(self, target: str) -> None:
         """Delete the topic."""
         self._admin.delete_topics([target])[target].result(30)
 
-    @staticmethod
-    def _ids(consumer: Consumer, wanted: int) -> Iterator[str]:
-        while wanted > 0:
-            messages = consumer.consume(_PAGE, timeout=_PATIENCE)
-            if not messages:
-                return
-            for message in messages:
-                yield bytes(dict(message.headers() or [])["X-Event-ID"]).decode()
-            wanted -= len(messages)
+    def _consumer(self) -> closing[Consumer]:
+        return closing(
+            Consumer(
+                {
+                    "bootstrap.servers": self.url,
+                    "group.id": "benchmark",
+                    "auto.offset.reset": "earliest",
+                    "log_level": 0,
+                }
+            )
+        )
 
 
 class Nats:
     """nats-server, streams on file."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self.url = stack.enter_context(NatsServer()).url
+        server = stack.enter_context(NatsServer())
+        self.url, self.pid = server.url, server.pid
 
     def prepare(self, target: str) -> None:
         """Make the stream, of one subject."""
@@ -149,7 +171,8 @@ class Redis:
     """Valkey with its append-only file synced every second."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self.url = stack.enter_context(ValkeyServer()).url
+        server = stack.enter_context(ValkeyServer())
+        self.url, self.pid = server.url, server.pid
         self._client = stack.enter_context(redis.Redis.from_url(self.url))
 
     def prepare(self, target: str) -> None:

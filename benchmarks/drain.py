@@ -3,9 +3,12 @@
 Each cell gets a fresh table and a fresh topic or stream on real servers that this program starts. Beside the relay's
 own pace stand two others. The *floor* is a plain claim and settle in a bare loop on one connection, without a
 publisher (``benchmarks.floor``): what the database gives to a relay that waits for each statement. The *broker's floor*
-is the same messages through the same client library from memory (``benchmarks.brokerfloor``). ``--relay NAME=COMMAND``
-puts another relay that honours the contract beside ours. Cells are interleaved and repeated, since the machine is never
-quiet; the table shows medians, and the spread of the ratio to the floor of the same round.
+is the same messages through the same client library from memory (``benchmarks.brokerfloor``). Our relay runs with
+ON_DELIVERED=keep and ON_DELIVERED=delete. ``--relay NAME=COMMAND`` adds another relay that honours the contract.
+
+A round is the floor and everything that drains into one publisher at one batch size. Rounds are interleaved and
+repeated; the table shows medians, and the spread of the ratio to the floor of the same round. A round is thrown away
+and repeated when other processes used more than 10% of a core, or steal was above 5%.
 """
 
 from __future__ import annotations
@@ -15,63 +18,88 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 
 from benchmarks.brokerfloor import broker_pace
+from benchmarks.disturbance import Sample
 from benchmarks.drain_table import table
-from benchmarks.filling import UNFINISHED, fill, pace
+from benchmarks.filling import UNFINISHED, fill, hide, note_deletes, pace, pace_of_deletes, show
 from benchmarks.floor import floor
-from benchmarks.measured import Cell, Machine
+from benchmarks.measured import Cell, Machine, Round, load
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 
-_HIDE = """
-ALTER TABLE openoutbox_events RENAME TO filled;
-CREATE TABLE openoutbox_events (LIKE filled INCLUDING ALL)
-"""
-_SHOW = """
-BEGIN;
-DROP TABLE openoutbox_events;
-ALTER TABLE filled RENAME TO openoutbox_events;
-COMMIT
-"""
-# The relay starts on an empty table and gets the full one all at once, so that its start-up is not counted.
+_BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off"
+# A look for unfinished rows must cost PostgreSQL nothing that would count as the relay's.
 _DEADLINE = 600  # seconds for one cell
+_CLOSING = 5.0  # seconds in which the servers stop
+_FLOOR = "floor"
 _BROKER_FLOOR = "broker's floor"
+_EPILOG = """
+A run for a slot of 120 seconds:
+python -m benchmarks.drain --publishers kafka --batches 1000 --events 50000 --no-broker-floor --within 110
+"""
 
 
-def _drain(servers: Servers, url: str, who: tuple[str, str, str], batch: int, count: int, target: str) -> Cell:
-    relay_name, command, publisher = who
+class Contender(NamedTuple):
+    """What drains a table, or a floor."""
+
+    publisher: str
+    relay: str = ""
+    command: str = ""
+    """Starts another relay than ours."""
+    on_delivered: str = "keep"
+
+
+class Group(NamedTuple):
+    """What is compared within one round: the floor, and whatever drains into one publisher."""
+
+    batch: int
+    contenders: tuple[Contender, ...]
+
+
+def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, target: str) -> Cell:
     env = {
         "STORAGE_URL": url,
-        "PUBLISHER_TYPE": publisher,
-        "PUBLISHER_URL": servers.url(publisher),
+        "PUBLISHER_TYPE": who.publisher,
+        "PUBLISHER_URL": servers.url(who.publisher),
         "BATCH_SIZE": str(batch),
         "RELAY_ID": "benchmark",
+        "ON_DELIVERED": who.on_delivered,
     }
+    deletes = who.on_delivered == "delete"
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_HIDE)
-        with RelayProcess(env, command) as relay:
-            postgres_before, before = servers.postgres_cpu(), relay.usage().cpu_seconds
-            connection.execute(_SHOW)
-            _wait_until_drained(connection, relay, f"{relay_name} with {publisher} at {batch}")
+        if deletes:
+            note_deletes(connection)
+        hide(connection)
+        connection.execute(_BY_INDEX)
+        with RelayProcess(env, who.command) as relay:
+            wal_before, postgres_before = servers.postgres_wal(), servers.postgres_cpu()
+            before, broker_before = relay.usage().cpu_seconds, servers.broker_cpu(who.publisher)
+            show(connection)
+            _wait_until_drained(connection, relay, f"{who.relay} with {who.publisher} at {batch}")
             usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before
-    received = servers.brokers[publisher].received(target) if publisher in servers.brokers else None
+            wal_bytes, broker = servers.postgres_wal() - wal_before, servers.broker_cpu(who.publisher)
+    received = servers.brokers[who.publisher].received(target) if who.publisher in servers.brokers else None
     return Cell(
-        publisher,
-        relay_name,
+        who.publisher,
+        who.relay,
         batch,
-        pace(url),
+        pace_of_deletes(url, count) if deletes else pace(url),
         (usage.cpu_seconds - before) / count * 1e6,
         postgres / count * 1e6,
         usage.peak_mebibytes,
         None if received is None else count - received.distinct,
         None if received is None else received.messages - received.distinct,
+        wal_bytes / count,
+        broker_cpu_seconds_per_million=None if broker is None else (broker - (broker_before or 0.0)) / count * 1e6,
     )
 
 
@@ -83,23 +111,22 @@ def _wait_until_drained(connection: psycopg.Connection, relay: RelayProcess, who
         time.sleep(0.2)
 
 
-def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tuple[str, str, str]) -> Cell:
-    relay_name, _, publisher = who
+def _measure(events: int, servers: Servers, batch: int, who: Contender) -> Cell:
     target = f"bench{uuid.uuid4().hex[:10]}"
-    broker = servers.brokers.get(publisher)
+    broker = servers.brokers.get(who.publisher)
     if broker is not None:
         broker.prepare(target)
     try:
-        if relay_name == _BROKER_FLOOR:
-            alone = broker_pace(publisher, servers.url(publisher), target, batch, options.events)
-            return Cell(publisher, relay_name, batch, alone.per_second, alone.cpu_seconds_per_million)
+        if who.relay == _BROKER_FLOOR:
+            alone = broker_pace(who.publisher, servers.url(who.publisher), target, batch, events)
+            return Cell(who.publisher, who.relay, batch, alone.per_second, alone.cpu_seconds_per_million)
         url = servers.fresh_table()
         with psycopg.connect(url, autocommit=True) as connection:
-            fill(connection, target, options.events)
-        if publisher == "floor":
+            fill(connection, target, events)
+        if who.publisher == _FLOOR:
             cell = floor(servers, url, batch)
         else:
-            cell = _drain(servers, url, who, batch, options.events, target)
+            cell = _drain(servers, url, who, batch, events, target)
         servers.drop_table(url)
         return cell
     finally:
@@ -107,29 +134,68 @@ def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: tup
             broker.discard(target)
 
 
-def _rounds(options: argparse.Namespace, servers: Servers) -> Iterator[Cell]:
-    relays = [("openoutbox", ""), *(tuple(relay.split("=", 1)) for relay in options.relay)]
-    cells = []
+def _groups(options: argparse.Namespace, servers: Servers) -> list[Group]:
+    ours = [
+        Contender("", "openoutbox" if mode == "keep" else f"openoutbox, {mode}", "", mode) for mode in options.modes
+    ]
+    relays = [*ours, *(Contender("", *relay.split("=", 1)) for relay in options.relay)]
+    groups = []
     for batch in options.batches:
-        cells.append((batch, ("", "", "floor")))
         for publisher in options.publishers:
-            cells += [(batch, (name, command, publisher)) for name, command in relays]
-            if publisher in servers.brokers:
-                cells.append((batch, (_BROKER_FLOOR, "", publisher)))
-    for number in range(options.rounds):
-        for batch, who in cells if number % 2 == 0 else cells[::-1]:
-            cell = _measure(options, servers, batch, who)
-            name = f"{cell.publisher} {cell.relay}"
-            print(f"  {name:>20} {cell.batch:>5}: {cell.events_per_second:>8,.0f} events/s", file=sys.stderr)
-            yield cell
+            contenders = [Contender(_FLOOR), *(relay._replace(publisher=publisher) for relay in relays)]
+            if publisher in servers.brokers and options.broker_floor:
+                contenders.append(Contender(publisher, _BROKER_FLOOR))
+            groups.append(Group(batch, tuple(contenders)))
+    return groups
+
+
+def _rounds(
+    options: argparse.Namespace, servers: Servers, groups: Sequence[Group], ends: float
+) -> Iterator[tuple[Round, list[Cell]]]:
+    """Play rounds of each group in turn until enough count; at most twice as many, and none that would end too late."""
+    counted: Counter[Group] = Counter()
+    number, longest = 0, 0.0
+    for turn in range(2 * options.rounds):
+        direction = 1 if turn % 2 == 0 else -1
+        for group in groups[::direction]:
+            began = time.monotonic()
+            if counted[group] == options.rounds or (number and began + longest > ends):
+                continue
+            before = Sample.now()
+            cells = [_cell(options, servers, group.batch, who, number) for who in group.contenders[::direction]]
+            disturbance = Sample.now().since(before)
+            counts = options.disturbed or not disturbance.excessive
+            counted[group] += counts
+            longest = max(longest, time.monotonic() - began)
+            print(f"round {number + 1}: {disturbance}{'' if counts else '; thrown away'}", file=sys.stderr)
+            yield Round(number, disturbance, counts), cells
+            number += 1
+
+
+def _cell(options: argparse.Namespace, servers: Servers, batch: int, who: Contender, number: int) -> Cell:
+    cell = replace(_measure(options.events, servers, batch, who), round=number)
+    name = f"{who.publisher} {who.relay}"
+    print(f"  {name:>25} {batch:>5}: {cell.events_per_second:>8,.0f} events/s", file=sys.stderr)
+    return cell
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.drain", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.drain",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--events", type=int, default=100_000, help="rows of each cell (default 100000)")
-    parser.add_argument("--rounds", type=int, default=3, help="repetitions of each cell (default 3)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds of each publisher and batch size that count (default 3)"
+    )
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--publishers", nargs="+", default=["null", "kafka", "nats", "redis"])
+    parser.add_argument("--modes", nargs="+", default=["keep", "delete"], choices=["keep", "delete"])
+    parser.add_argument(
+        "--no-broker-floor", dest="broker_floor", action="store_false", help="without the broker's floors"
+    )
     parser.add_argument(
         "--relay",
         action="append",
@@ -137,24 +203,53 @@ def _arguments() -> argparse.Namespace:
         metavar="NAME=COMMAND",
         help="another relay that takes the contract's environment variables; may be repeated",
     )
+    parser.add_argument("--disturbed", action="store_true", help="count disturbed rounds, too")
+    parser.add_argument(
+        "--within", type=float, default=float("inf"), metavar="SECONDS", help="begin no round that would end later"
+    )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
+    parser.add_argument("--append", action="store_true", help="leave in the --json file what it holds")
     options = parser.parse_args()
     if malformed := [relay for relay in options.relay if "=" not in relay]:
         parser.error(f"--relay {malformed[0]}: write NAME=COMMAND")
     return options
 
 
+class Figures:
+    """What was measured, and its file: written after each round, so that an early end loses none."""
+
+    def __init__(self, path: Path | None, events: int, *, append: bool) -> None:
+        """With ``append`` what the file holds stays, as earlier rounds."""
+        self._path = path
+        self._machine = asdict(Machine.this(events=events))
+        earlier = load(path) if path and append and path.exists() else {"rounds": [], "cells": []}
+        self._rounds, self._cells = earlier["rounds"], earlier["cells"]
+        self._first = max((cell["round"] + 1 for cell in self._cells), default=0)
+        self.counted: list[Cell] = []
+        """The cells of this run's rounds that count."""
+
+    def add(self, played: Round, cells: Sequence[Cell]) -> None:
+        """Add a round, and write the file."""
+        self.counted += cells if played.counted else []
+        self._rounds.append(asdict(replace(played, number=played.number + self._first)))
+        self._cells += [asdict(replace(cell, round=cell.round + self._first)) for cell in cells]
+        if self._path:
+            figures = {"machine": self._machine, "rounds": self._rounds, "cells": self._cells}
+            self._path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Measure, print the table, and write every cell as JSON with --json."""
+    """Measure, print the table of the rounds that count, and write every cell as JSON with --json."""
     options = _arguments()
+    ends = time.monotonic() + options.within - _CLOSING
+    figures = Figures(options.json, options.events, append=options.append)
     with ExitStack() as stack:
         servers = stack.enter_context(Servers(options.publishers))
-        cells = list(_rounds(options, servers))
-    print(table(cells))
-    if options.json:
-        machine = Machine.this(events=options.events, rounds=options.rounds)
-        figures = {"machine": asdict(machine), "cells": [asdict(cell) for cell in cells]}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        for played, cells in _rounds(options, servers, _groups(options, servers), ends):
+            figures.add(played, cells)
+    if not figures.counted:
+        sys.exit("every round was disturbed; --disturbed counts them, too")
+    print(table(figures.counted))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ WHERE event_id = ANY(%(ids)s::uuid[]) AND status = 'DELIVERING' AND locked_by = 
 
 def floor(servers: Servers, url: str, batch: int) -> Cell:
     """Drain the table; raises RuntimeError when a settle misses a row."""
-    count, before, cpu = 0, servers.postgres_cpu(), time.process_time()
+    count, wal, before, cpu = 0, servers.postgres_wal(), servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)
         while rows := cursor.execute(_CLAIM, {"limit": batch}).fetchall():
@@ -46,4 +46,5 @@ def floor(servers: Servers, url: str, batch: int) -> Cell:
             count += len(rows)
         own = (time.process_time() - cpu) / count * 1e6
         postgres = (servers.postgres_cpu() - before) / count * 1e6
-    return Cell("floor", "", batch, pace(url), own, postgres)
+    wal_bytes = (servers.postgres_wal() - wal) / count
+    return Cell("floor", "", batch, pace(url), own, postgres, wal_bytes_per_event=wal_bytes)

@@ -32,7 +32,8 @@ def acknowledged_p50(publisher: str, url: str, target: str, rate: float, seconds
     return statistics.median(taken[len(taken) // 3 :]) * 1000
 
 
-def _moments(rate: float, seconds: float) -> Iterator[float]:
+def moments(rate: float, seconds: float) -> Iterator[float]:
+    """Random moments (``time.monotonic``) from now on, ``rate`` a second on average."""
     due = start = time.monotonic()
     while due < start + seconds:
         yield due
@@ -49,7 +50,7 @@ def _kafka(url: str, target: str, rate: float, seconds: float) -> list[float]:
             raise RuntimeError(str(error))
         taken.append(message.latency())
 
-    for due in _moments(rate, seconds):
+    for due in moments(rate, seconds):
         while (rest := due - time.monotonic()) > 0:
             producer.poll(rest)
         producer.produce(target, _PAYLOAD, f"key-{random.randrange(1000)}", on_delivery=on_delivery)
@@ -68,7 +69,7 @@ def _nats(url: str, target: str, rate: float, seconds: float) -> list[float]:
             taken.append(time.monotonic() - handed)
 
         async with asyncio.TaskGroup() as group:
-            for due in _moments(rate, seconds):
+            for due in moments(rate, seconds):
                 await asyncio.sleep(max(due - time.monotonic(), 0))
                 group.create_task(one())
         await client.close()
@@ -80,7 +81,7 @@ def _nats(url: str, target: str, rate: float, seconds: float) -> list[float]:
 def _redis(url: str, target: str, rate: float, seconds: float) -> list[float]:
     taken = []
     with redis.Redis.from_url(url) as client:
-        for due in _moments(rate, seconds):
+        for due in moments(rate, seconds):
             time.sleep(max(due - time.monotonic(), 0))
             handed = time.monotonic()
             client.xadd(target, {"payload": _PAYLOAD})

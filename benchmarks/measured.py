@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.disturbance import Disturbance
 from relay.version import __version__
 
 
@@ -20,7 +21,7 @@ class Cell:
     publisher: str
     """A PUBLISHER_TYPE, or ``floor``."""
     relay: str
-    """Which relay; empty for the floor."""
+    """Which relay, and in which mode where that is not the default; empty for the floor."""
     batch: int
     events_per_second: float
     cpu_seconds_per_million: float | None = None
@@ -28,6 +29,28 @@ class Cell:
     peak_mebibytes: float | None = None
     lost: int | None = None
     duplicates: int | None = None
+    wal_bytes_per_event: float | None = None
+    round: int = 0
+    broker_cpu_seconds_per_million: float | None = None
+
+    @property
+    def cores(self) -> float | None:
+        """How many of the machine's cores relay, database and broker used together; None where one is unknown."""
+        parts = [self.cpu_seconds_per_million, self.postgres_cpu_seconds_per_million]
+        if self.publisher not in ("floor", "null"):
+            parts.append(self.broker_cpu_seconds_per_million)
+        known = [part for part in parts if part is not None]
+        return sum(known) * self.events_per_second / 1e6 if len(known) == len(parts) else None
+
+
+@dataclass(frozen=True)
+class Round:
+    """Cells that are compared with one another, and what else took the machine's time meanwhile."""
+
+    number: int
+    disturbance: Disturbance
+    counted: bool
+    """Whether its cells are in the table."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,13 @@ def cpu_seconds(pid: int) -> float:
     return ticks / _TICKS
 
 
+def usage(pid: int) -> Usage:
+    """CPU time and memory of a process, start-up included."""
+    status = (_PROC / str(pid) / "status").read_text(encoding="utf-8")
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return Usage(cpu_seconds(pid), int(peak[1]) / 1024 if peak else float("nan"))
+
+
 class _OtherRelay(RelayDaemon):
     """Any program that honours the contract: its environment variables, and ``/readyz``."""
 
@@ -82,9 +89,7 @@ class RelayProcess:
 
     def usage(self) -> Usage:
         """CPU time and memory, start-up included."""
-        status = (_PROC / str(self.pid) / "status").read_text(encoding="utf-8")
-        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
-        return Usage(cpu_seconds(self.pid), int(peak[1]) / 1024 if peak else float("nan"))
+        return usage(self.pid)
 
     def log_tail(self) -> str:
         """The end of its log."""

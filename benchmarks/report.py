@@ -1,7 +1,8 @@
 """Write docs/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
 
-It reads ``docs/performance/{drain,latency,wakeup,scaling}.json``, as the benchmarks write them with ``--json``, and
-replaces what stands between the markers of ``docs/performance.md``. A file that is missing leaves its part as it is.
+It reads ``docs/performance/{drain,latency,wakeup,scaling,growth,peers}.json``, which the benchmarks write with
+``--json``, and replaces what is between the markers of ``docs/performance.md``. A file that is missing leaves its part
+as it is.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
+from benchmarks.disturbance import MOST_OTHERS, MOST_STEAL
 from benchmarks.drain_table import table
+from benchmarks.growth_table import Growth, draw_relays, draw_rows, estimate, knees
+from benchmarks.growth_table import table as growth_table
 from benchmarks.latency import Latency
 from benchmarks.latency import table as latency_table
 from benchmarks.measured import Cell, load
+from benchmarks.peers_table import PeerRun
+from benchmarks.peers_table import table as peers_table
+from benchmarks.summary import summary
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _FOLDER = _DOCS / "performance"
@@ -36,9 +43,28 @@ def _ran_on(figures: dict[str, Any]) -> str:
 
 
 def _drain(figures: dict[str, Any]) -> str:
-    cells = [Cell(**cell) for cell in figures["cells"]]
-    _plot_drain(cells)
-    return f"{_ran_on(figures)}\n{table(cells)}\n\n![Share of the floor](performance/drain.svg)\n"
+    _plot_drain(_counted(figures))
+    rows = table(_counted(figures))
+    return f"{_ran_on(figures)}{_disturbances(figures)}\n{rows}\n\n![Share of the floor](performance/drain.svg)\n"
+
+
+def _counted(figures: dict[str, Any]) -> list[Cell]:
+    """The cells of all rounds but those that were thrown away."""
+    disturbed = {one["number"] for one in figures["rounds"] if not one["counted"]}
+    return [Cell(**cell) for cell in figures["cells"] if cell["round"] not in disturbed]
+
+
+def _disturbances(figures: dict[str, Any]) -> str:
+    """What else ran meanwhile; empty for figures from before that was measured."""
+    counted = [one["disturbance"] for one in figures["rounds"] if one["counted"]]
+    if not counted:
+        return ""
+    steal, others = (max(one[name] for one in counted) for name in ("steal", "others"))
+    disturbed = len(figures["rounds"]) - len(counted)
+    return (
+        f"Rounds that count: {len(counted)}; thrown away: {disturbed}. In those that count, steal was at most "
+        f"{steal:.1%}, and other processes used at most {others:.1%} of a core.\n"
+    )
 
 
 def _plot_drain(cells: list[Cell]) -> None:
@@ -116,25 +142,82 @@ def _plot_scaling(times: list[dict[str, Any]]) -> None:
     _save(figure, "scaling")
 
 
+def _growth(figures: dict[str, Any]) -> str:
+    cells = [Growth(**cell) for cell in figures["cells"]]
+    sizes = any(cell.series in ("waiting", "delivered") for cell in cells)
+    figure, axes = plt.subplots(1, 1 + sizes, figsize=(9, 3.5), squeeze=False)
+    draw_relays(cells, axes[0][0])
+    if sizes:
+        draw_rows(cells, axes[0][1])
+    _save(figure, "growth")
+    picture = "![Growth](performance/growth.svg)"
+    ran_on = f"{_ran_on(figures)}{_beside(figures['cells'])}"
+    return "\n\n".join([ran_on.rstrip(), growth_table(cells), picture, knees(cells), estimate(cells)]) + "\n"
+
+
+def _peers(figures: dict[str, Any]) -> str:
+    runs = figures["runs"]
+    return f"{_ran_on(figures)}{_beside(runs)}\n{peers_table([PeerRun(**run) for run in runs])}\n"
+
+
+def _beside(runs: list[dict[str, Any]]) -> str:
+    """What else took processor time from the runs, which all count; empty where it was not measured."""
+    known = [run for run in runs if run.get("steal") is not None]
+    if not known:
+        return ""
+    steal, others = (max(run[name] for run in known) for name in ("steal", "others"))
+    return f"Steal was at most {steal:.1%}, and other processes used at most {others:.1%} of a core.\n"
+
+
 def _save(figure: Any, name: str) -> None:  # noqa: ANN401  # matplotlib's figure
     figure.tight_layout()
     figure.savefig(_FOLDER / f"{name}.svg", metadata={"Date": None})
     plt.close(figure)
 
 
-_PARTS = {"drain": _drain, "latency": _latency, "wakeup": _wakeup, "scaling": _scaling}
+def _summary() -> str:
+    growth = [Growth(**cell) for cell in _figures("growth").get("cells", [])]
+    return summary(
+        _counted(_figures("drain") or {"rounds": [], "cells": []}),
+        [Latency(**run) for run in _figures("latency").get("runs", [])],
+        [cell for cell in growth if (cell.others or 0) <= MOST_OTHERS and (cell.steal or 0) <= MOST_STEAL],
+        [PeerRun(**run) for run in _figures("peers").get("runs", [])],
+    )
+
+
+def _figures(name: str) -> dict[str, Any]:
+    """What a benchmark measured; nothing where its file is missing."""
+    source = _FOLDER / f"{name}.json"
+    return load(source) if source.exists() else {}
+
+
+def _replaced(text: str, name: str, part: str) -> str:
+    return re.sub(
+        rf"<!-- {name} -->.*<!-- /{name} -->",
+        lambda _: f"<!-- {name} -->\n{part}<!-- /{name} -->",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+_PARTS = {
+    "drain": _drain,
+    "latency": _latency,
+    "wakeup": _wakeup,
+    "scaling": _scaling,
+    "growth": _growth,
+    "peers": _peers,
+}
 
 
 def main() -> None:
-    """Replace each part whose measurements are there."""
+    """Replace each part whose measurements are there, and the summary of all."""
     page = _DOCS / "performance.md"
     text = page.read_text(encoding="utf-8")
     for name, write in _PARTS.items():
-        source = _FOLDER / f"{name}.json"
-        if source.exists():
-            part = f"<!-- {name} -->\n{write(load(source))}<!-- /{name} -->"
-            text = re.sub(rf"<!-- {name} -->.*<!-- /{name} -->", lambda _, part=part: part, text, flags=re.DOTALL)
-    page.write_text(text, encoding="utf-8")
+        if figures := _figures(name):
+            text = _replaced(text, name, write(figures))
+    page.write_text(_replaced(text, "summary", _summary()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
+from types import FrameType, TracebackType
+from typing import NoReturn, Self
 
 import psycopg
 from psycopg import sql
@@ -18,6 +20,13 @@ from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "synchronous_commit": "on"}
+_DROP_SLOTS = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
+_WAL = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End the benchmark in good order, as Ctrl-C does: its servers and relays would run on."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 class Servers:
@@ -32,6 +41,7 @@ class Servers:
         """By PUBLISHER_TYPE; the null publisher has none."""
 
     def __enter__(self) -> Self:
+        signal.signal(signal.SIGTERM, _end)
         self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=self._settings))
         for name in dict.fromkeys(self._publishers):
             if name in BROKERS:
@@ -50,21 +60,36 @@ class Servers:
         """CPU seconds of all PostgreSQL processes so far."""
         return cpu_seconds(self._postgres.pid)
 
+    def broker_cpu(self, publisher: str) -> float | None:
+        """CPU seconds of the broker's process so far; None where there is no broker."""
+        return cpu_seconds(self.brokers[publisher].pid) if publisher in self.brokers else None
+
+    def postgres_wal(self) -> int:
+        """Bytes of write-ahead log so far."""
+        with psycopg.connect(self._postgres.url) as admin:
+            (written,) = admin.execute(_WAL).fetchone() or (0,)
+            return int(written)
+
     def url(self, publisher: str) -> str:
         """The PUBLISHER_URL."""
         return self.brokers[publisher].url if publisher in self.brokers else ""
 
-    def fresh_table(self) -> str:
-        """The URL of a new database with an empty outbox."""
+    def fresh_database(self) -> str:
+        """The URL of a new, empty database."""
         name = f"bench_{uuid.uuid4().hex[:10]}"
         with psycopg.connect(self._postgres.url, autocommit=True) as admin:
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        url = self._postgres.database_url(name)
+        return self._postgres.database_url(name)
+
+    def fresh_table(self) -> str:
+        """The URL of a new database with an empty outbox."""
+        url = self.fresh_database()
         migrate(url, TableName())
         return url
 
     def drop_table(self, url: str) -> None:
-        """Drop the database of ``fresh_table``."""
+        """Drop the database of ``fresh_table`` or ``fresh_database``, and replication slots that read from it."""
         with psycopg.connect(self._postgres.url, autocommit=True) as admin:
             name = url.rpartition("/")[2]
+            admin.execute(_DROP_SLOTS, (name,))
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

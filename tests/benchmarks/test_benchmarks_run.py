@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.console import PAGES
 from benchmarks.deliverylog import QUESTIONS
 from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
@@ -38,14 +39,16 @@ def run(module: str, path: Path, *arguments: str) -> Any:
 @pytest.mark.nats
 @pytest.mark.redis
 def test_drain(tmp_path: Path) -> None:
-    """Every publisher, with our own command given as another relay."""
+    """Every broker, with ON_DELIVERED=delete, and with keep by our own command as another relay."""
     other = f"--relay=other={sys.executable} -m relay"
-    publishers = ["null", "kafka", "nats", "redis"]
+    publishers = ["kafka", "nats", "redis"]
     figures = run(
         "drain",
         tmp_path / "d.json",
         "--events=2000",
         "--rounds=1",
+        "--disturbed",
+        "--modes=delete",
         "--batches",
         "100",
         other,
@@ -53,13 +56,54 @@ def test_drain(tmp_path: Path) -> None:
         *publishers,
     )
     measured = {(cell["publisher"], cell["relay"]) for cell in figures["cells"]}
-    brokers = {(publisher, "broker's floor") for publisher in publishers[1:]}
-    relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox", "other")}
+    brokers = {(publisher, "broker's floor") for publisher in publishers}
+    relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox, delete", "other")}
     assert measured == {("floor", "")} | brokers | relays
     with_broker = [cell for cell in figures["cells"] if cell["lost"] is not None]
     assert len(with_broker) == 6
     assert all((cell["lost"], cell["duplicates"]) == (0, 0) for cell in with_broker)
     assert all(cell["events_per_second"] > 0 for cell in figures["cells"])
+    assert all(cell["wal_bytes_per_event"] > 700 for cell in figures["cells"] if cell["relay"] != "broker's floor")
+    assert [one["counted"] for one in figures["rounds"]] == [True] * len(publishers)
+    assert all(0 <= one["disturbance"]["steal"] < 1 for one in figures["rounds"])
+
+
+@pytest.mark.kafka
+def test_peers(tmp_path: Path) -> None:
+    """Our own command as another relay."""
+    other = f"--relay=other={sys.executable} -m relay"
+    sizes = ["--rounds=1", "--warm-up=50", "--events=200", "--seconds=1", "--idle=1"]
+    [one] = run("peers", tmp_path / "p.json", *sizes, other, "--peers")["runs"]
+    assert (one["peer"], one["lost"], one["duplicates"]) == ("other", 0, 0)
+    assert one["events_per_second"] > 0
+    assert one["stored_p50"] > 0
+    assert one["wal_bytes"] > 0
+
+
+@pytest.mark.kafka
+@pytest.mark.scale
+def test_peers_with_debezium(tmp_path: Path) -> None:
+    sizes = ["--rounds=1", "--warm-up=50", "--events=200", "--seconds=1", "--idle=1"]
+    figures = run("peers", tmp_path / "p.json", *sizes, "--peers", "debezium", "debezium-tuned")
+    assert [one["peer"] for one in figures["runs"]] == ["debezium", "debezium-tuned"]
+    assert all((one["lost"], one["duplicates"]) == (0, 0) for one in figures["runs"])
+
+
+def test_growth(tmp_path: Path) -> None:
+    arguments = [
+        "--rows=20000",
+        "--sizes=6000",
+        "--relays=2",
+        "--rounds=1",
+        "--series",
+        "delivered",
+        "tables",
+        "insert",
+    ]
+    cells = run("growth", tmp_path / "g.json", *arguments)["cells"]
+    plans = [(cell["series"], cell["relays"], cell["tables"], cell["delivered"]) for cell in cells]
+    assert plans == [("delivered", 1, 1, 6000), ("tables", 2, 2, 0), ("insert", 0, 1, 0)]
+    assert all(cell["events_per_second"] > 0 and cell["wal_bytes"] > 0 for cell in cells)
 
 
 @pytest.mark.nats
@@ -120,3 +164,15 @@ def test_vacuuming(tmp_path: Path) -> None:
     assert all(point["claim"] > 0 for one in figures["ageing"] for point in one["points"])
     assert "tuning" in [one["name"] for one in figures["parameters"]]
     assert all(one["events_per_second"] > 0 for one in figures["parameters"])
+
+
+def test_console(tmp_path: Path) -> None:
+    figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=2")
+    assert {page["page"] for page in figures["pages"]} == PAGES.keys()
+    assert all(page["slowest"] >= page["median"] > 0 for page in figures["pages"])
+
+
+def test_the_cost_of_traces() -> None:
+    lines = printed("tracing_cost", "--events=2000", "--rounds=2").splitlines()
+    assert len(lines) == 3
+    assert "1% sampled: throughput " in lines[-1]
