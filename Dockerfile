@@ -21,16 +21,12 @@ COPY pyproject.toml README.md LICENSE pyspark_openoutbox*.py ./
 COPY relay relay
 COPY cli cli
 COPY sql sql
-# Left out: symbols for debuggers, a quarter of the libraries' bytes; what only compilers and type checkers read; and the
-# lexers of Pygments but for Python's, which rich colours tracebacks with. What the programs import is compiled, of the
-# standard library too, whose compiled files the base lacks: nothing can be written where the image runs.
+# What the programs import is compiled, of the standard library too, whose compiled files the base lacks: nothing can be
+# written where the image runs.
 RUN /opt/build/bin/hatchling build -t wheel -d /opt/wheels \
  && python3 -m venv --without-pip /opt/relay \
  && /opt/build/bin/pip --python /opt/relay/bin/python install --no-cache-dir --no-compile --no-deps /opt/wheels/*.whl \
- && find /opt/relay/lib -name '*.so*' -type f -exec strip --strip-unneeded {} + \
- && find /opt/relay/lib -regextype egrep -regex '.*\.(pyi|pyx|pxd|h|proto)' -type f -delete \
- && find /opt/relay/lib -path '*/pygments/lexers/*.py' \
-      ! -name __init__.py ! -name _mapping.py ! -name python.py ! -name special.py -delete \
+ && deploy/image/slim.sh /opt/relay \
  && /opt/relay/bin/python deploy/image/modules.py > /opt/modules \
  && PYTHONPYCACHEPREFIX=/opt/relay/pyc \
     /opt/relay/bin/python -m compileall -q --invalidation-mode unchecked-hash -i /opt/modules \
@@ -41,7 +37,8 @@ COPY --from=build /opt/relay /opt/relay
 ENV PATH=/opt/relay/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX=/opt/relay/pyc
 # A number, so that runAsNonRoot can be checked without reading /etc/passwd. Nothing is written to the file system.
 USER 10001:10001
-EXPOSE 8080
+# The relay's and, where it runs instead, the console's.
+EXPOSE 8080 8090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
   CMD ["relay", "--healthcheck"]
 # The exec form: the relay is process 1 and gets SIGTERM itself.

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo
 # What the image can do; the Dockerfile says the same.
-IMAGE_EXTRAS := all otel clickhouse
+IMAGE_EXTRAS := all console otel clickhouse
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers and leases twice as long as they compute: three processes keep two cores half busy. So two more
 # than there are cores, four at most.
@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order scale soak simulate fmt
+.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -32,7 +32,7 @@ define install
 	@touch $@
 endef
 
-EVERYTHING := -e '.[all,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
+EVERYTHING := -e '.[all,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): pyproject.toml
 	$(install)
@@ -90,11 +90,11 @@ lowest: PACKAGES = $(EVERYTHING)
 
 # Neither format has a release for the newest Spark. That Spark's Python leaves closed sockets to the garbage collector.
 TABLES := .cache/tables
-tables: $(STAMP) ## archives in tables of Delta Lake and Iceberg, on a Spark that they support; a few minutes
+tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Iceberg, and Spark Connect; some minutes
 	@mkdir -p .cache
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(TABLES)
 	$(BIN)/uv pip install --quiet --python $(TABLES)/bin/python $(PACKAGES) 'pyspark==4.1.4'
-	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
+	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py tests/spark/jobs/test_connect.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
 tables: PACKAGES = $(EVERYTHING)
 
 # BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement.
@@ -126,6 +126,15 @@ bench-store: $(STAMP) ## appends to the event store beside bare INSERTs, its rea
 bench-order: $(STAMP) ## what order per key costs, and by which mechanism; BENCH="--rounds 1" for less
 	$(BIN)/python -m benchmarks.ordering $(BENCH)
 
+bench-peers: $(STAMP) ## our relay beside Debezium Server, into Kafka; fetches 1 GB once; BENCH="--rounds 1" for less
+	$(BIN)/python -m benchmarks.peers $(BENCH)
+
+bench-growth: $(STAMP) ## what an event costs with more relays and more rows; BENCH="--sizes 10000000" for more
+	$(BIN)/python -m benchmarks.growth $(BENCH)
+
+bench-console: $(STAMP) ## server time of each page of the console on a million rows; BENCH="--rows 10000000" for more
+	$(BIN)/python -m benchmarks.console $(BENCH)
+
 scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes many minutes
 	$(BIN)/pytest -m scale -n 0
 
@@ -134,6 +143,12 @@ soak: $(STAMP) ## the long versions of the chaos tests: longer outages, more eve
 
 simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed
 	@$(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
+
+screenshots: $(STAMP) ## every page of the console as pictures, with Debian's Chromium: .cache/screenshots
+	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots .cache/screenshots
+
+picture: $(STAMP) ## the console as the README shows it: docs/pictures
+	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots --readme
 
 fmt: $(STAMP) ## format, and fix what ruff can fix
 	$(BIN)/ruff format .

@@ -3,7 +3,7 @@ DO $$
 DECLARE
     kind TEXT;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['relay', 'pruner'] LOOP
+    FOREACH kind IN ARRAY ARRAY['relay', 'pruner', 'console'] LOOP
         BEGIN
             EXECUTE FORMAT('CREATE ROLE %I LOGIN PASSWORD %L', 'compose_' || kind, kind);
         EXCEPTION WHEN duplicate_object OR unique_violation THEN

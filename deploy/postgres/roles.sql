@@ -9,20 +9,21 @@
 --     relay                           openoutbox_relay            check
 --     prune                           openoutbox_pruner           check --for prune
 --     dashboards, stats, list, show   openoutbox_reader           check --for reader
+--     pause, resume, fleet            openoutbox_operator         check --for operator
 --     application                     openoutbox_writer
 --     migrate, store, log, spark      openoutbox_owner
 --     the relay's DELIVERY_LOG_URL    openoutbox_log_recorder     check --for deliverylog
 --     relay-cli log, Spark report     openoutbox_log_reader       check --for deliverylog
 --     event store                     openoutbox_store_writer, _reader, _subscriber      check --for eventstore
 --     Spark                           openoutbox_spark_writer, _archiver, _replayer      check --for spark
--- The console does not exist yet. It will read: openoutbox_reader, openoutbox_log_reader and openoutbox_store_reader
--- are enough.
+--     relay-cli console               openoutbox_console          check --for console
 DO $$
 DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'openoutbox_owner', 'openoutbox_writer', 'openoutbox_relay', 'openoutbox_pruner', 'openoutbox_reader',
+        'openoutbox_operator', 'openoutbox_console',
         'openoutbox_log_recorder', 'openoutbox_log_reader',
         'openoutbox_store_writer', 'openoutbox_store_reader', 'openoutbox_store_subscriber',
         'openoutbox_spark_writer', 'openoutbox_spark_archiver', 'openoutbox_spark_replayer'
@@ -37,8 +38,8 @@ END
 $$;
 
 GRANT USAGE ON SCHEMA public
-TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader,
-openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
+TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader, openoutbox_operator,
+openoutbox_console, openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
 
 -- The owner runs `relay-cli migrate`, `log migrate`, `log partitions`, `log maintain`, `store migrate`, `store grant` and
 -- `spark setup`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in the URL. The delivery log and Spark's
@@ -71,6 +72,37 @@ GRANT UPDATE (updated_at) ON openoutbox_events TO openoutbox_pruner;
 -- The reader looks: dashboards, `relay-cli stats`, `list` and `show`, and Spark's reconcile.
 GRANT SELECT ON openoutbox_events TO openoutbox_reader;
 
+-- The console reads events and changes them as an operator does: retry, replay, bury, cancel. It records each change:
+-- run this file again after `relay-cli migrate --with console`. With the extension replay-audit also:
+-- GRANT INSERT ON openoutbox_replays TO openoutbox_console.
+GRANT SELECT ON openoutbox_events TO openoutbox_console;
+GRANT UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at)
+ON openoutbox_events TO openoutbox_console;
+DO $$
+BEGIN
+    IF TO_REGCLASS('public.openoutbox_changes') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE ON openoutbox_changes TO openoutbox_console;
+    END IF;
+END
+$$;
+
+-- The operator pauses and resumes, and looks as the reader does. Both extensions are optional: run this file again after
+-- `relay-cli migrate --with pause` or `--with fleet`. The relay writes its own row into the list of relays, and deletes
+-- those of relays that are gone; pauses it only reads.
+GRANT SELECT ON openoutbox_events TO openoutbox_operator;
+DO $$
+BEGIN
+    IF TO_REGCLASS('public.openoutbox_pauses') IS NOT NULL THEN
+        GRANT SELECT ON openoutbox_pauses TO openoutbox_relay, openoutbox_reader;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO openoutbox_operator, openoutbox_console;
+    END IF;
+    IF TO_REGCLASS('public.openoutbox_relays') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_relays TO openoutbox_relay;
+        GRANT SELECT ON openoutbox_relays TO openoutbox_reader, openoutbox_operator, openoutbox_console;
+    END IF;
+END
+$$;
+
 -- The delivery log, where it is in this database: run this file again after `relay-cli log migrate` as the owner. The
 -- recorder creates and drops no partition: run `relay-cli log maintain` daily as the owner.
 DO $$
@@ -81,8 +113,9 @@ BEGIN
         TO openoutbox_log_recorder;
         GRANT SELECT, INSERT, UPDATE (status, code, response_data) ON openoutbox_log.attempts
         TO openoutbox_log_recorder;
+        GRANT USAGE ON SCHEMA openoutbox_log TO openoutbox_console;
         GRANT SELECT ON openoutbox_log.events, openoutbox_log.event_destinations, openoutbox_log.attempts
-        TO openoutbox_log_reader;
+        TO openoutbox_log_reader, openoutbox_console;
     END IF;
 END
 $$;
@@ -91,6 +124,7 @@ $$;
 --     relay-cli store grant openoutbox_store_writer writer
 --     relay-cli store grant openoutbox_store_reader reader
 --     relay-cli store grant openoutbox_store_subscriber subscriber
+--     relay-cli store grant openoutbox_console console
 -- and an application that announces in the outbox is a member of openoutbox_writer, too.
 
 -- Likewise Spark's, with its ledgers:

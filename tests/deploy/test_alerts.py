@@ -11,6 +11,7 @@ import yaml
 from relay.app.delivery_log import READY_UNTIL
 from relay.eventstore.prometheus import EXPOSED
 from relay.telemetry.catalogue import CATALOGUE, MetricType
+from tests.docs.test_references import anchors
 from tests.support.paths import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -68,4 +69,11 @@ def test_an_alert_is_tested_to_fire_and_not_to_fire(alert: str) -> None:
 def test_the_document_explains_every_alert_and_no_other() -> None:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
-    assert re.findall(r"^\| `(Outbox\w+)` \|", text, re.MULTILINE) == ALERTS
+    assert re.findall(r"^### (Outbox\w+)$", text, re.MULTILINE) == ALERTS
+
+
+def test_every_alert_names_its_section_by_a_path_without_a_host() -> None:
+    named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in RULES if "alert" in rule}
+
+    assert named == {alert: f"docs/operations.md#{alert.lower()}" for alert in ALERTS}
+    assert {alert.lower() for alert in ALERTS} <= anchors("docs/operations.md")

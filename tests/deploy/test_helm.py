@@ -1,4 +1,4 @@
-"""The Helm chart: linted strictly, rendered with five files of values, and held to the schemas of Kubernetes."""
+"""The Helm chart: linted strictly, rendered with six files of values, and held to the schemas of Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import psycopg
 import pytest
 import yaml
 
+from relay.console.access.options import access_options
+from relay.console.serve import VARIABLES
+from relay.outbox.extensions import extension_names
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from relay.version import __version__
@@ -40,6 +43,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"migrate": {"with": ["wake-ups"]}}, "with"),
     ({"prune": {"deliveredDays": "7d"}}, "deliveredDays"),
     ({"image": {"digest": "sha256:1"}}, "digest"),
+    ({"console": {"enabled": True}}, "nothing says who may use it"),
+    ({"console": {"config": {"CONSOLE_SECRET": "geheim"}}}, "CONSOLE_SECRET"),
 ]
 
 Rendered = dict[str, dict[str, Any]]
@@ -57,8 +62,14 @@ def objects(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from filter(None, yaml.safe_load_all(text))
 
 
-def kinds(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["kind"]: each for each in objects(answer)}
+def kinds(answer: dict[str, Any], *, console: bool = False) -> dict[str, dict[str, Any]]:
+    """The console's objects by their kind, or all others."""
+    component = "app.kubernetes.io/component"
+    return {
+        each["kind"]: each
+        for each in objects(answer)
+        if (each["metadata"]["labels"][component] == "console") is console
+    }
 
 
 def plain_text(name: str, text: str) -> str:
@@ -123,13 +134,35 @@ def test_every_job_has_a_secret_of_its_own(rendered: Rendered) -> None:
             if each["kind"] in ("Deployment", "Job", "CronJob")
         ]
         secrets = [pod["spec"]["containers"][0]["envFrom"][0]["secretRef"]["name"] for pod in pods]
-        assert len(set(secrets)) == len(secrets) == {"bare": 1, "nats": 4}.get(case, 3)
+        assert len(set(secrets)) == len(secrets) == {"bare": 1, "console": 4, "nats": 4}.get(case, 3)
 
 
 def test_the_delivery_logs_months_are_created_by_its_owner(rendered: Rendered) -> None:
     (document,) = yaml.safe_load_all(rendered["nats"]["files"]["logpartitions.yaml"])
     containers = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert tuple(container["command"] for container in containers) == LOG_JOBS
+
+
+def test_the_console_says_who_may_use_it_and_names_the_relays_table(rendered: Rendered) -> None:
+    console = kinds(rendered["console"], console=True)
+    (container,) = console["Deployment"]["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert set(variables) <= VARIABLES
+    secrets = {"STORAGE_URL": "postgres://db/app", "CONSOLE_OIDC_CLIENT_SECRET": "x" * 32}
+    settings = Settings.from_env(variables | secrets)
+    options = access_options(settings)
+    assert (options.public, options.authenticates, options.url) == (True, True, "https://outbox.example.com")
+    assert (str(settings.storage_table_name), settings.delivery_log_schema) == ("orders.outbox", "orders_log")
+    [mount] = container["volumeMounts"]
+    assert str(options.tokens_file).startswith(f"{mount['mountPath']}/")
+    pod = console["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert console["Service"]["spec"]["selector"].items() <= pod.items()
+    assert not kinds(rendered["console"])["Service"]["spec"]["selector"].items() <= pod.items()
+
+
+def test_the_migration_adds_every_extension() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["properties"]["migrate"]["properties"]["with"]["items"]["enum"] == extension_names()
 
 
 def test_nodes_can_be_drained_while_the_broker_is_away(rendered: Rendered) -> None:

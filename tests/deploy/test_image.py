@@ -96,7 +96,7 @@ def test_the_wheel_is_built_with_the_locked_backend() -> None:
 
 
 def test_the_image_holds_no_more_than_a_relay_needs() -> None:
-    assert image_extras() == ["all", "otel", "clickhouse"]
+    assert image_extras() == ["all", "console", "otel", "clickhouse"]
     too_large = {"pyspark", "pandas", "numpy", "pyarrow", "matplotlib", "chdb", "grpcio", "pytest", "pip"}
     assert locked("requirements.lock").keys() & too_large == set()
 

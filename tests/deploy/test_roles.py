@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.running import call_cli
 from tests.deploy.jobs import DEPLOY, LOG_JOBS, Job, jobs
+from tests.support.console import ConsoleProcess
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, as_user, give_rights
 from tests.support.waiting import wait_until
@@ -20,6 +22,7 @@ USERS = {
     "/etc/openoutbox/prune-storage-url": "test_pruner",
     "compose_relay": "compose_relay",
     "compose_pruner": "compose_pruner",
+    "compose_console": "compose_console",
     "app": "postgres",
 }
 """Whose STORAGE_URL each Secret, file or user of ``deploy`` holds: docs/deployment.md says the same."""
@@ -49,6 +52,9 @@ def test_every_job_works_with_its_own_role(granted: Outbox, daemon: StartDaemon,
     if job.command == ("relay",):
         deliver(granted, daemon, job, url)
         return
+    if job.command == ("relay-cli", "console"):
+        serve_console(job, url)
+        return
     program, command, *_ = job.command
     assert program == "relay-cli"
     granted.fill("old", 3)
@@ -69,6 +75,16 @@ def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
     relay = daemon(**{**variables, "PUBLISHER_TYPE": "null", "PUBLISHER_URL": "", "STORAGE_URL": url})
     wait_until(lambda: relay.running and outbox.counts() == {"DELIVERED": 3}, what="the delivery")
     assert relay.stop() == 0
+
+
+def serve_console(job: Job, url: str) -> None:
+    """Run the console with the users of ``deploy/console``. The image's health check asks where it listens."""
+    assert job.variables["SERVER_PORT"] == job.variables["CONSOLE_PORT"]
+    with ConsoleProcess(url, CONSOLE_USERS_FILE=str(DEPLOY / "console" / "users")) as console:
+        console.wait_ready()
+        stats = f"{console.address}/api/v1/stats"
+        assert httpx.get(stats).status_code == 401
+        assert httpx.get(stats, auth=("admin", "admin")).status_code == 200
 
 
 def test_the_delivery_log_is_recorded_read_and_maintained_by_its_roles(
