@@ -35,8 +35,8 @@ BROKERS: Final = (
     Mutant(
         "Kafka: an ended session reports to its publisher",
         "relay/brokers/kafka/session.py",
-        "            if self.ended_as is None:\n                self._callbacks.failed(failed)",
-        "            if True:\n                self._callbacks.failed(failed)",
+        "if self.ended_as is None or isinstance(self.ended_as, Withheld):",
+        "if True:",
         (
             f"{_KAFKA_ENDING}::test_a_refused_batch_that_is_reported_during_abandon_opens_no_session",
             _KAFKA_ENDING,
@@ -100,9 +100,9 @@ BROKERS: Final = (
     Mutant(
         "NATS: acknowledged before the reply",
         "relay/brokers/nats/session.py",
-        "            self._note(event, sink, deadline)",
-        "            self._answer(self._note(event, sink, deadline), ACKNOWLEDGED)",
-        (f"{_NATS}::test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout",),
+        "            self._note(event, sink, deadline, size)",
+        "            self._answer(self._note(event, sink, deadline, size), ACKNOWLEDGED)",
+        (f"{_NATS}::test_a_subject_with_a_subscriber_and_no_stream_runs_into_its_own_timeout",),
     ),
     Mutant(
         "NATS: an answer with an error is taken for an acknowledgement",
@@ -130,7 +130,7 @@ BROKERS: Final = (
         "relay/brokers/nats/session.py",
         "            overdue.append(serial)",
         "            pass",
-        (f"{_NATS}::test_a_subject_that_somebody_hears_but_no_stream_stores_runs_into_its_own_timeout",),
+        (f"{_NATS}::test_a_subject_with_a_subscriber_and_no_stream_runs_into_its_own_timeout",),
     ),
     Mutant(
         "NATS: abandoning forgets nothing",
@@ -166,8 +166,8 @@ BROKERS: Final = (
     Mutant(
         "Redis: silence is waited for without end",
         "relay/brokers/redis/session.py",
-        "        if left > 0:",
-        "        if True:",
+        "        if self._silent_looks > _LOOKS:",
+        "        if False:",
         (f"{_REDIS}::test_only_a_silence_while_replies_are_due_is_a_timeout",),
     ),
     Mutant(

@@ -334,15 +334,15 @@ ENGINE: Final = (
     Mutant(
         "followers are offered at once",
         "relay/engine/batch.py",
-        "self.waiting.hold_back(events) if in_order else events",
+        "self.waiting.hold_back(events)",
         "events",
         (f"{_BATCH}::test_any_other_verdict_releases_what_waits_behind", _BATCH, _CLAIM),
     ),
     Mutant(
         "a failed event lets those behind it pass",
         "relay/engine/batch.py",
-        "        if self.waiting:\n            self.verdicts.released.extend(self.waiting.end(event))",
-        "        if self.waiting:\n            self._follow([event])",
+        "            self.verdicts.released.extend(self.waiting.end(event))\n\n    def release_suspects",
+        "            self._follow([event])\n\n    def release_suspects",
         (
             f"{_BATCH}::test_any_other_verdict_releases_what_waits_behind",
             _BATCH,

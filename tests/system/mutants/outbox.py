@@ -15,6 +15,13 @@ _FENCED = f"{_CONFORMANCE}::test_only_the_holder_of_the_lease_settles"
 
 OUTBOX: Final = (
     Mutant(
+        "of several pauses the end of the last is not noticed",
+        "relay/outbox/paused.py",
+        "if patterns != self.patterns:",
+        "if patterns[:1] != self.patterns[:1]:",
+        ("tests/system/simulation/test_histories.py::test_a_few_histories_keep_every_promise",),
+    ),
+    Mutant(
         "settle without commit",
         "relay/postgres/connect.py",
         "        autocommit=True,\n        prepare_threshold=None,\n        context=adapters,\n    )\n\n\ndef connect(",
@@ -94,20 +101,20 @@ SQL: Final = (
     Mutant(
         "a claim does not look at available_at",
         "sql/outbox/claim.sql",
-        "        status = 'PENDING'\n        AND available_at <= NOW()\n        AND event_id <> ALL",
-        "        status = 'PENDING'\n        AND event_id <> ALL",
+        "            WHERE\n                status = 'PENDING'\n                AND available_at <= NOW()\n",
+        "            WHERE\n                status = 'PENDING'\n",
         (f"{_CONFORMANCE}::test_scheduled_rows_wait_for_their_time",),
     ),
     Mutant(
         "a claim in order passes a row that is in flight",
-        "sql/outbox/claim.sql",
-        "                status = 'PENDING'\n                AND available_at <= NOW()\n                AND event_id",
-        "                TRUE\n                AND available_at <= NOW()\n                AND event_id",
+        "sql/outbox/claim_ordered.sql",
+        " AS alone,\n                status = 'PENDING'\n",
+        " AS alone,\n                TRUE\n",
         (f"{_ORDER}::test_what_is_in_flight_holds_what_is_behind_it_when_the_first_row_is_released",),
     ),
     Mutant(
         "a claim in order goes on behind a row that it may not take",
-        "sql/outbox/claim.sql",
+        "sql/outbox/claim_ordered.sql",
         "WHERE behind.unbroken AND",
         "WHERE",
         (

@@ -11,11 +11,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
+    Acknowledged,
     ConnectionCut,
     Outcome,
     OutcomeSink,
@@ -24,6 +26,7 @@ from relay.core.outcome import (
     TimedOut,
     Transient,
     Unreachable,
+    Withheld,
 )
 from tests.system.simulation.database import name_of
 from tests.system.simulation.ledger import REFUSED_FOR_GOOD, Ledger
@@ -39,10 +42,20 @@ class Answer(Enum):
     REFUSE = "refused, may work later"
     BURY = "refused for good"
     CUT = "the connection is cut"
+    WITHHOLD = "not stored, behind one of its run that was not stored"
 
 
 Rule = Callable[[OutboxEvent, "Client"], Answer | None]
 """The answer to a message, or None to leave it to the next rule."""
+
+
+class Run(NamedTuple):
+    """The events of one key in one ``publish`` of a client that keeps runs."""
+
+    ended: set[str]
+    """Keys of which the broker has not stored an event: it stores none behind that."""
+    failed: set[str]
+    """Keys of which an event has failed: those behind it are withheld."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +65,17 @@ class Pending:
     event: OutboxEvent
     sink: OutcomeSink
     session: int
+    run: Run | None = None
+
+    def end_run(self) -> None:
+        """The broker does not store it."""
+        if self.run is not None and self.event.partition_key is not None:
+            self.run.ended.add(self.event.partition_key)
+
+    @property
+    def behind_failure(self) -> bool:
+        """Whether the broker must not store it."""
+        return self.run is not None and self.event.partition_key in self.run.ended
 
 
 Answered = tuple[Pending, Outcome]
@@ -62,6 +86,8 @@ class Broker:
 
     probes_behind_answers = False
     """Whether a probe waits for the answers before it, as on one connection that answers in turn."""
+    stores_behind_failures = False
+    """Whether it goes on with a run of which it has not stored an event."""
     refuses_while_read_only = False
     """Whether clients take a read-only broker's answer for a failure of the event."""
 
@@ -101,15 +127,13 @@ class Broker:
     def receive(self, client: Client, batch: list[Pending]) -> None:
         """Messages of one session arrive, in order."""
         answered: list[Answered] = []
-        for pending in batch:
-            if pending.session != client.session:
-                if self.rng.random() < 0.5:
-                    continue  # what was on its way when the client gave up the session
-            elif self.is_silent(client.name) or self.is_away(client.name):
+        for place, pending in enumerate(batch):
+            if self._is_lost(pending, client):
+                pending.end_run()
                 continue
-            answer = self._answer(pending.event, client)
+            answer = self._answer(pending, client)
             if answer is Answer.CUT:
-                self._cut(client, pending)
+                self._cut(client, batch[place:])
                 break
             result = self._outcome(pending, answer, client)
             if result is not None and pending.session == client.session:
@@ -117,12 +141,20 @@ class Broker:
         if answered:
             self._send_answers(client, answered)
 
-    def _answer(self, event: OutboxEvent, client: Client) -> Answer:
-        for rule in self.rules:
-            answer = rule(event, client)
-            if answer is not None:
-                return answer
-        return Answer.STORE
+    def _is_lost(self, pending: Pending, client: Client) -> bool:
+        """Whether the message does not arrive."""
+        if pending.session != client.session:
+            return self.rng.random() < 0.5  # what was on its way when the client gave up the session
+        return self.is_silent(client.name) or self.is_away(client.name)
+
+    def _answer(self, pending: Pending, client: Client) -> Answer:
+        if pending.behind_failure and not self.stores_behind_failures:
+            return Answer.WITHHOLD
+        answers = (rule(pending.event, client) for rule in self.rules)
+        answer = next((answer for answer in answers if answer is not None), Answer.STORE)
+        if answer not in (Answer.STORE, Answer.SILENT):
+            pending.end_run()
+        return answer
 
     def _outcome(self, pending: Pending, answer: Answer, client: Client) -> Outcome | None:
         one = pending.event.event_id
@@ -133,6 +165,8 @@ class Broker:
         if answer is Answer.STORE:
             self.ledger.acknowledged[one] += 1
             return ACKNOWLEDGED
+        if answer is Answer.WITHHOLD:
+            return Withheld("behind one that was not stored")
         if answer is Answer.REFUSE:
             self.ledger.blame[one] += 1
             return Transient("LEADER", "changed")
@@ -142,7 +176,10 @@ class Broker:
             return Permanent(REFUSED_FOR_GOOD, "message too large")
         return None
 
-    def _cut(self, client: Client, pending: Pending) -> None:
+    def _cut(self, client: Client, unread: list[Pending]) -> None:
+        pending = unread[0]
+        for one in unread:
+            one.end_run()
         self.ledger.say(f"broker cuts the connection of {client.name} on {pending.event.event_id}")
         session = pending.session
         self.scheduler.after(self.latency(), lambda: client.lose("connection reset by peer", session))
@@ -170,7 +207,10 @@ class Client:
 
     name = "simulated"
 
-    def __init__(self, broker: Broker, process: Process, *, timeout: float, capacity: int) -> None:
+    def __init__(
+        self, broker: Broker, process: Process, *, timeout: float, capacity: int, keeps_runs: bool = False
+    ) -> None:
+        self.keeps_runs = keeps_runs
         self.name = process.name
         self.process = process
         self.session = 0
@@ -180,6 +220,7 @@ class Client:
         self._timeout = timeout
         self._capacity = capacity
         self._answers_until = 0.0
+        self._arrives_at = 0.0
         self._changed = asyncio.Event()
         broker.clients.append(self)
 
@@ -189,28 +230,41 @@ class Client:
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; waits while the client is full."""
         left = list(events)
+        run = Run(set(), set()) if self.keeps_runs else None
         while left:
             while len(self.pending) >= self._capacity:
                 self._changed.clear()
                 await self._changed.wait()
             room = self._capacity - len(self.pending)
             part, left = left[:room], left[room:]
-            self._offer(part, sink)
+            if run is not None:
+                part = self._without_behind(part, run, sink)
+            if part:
+                self._offer(part, sink, run)
 
-    def _offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
+    def _without_behind(self, events: list[OutboxEvent], run: Run, sink: OutcomeSink) -> list[OutboxEvent]:
+        ended = run.ended | run.failed
+        behind = [event for event in events if event.partition_key in ended]
+        if behind:
+            self.process.call_soon(sink, [(event, Withheld("behind a failed one")) for event in behind])
+        return [event for event in events if event.partition_key not in ended]
+
+    def _offer(self, events: list[OutboxEvent], sink: OutcomeSink, run: Run | None) -> None:
         broker = self._broker
+        batch = [Pending(event, sink, self.session, run) for event in events]
         if broker.read_only and broker.refuses_while_read_only:
-            self.process.call_soon(sink, [(event, Transient("READONLY", "a replica")) for event in events])
+            self.process.call_soon(self._resolve, [(one, Transient("READONLY", "a replica")) for one in batch])
             return
         if broker.is_away(self.name) or broker.read_only:
             reason = "connection refused" if broker.is_away(self.name) else "READONLY"
-            self.process.call_soon(sink, [(event, Unreachable(reason)) for event in events])
+            self.process.call_soon(self._resolve, [(one, Unreachable(reason)) for one in batch])
             return
-        batch = [Pending(event, sink, self.session) for event in events]
         for one in batch:
             self.pending[one.event.event_id] = one
         self.process.call_later(self._timeout, self._expire, batch)
-        broker.scheduler.after(broker.latency(), lambda: broker.receive(self, batch))
+        # One connection: what is sent later does not arrive earlier.
+        self._arrives_at = max(self._arrives_at, self.process.time() + broker.latency())
+        broker.scheduler.at(self._arrives_at, lambda: broker.receive(self, batch))
 
     def expect(self, when: float) -> None:
         """An answer is due at that time."""
@@ -253,10 +307,22 @@ class Client:
     def _resolve(self, answered: list[Answered]) -> None:
         by_sink: dict[OutcomeSink, list[Resolution]] = {}
         for pending, result in answered:
-            by_sink.setdefault(pending.sink, []).append((pending.event, result))
+            outcome = self._outcome(pending, result)
+            by_sink.setdefault(pending.sink, []).append((pending.event, outcome))
         for sink, resolutions in by_sink.items():
             sink(resolutions)
         self._changed.set()
+
+    @staticmethod
+    def _outcome(pending: Pending, outcome: Outcome) -> Outcome:
+        """Of a run the first event fails, and those behind it are withheld."""
+        key = pending.event.partition_key
+        if pending.run is None or key is None or isinstance(outcome, Acknowledged | Withheld):
+            return outcome
+        if key in pending.run.failed:
+            return Withheld("behind a failed one")
+        pending.run.failed.add(key)
+        return outcome
 
     async def probe(self, timeout: float) -> None:
         """A sign of life."""
@@ -282,7 +348,13 @@ class Client:
 
     def twin(self) -> Client:
         """A client with connections of its own."""
-        return Client(self._broker, self.process, timeout=self._timeout, capacity=self._capacity)
+        return Client(
+            self._broker,
+            self.process,
+            timeout=self._timeout,
+            capacity=self._capacity,
+            keeps_runs=self.keeps_runs,
+        )
 
     async def close(self) -> None:
         """Forget what is left."""

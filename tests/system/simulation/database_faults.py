@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay.core.event import EventId, Status
+from relay.core.pause import PauseTarget
 from tests.support.doubles.memory_storage import MemoryRow
+from tests.system.simulation import commands
 from tests.system.simulation.faults import Fault, OneRelay
 
 if TYPE_CHECKING:
@@ -230,6 +232,23 @@ class RowsRefused(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class Paused(Fault):
+    """An operator pauses events: until resumed, or with an end of its own."""
+
+    target: PauseTarget
+    has_end: bool
+
+    def begin(self, world: World) -> None:
+        commands.pause(world.database, self.target, self.until - self.at if self.has_end else None)
+
+    def end(self, world: World) -> None:
+        if self.has_end:
+            world.ledger.moved_at = world.scheduler.now
+        else:
+            commands.resume(world.database, self.target)
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStep(Fault):
     """The database's clock is set."""
 
@@ -254,4 +273,4 @@ class Replay(Fault):
         return frozenset(self.events)
 
     def begin(self, world: World) -> None:
-        world.database.replay(self.events)
+        commands.replay(world.database, self.events)

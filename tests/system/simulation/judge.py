@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from relay.core.event import EventId, Status
 from relay.engine.batch import SLOW
 from relay.engine.suspects import LANES
 from relay.outbox.options import KeyOrder
+from tests.system.simulation import database_faults as database
 from tests.system.simulation.broker import Answer
-from tests.system.simulation.database_faults import ClockStep, SlowLink
-from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, LateAnswers, hurts
+from tests.system.simulation.database_faults import ClockStep, Paused, SlowLink
+from tests.system.simulation.faults import FOR_GOOD, Answered, DestinationSilent, Fault, Freeze, LateAnswers, hurts
 from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.pauses import PausedClaim
 from tests.system.simulation.plan import LARGEST, STANDSTILL, NewEvent, Plan
 from tests.system.simulation.watch import Watch
 
 BASE = 10.0
 """Seconds after its insertion within which an innocent event is delivered, whatever is wrong with others."""
+_OBEYED = 2.0
+"""Seconds after a pause from which on no relay claims what it holds, unless its way to the database is in trouble."""
 _LEVELS = 2
 """Groups that are offered one after the other until one of up to 64 suspects is alone."""
 _SLACK = 4.0
 """Poll interval, backoff of the engine's own retries and the latency of the model, seconds."""
+_READ_LATE = (
+    *(database.DatabaseAway, database.DatabaseCrash, database.DatabaseSilent, database.DatabaseSlow),
+    *(database.ReplyLost, database.RequestLost, database.TableLocked, ClockStep, SlowLink, Freeze),
+)
+"""What keeps a relay from reading the pauses in time, or a claim of it under way."""
 
 
 class Judge:
@@ -34,6 +43,9 @@ class Judge:
         self._queue = self._stall() + self._travel()
         self._watch = Watch(plan, ledger, self._queue)
         self._limits: dict[EventId, float] = {}
+        self._faults = sorted((one for one in plan.faults if not isinstance(one, Paused)), key=lambda one: one.at)
+        self._types = {event.event_id: event.destination for one in plan.transactions for event in one.events}
+        self._clock_steps = sum(abs(fault.seconds) for fault in plan.faults if isinstance(fault, ClockStep))
 
     def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
         """In order per key a faulty event holds up those of its key."""
@@ -97,16 +109,33 @@ class Judge:
         return seconds
 
     def limit(self, one: EventId) -> float:
-        """When this event must have come to its end; infinite for one whose own fault lasts."""
+        """When this event must have come to its end; infinite for one whose own fault lasts, or that stays paused."""
+        holder = self._ledger.holder.get(one)
+        if holder is not None and self._plan.pauses:
+            return self._limit(one, max(holder.since, self._ledger.inserted[one]))  # what is in flight is finished
         known = self._limits.get(one)
         if known is None:
-            known = self._limits[one] = self._limit(one)
+            known = self._limits[one] = self._limit(one, self._ledger.inserted[one], self._pauses_of(one))
         return known
+
+    def _pauses_of(self, one: EventId) -> list[Paused]:
+        """The pauses that hold it back: its own, and in order per key those of the events before it."""
+        types = {self._types[one]}
+        if self._plan.key_order is not None:
+            types.update(self._types[other] for other in self._before(one))
+        return [pause for pause in self._plan.pauses if any(map(pause.target.holds, types))]
 
     def watch(self, now: float, ready: Mapping[str, bool]) -> None:
         """What the running relays report at this moment; raises Violation for a standstill that none of them does."""
         waiting = (one for one in self._ledger.inserted if one not in self._ledger.done and one not in self._own)
+        waiting = (one for one in waiting if not self._is_paused(one))
         self._watch.look(now, ready, (one for one in waiting if not self._blocked(one) and not self._follows(one)))
+
+    def _is_paused(self, one: EventId) -> bool:
+        """Whether it waits for an operator to resume it."""
+        ledger = self._ledger
+        holding = ledger.pauses.holding(self._types[one], ledger.database_time()) if self._plan.pauses else []
+        return bool(holding) and one not in ledger.holder
 
     def _follows(self, one: EventId) -> bool:
         """Whether it waits behind another event of its key, which is looked at instead."""
@@ -115,25 +144,26 @@ class Judge:
             other in inserted and other not in done for other in self._before(one)
         )
 
-    def _limit(self, one: EventId) -> float:
+    def _limit(self, one: EventId, begin: float, pauses: Sequence[Paused] = ()) -> float:
         if self._plan.mode == STANDSTILL:
             return FOR_GOOD
-        begin = self._ledger.inserted[one]
         limit = begin + BASE + _SLACK + self._queue
-        for fault in self._plan.faults:
-            if not fault.delays:
-                continue
-            over = (fault.until if fault.until < FOR_GOOD else fault.at) + self._aftermath(fault)
-            if fault.at <= limit and over > begin:
+        delays = [(fault.at, self._delays_until(fault)) for fault in self._faults if fault.delays]
+        delays += [(pause.at, pause.until + self._clock_steps * pause.has_end) for pause in pauses]
+        for at, over in sorted(delays):
+            if at <= limit and over > begin:
                 limit = max(limit, over + BASE + _SLACK + self._queue)
-        if one not in self._own:
+        if one not in self._own or limit == FOR_GOOD:
             return limit
-        if any(fault.until == FOR_GOOD for fault in self._plan.faults):
+        if self._plan.lasting:
             return FOR_GOOD
         plan = self._plan
         tries = plan.retry.max_attempts + 1
         one_try = plan.retry.max_delay * 1.2 + plan.publish_timeout + plan.lease * 1.5 + 5.0
         return max(limit, plan.end + 40.0 + tries * one_try)
+
+    def _delays_until(self, fault: Fault) -> float:
+        return (fault.until if fault.until < FOR_GOOD else fault.at) + self._aftermath(fault)
 
     def all_done(self, now: float) -> bool:
         """Whether all that must come to an end has; raises Violation for one that is late."""
@@ -145,6 +175,7 @@ class Judge:
             limit = self.limit(one)
             if now > limit and not self._blocked(one):
                 kind = "its fault is over" if one in self._own else "innocent"
+                kind += ", in flight" if one in self._ledger.holder else ""
                 raise Violation(
                     f"{one} ({kind}), committed at {self._ledger.inserted[one]:.3f}, "
                     f"is neither DELIVERED nor DEAD by {limit:.3f}"
@@ -174,13 +205,29 @@ class Judge:
             innocent = one not in self._own and not self._ledger.blame[one]
             if len(arrivals) > 1 and innocent and not self._may_repeat(arrivals[-1][0]):
                 raise Violation(f"{one} (innocent) reached the broker {len(arrivals)} times")
+        for claim in self._ledger.pauses.paused_claims:
+            late = claim.at - claim.since
+            if late > _OBEYED and not self._read_late(claim):
+                raise Violation(
+                    f"{claim.event_id}: claimed by {claim.relay} at {claim.at:.3f}, {late:.3f} s after its pause"
+                )
         if self._plan.key_order is not None:
             self._check_order()
+
+    def _read_late(self, claim: PausedClaim) -> bool:
+        """Whether a fault explains that the relay did not know of the pause, or that its claim took long."""
+        return any(
+            isinstance(fault, _READ_LATE)
+            and hurts(fault, claim.relay)
+            and fault.at <= claim.at
+            and fault.until + self._aftermath(fault) >= claim.since
+            for fault in self._faults
+        )
 
     def _excused(self, at: float, relay: str) -> bool:
         return self._plan.leases_differ or any(
             fault.expires and hurts(fault, relay) and fault.at <= at and self._over(fault) >= at
-            for fault in self._plan.faults
+            for fault in self._faults
         )
 
     def _may_repeat(self, at: float) -> bool:

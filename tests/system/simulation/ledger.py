@@ -14,6 +14,7 @@ from datetime import datetime
 from relay.core.backoff import RetryPolicy
 from relay.core.event import LEASE_EXPIRED, EventId, Status
 from tests.support.doubles.memory_storage import MemoryRow
+from tests.system.simulation.pauses import PauseAccount
 
 REFUSED_FOR_GOOD = "TOO_LARGE"
 """The code of the broker's permanent refusal."""
@@ -30,6 +31,7 @@ class Hold:
 
     relay: str
     since: float
+    """When it claimed the event; a renewal leaves it."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Ledger:
     """Leases taken back: when, of which event, from which relay."""
     moved_at: float = 0.0
     """When a row last changed, but for renewals."""
+    pauses: PauseAccount = field(default_factory=PauseAccount)
+    """What is paused, and what relays have read of it."""
     claims_lost: set[EventId] = field(default_factory=set)
     """Events of claims whose reply never reached the relay."""
 
@@ -146,6 +150,8 @@ class Ledger:
         )
         _demand(after.attempts == before.attempts, f"{one}: a claim changed attempts")
         _demand(before.attempts < self.retry.max_attempts, f"{one}: claimed after {before.attempts} failed attempts")
+        objection = self.pauses.objection(one, after.event_type, actor, self.database_time(), self.clock())
+        _demand(not objection, objection)
         self.holder[one] = Hold(actor, self.clock())
 
     def _renew(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
@@ -154,7 +160,6 @@ class Ledger:
         _demand((after.locked_at or 0) > (before.locked_at or 0), f"{one}: renewed to an earlier fence")  # type: ignore[operator]
         _demand(after.attempts == before.attempts, f"{one}: a renewal changed attempts")
         self._demand_holder(one, actor, "renewed")
-        self.holder[one] = Hold(actor, self.clock())
 
     def _settle(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
         one = after.event_id

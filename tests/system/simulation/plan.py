@@ -24,7 +24,8 @@ _DEFAULTS = engine_options()
 LARGEST = 1500
 """Bytes of the largest payload."""
 STANDSTILL = "standstill"
-DESTINATIONS = ("x", "y", "z")
+DESTINATIONS = ("x", "x.y", "z")
+"""Event types; two have a prefix in common."""
 _OPS = ("claim", "settle", "renew", "reap")
 
 
@@ -81,6 +82,8 @@ class Plan:
     faults: tuple[Fault, ...]
     watched_until: float = 0.0
     """How long a standstill must be watched."""
+    keeps_runs: bool = False
+    """Whether several events of a key may be with the broker, in order per key."""
 
     def without(self, one: Fault | Transaction) -> Plan:
         """The same without one thing, to see whether it matters."""
@@ -88,6 +91,18 @@ class Plan:
             self,
             faults=tuple(fault for fault in self.faults if fault is not one),
             transactions=tuple(transaction for transaction in self.transactions if transaction is not one),
+        )
+
+    @property
+    def pauses(self) -> tuple[database.Paused, ...]:
+        """What operators pause."""
+        return tuple(fault for fault in self.faults if isinstance(fault, database.Paused))
+
+    @property
+    def lasting(self) -> tuple[Fault, ...]:
+        """What goes wrong for good; a pause is nothing that goes wrong."""
+        return tuple(
+            fault for fault in self.faults if fault.until == FOR_GOOD and not isinstance(fault, database.Paused)
         )
 
     @property

@@ -11,7 +11,7 @@ from relay.core.outcome import Unreachable
 from tests.system.simulation import broker
 from tests.system.simulation.broker import Answer, Broker
 from tests.system.simulation.database import Database
-from tests.system.simulation.database_faults import Busy, RowsLocked, RowsRefused, SlowLink, TableLocked
+from tests.system.simulation.database_faults import Busy, Paused, RowsLocked, RowsRefused, SlowLink, TableLocked
 from tests.system.simulation.draw import draw
 from tests.system.simulation.faults import FOR_GOOD, Answered, BrokerReadOnly, Fault, LateAnswers
 from tests.system.simulation.mutate import mutate
@@ -85,6 +85,15 @@ def _backoff_does_not_grow(patch: pytest.MonkeyPatch) -> None:
     mutate(patch, "relay.core.backoff", "2.0**doublings", "1.0")
 
 
+def _looks_behind_the_head_once(patch: pytest.MonkeyPatch) -> None:
+    mutate(
+        patch,
+        "relay.outbox.paused",
+        "        if self._behind >= self.head:\n            self._behind = BEFORE_ALL",
+        "        pass",
+    )
+
+
 def _is_lasting(kind: type[Fault]) -> Callable[[Fault], bool]:
     return lambda fault: isinstance(fault, kind) and fault.until == FOR_GOOD
 
@@ -137,6 +146,11 @@ PUT_BACKS = (
     PutBack("statements that are rolled back each time are silent", _busy_answers_are_silent, _is_lasting(Busy)),
     PutBack("an event gets one attempt more than its last", _one_attempt_too_many, _fails_attempts),
     PutBack("the backoff does not grow", _backoff_does_not_grow, _fails_attempts),
+    PutBack(
+        "rows before paused ones are looked for only once",
+        _looks_behind_the_head_once,
+        lambda fault: isinstance(fault, Paused),
+    ),
 )
 
 

@@ -2,7 +2,8 @@
 
 Three connections, each with one statement at a time and a deadline, which begins again while a reply arrives; a
 statement that passes it is cancelled and its connection cut; the reply to a renewal that was lost is read back. How
-much a claim asks for, and how the payloads that it left behind are read, is the work of ``relay.outbox.payloads``.
+much a claim asks for, and how the payloads that it left behind are read, is the work of ``relay.outbox.payloads``; what
+it leaves out because of a pause is that of ``relay.outbox.paused``, over one connection more.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from relay.core.errors import StorageBusy, StorageError, StorageTimeout, Storage
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
+from relay.outbox.paused import BEFORE_ALL
 from relay.outbox.payloads import Appetite, PayloadReader
-from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow
+from relay.outbox.storage import Extensions
+from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation.database import BUFFERS, Database, Statement, run, weightless
+from tests.system.simulation.pauses import Aside, PausingOutbox, SimulatedPausedRows, place
 from tests.system.simulation.payloads import SimulatedPayloads
 from tests.system.simulation.scheduler import Process
 
@@ -126,6 +130,7 @@ class SimulatedStorage:
         delete_delivered: bool,
         deadline: float,
         ping_deadline: float,
+        pauses: bool = False,
     ) -> None:
         self.database = database
         self.process = process
@@ -138,15 +143,21 @@ class SimulatedStorage:
         self._lease = lease
         self._key_order = key_order
         self._appetite = Appetite(lease)
-        self._memory = MemoryOutbox(
+        self._memory = PausingOutbox(
             database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
         )
-        self._connections = [_Connection(self) for _ in range(4)]
-        self._claiming, self._settling, self._housekeeping, self._spare = self._connections
+        self._connections = [_Connection(self) for _ in range(5)]
+        self._claiming, self._settling, self._housekeeping, self._spare, aside = self._connections
+        self.extensions = Extensions(pauses=pauses)
+        self.paused = SimulatedPausedRows(database.table, database.ledger.pauses, name, process.time)
+        self.aside = Aside(aside.run)
+        self._rows_wait = False
 
     async def open(self) -> None:
-        """Look at the table."""
+        """Look at the table, and read the pauses."""
         await self._housekeeping.run("open", lambda: None)
+        if self.extensions.pauses:
+            await Aside(self._housekeeping.run).run("reading the pauses", self.paused.read)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -162,6 +173,8 @@ class SimulatedStorage:
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
     ) -> Claim:
         """Lease due rows."""
+        if self.paused.everything:
+            return Claim(None, [], waiting=self._rows_wait)
         appetite = self._appetite
         began = self.process.time()
         try:
@@ -177,12 +190,16 @@ class SimulatedStorage:
             appetite.read_late(sum(len(event.payload) for event in claim.events))
         elif claim.events:
             appetite.in_time(max_bytes)
+        self._rows_wait = claim.waiting
         return claim
 
     async def _claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> Claim:
         """The payloads are None where they are more than the claim is to carry."""
         most = self._appetite.inline_bytes
         memory = self._memory
+        memory.obey(self.paused)
+        self.database.ledger.pauses.claim_sent(self.name)
+        patterns, last = self.paused.patterns, BEFORE_ALL
 
         def locks() -> tuple[list[EventId], int]:
             rows = memory.claimable(limit, max_bytes, excluded, without)
@@ -190,7 +207,9 @@ class SimulatedStorage:
             return [row.event_id for row in rows], size if size <= most else 0
 
         def work() -> Claim:
+            nonlocal last
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
+            last = max((place(self.database.table.rows[event.event_id]) for event in claim.events), default=BEFORE_ALL)
             if _payload_bytes(claim) > most:
                 claim = claim._replace(events=[event._replace(payload=None) for event in claim.events])  # type: ignore[arg-type]
             return claim
@@ -199,6 +218,8 @@ class SimulatedStorage:
         claim: Claim = await self._claiming.run(
             "claim", work, size=limit, locks=locks if most > BUFFERS else None, weigh=_payload_bytes
         )
+        if claim.fence is not None and patterns and self._key_order is None and not excluded and not without:
+            self.paused.claimed(patterns, last, claim.fence)
         return claim
 
     def _payload_reader(self) -> PayloadReader:

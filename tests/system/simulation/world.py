@@ -6,11 +6,15 @@ import asyncio
 import logging
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
+from relay.core.ports import OptionalParts
 from relay.core.status import Exposition
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
+from relay.outbox.pauses import OutboxPauses
+from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.system.simulation.broker import Broker, Client
@@ -22,6 +26,9 @@ from tests.system.simulation.payloads import payload
 from tests.system.simulation.plan import Plan, RelayPlan, Transaction
 from tests.system.simulation.scheduler import Process, Scheduler
 from tests.system.simulation.storage import SimulatedStorage
+
+if TYPE_CHECKING:
+    from relay.outbox.storage import PostgresOutbox
 
 _GRACE = 1.0
 _STEP = 0.5
@@ -57,7 +64,7 @@ class World:
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
         self.ledger = Ledger(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
-        self.database = Database(self.scheduler, self.ledger, self.rng)
+        self.database = Database(self.scheduler, self.ledger, self.rng, has_pauses=bool(plan.pauses))
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
         self.incarnations: list[Incarnation] = []
         self._numbers: dict[str, int] = {}
@@ -90,9 +97,18 @@ class World:
             delete_delivered=plan.delete_delivered,
             deadline=plan.deadline,
             ping_deadline=min(2.0, plan.deadline),
+            pauses=self.database.has_pauses,
         )
-        client = Client(self.broker, process, timeout=self.plan.publish_timeout, capacity=plan.capacity)
-        relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time)
+        client = Client(
+            self.broker,
+            process,
+            timeout=self.plan.publish_timeout,
+            capacity=plan.capacity,
+            keeps_runs=self.plan.keeps_runs,
+        )
+        pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.database.has_pauses else None
+        parts = OptionalParts(pauses=pauses)
+        relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time, parts=parts)
         task = process.create_task(relay.run())
         self.incarnations.append(
             Incarnation(process, relay, storage, client, task, options, RelayStatus(relay, plan.relay_id, _no_metrics))
@@ -218,10 +234,13 @@ class World:
 
     def _check_the_end(self) -> None:
         """Nothing is left in the memory of a relay once nothing is left to do."""
-        if any(fault.until == FOR_GOOD for fault in self.plan.faults):
+        if self.plan.lasting:
             return
         self.scheduler.run(self.scheduler.now + 3.0)
         relays = [one for one in self.incarnations if one.lives and not one.process.frozen]
+        if any(one.relay.inflight.events for one in relays):
+            # A verdict on a lease that was lost, sent while the database was silent, is given up at its deadline.
+            self.scheduler.run(self.scheduler.now + max(one.deadline for one in self.plan.relays))
         for one in relays:
             inflight = one.relay.inflight
             if any(held := (inflight.events, inflight.bytes_held, len(inflight.batches))):

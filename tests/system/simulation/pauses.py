@@ -1,0 +1,175 @@
+"""Pauses in histories: what operators hold back, what each relay has read of it, and a relay's way to read it.
+
+The relay's part is the product's (``relay.outbox.pauses`` and ``relay.outbox.paused``), without its SQL. It looks at
+two rows at a time, so that those of a history are many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
+
+from relay.core.event import EventId, Status
+from relay.core.pause import Pause, PauseTarget
+from relay.outbox.paused import BEFORE_ALL, MARGIN, Look, PausedRows, Place
+from relay.postgres.connect import Connection
+from relay.postgres.sql import TableName
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable
+
+_ROWS_PER_LOOK = 2
+_MICROSECOND = 1e-6
+
+Send = Callable[..., Awaitable[Any]]
+"""``_Connection.run`` of the relay's storage."""
+
+
+class PausedClaim(NamedTuple):
+    """A claim took an event after it was paused; its relay had not read that pause."""
+
+    event_id: EventId
+    relay: str
+    since: float
+    at: float
+
+
+@dataclass(slots=True)
+class PauseAccount:
+    """What is paused, and what each relay knew of it when it sent its last claim."""
+
+    since: dict[PauseTarget, float] = field(default_factory=dict)
+    """When each pause was set; one whose time is over stays here."""
+    until: dict[PauseTarget, datetime | None] = field(default_factory=dict)
+    paused_claims: list[PausedClaim] = field(default_factory=list)
+    _read: dict[str, frozenset[PauseTarget]] = field(default_factory=dict)
+    _read_before_claim: dict[str, frozenset[PauseTarget] | None] = field(default_factory=dict)
+
+    def set(self, pause: Pause, at: float) -> None:
+        """An operator paused this."""
+        self.since[pause.target], self.until[pause.target] = at, pause.until
+
+    def resume(self, target: PauseTarget) -> None:
+        """An operator resumed this."""
+        self.since.pop(target, None)
+
+    def arrived(self, relay: str, pauses: Sequence[Pause]) -> None:
+        """A relay has the reply to its reading of the pauses."""
+        self._read[relay] = frozenset(pause.target for pause in pauses)
+
+    def claim_sent(self, relay: str) -> None:
+        """A relay sends a claim."""
+        self._read_before_claim[relay] = self._read.get(relay)
+
+    def holding(self, event_type: str, now: datetime) -> list[PauseTarget]:
+        """The pauses that hold this type at this moment of the database's clock."""
+        return [
+            target
+            for target in self.since
+            if target.holds(event_type) and ((until := self.until[target]) is None or until > now)
+        ]
+
+    def objection(self, event_id: EventId, event_type: str, relay: str, now: datetime, at: float) -> str:
+        """Why this claim breaks a promise whatever goes wrong; empty when it does not."""
+        holding = self.holding(event_type, now)
+        if not holding:
+            return ""
+        read = self._read_before_claim[relay]
+        if read is None:
+            return f"{event_id}: claimed by {relay}, which has not read the pauses, under that of {holding[0]}"
+        known = [target for target in holding if target in read]
+        if known:
+            return f"{event_id}: claimed by {relay}, which has read the pause of {known[0]}"
+        since = min(self.since[target] for target in holding)
+        self.paused_claims.append(PausedClaim(event_id, relay, since, at))
+        return ""
+
+
+class PausingOutbox(MemoryOutbox):
+    """Claims that leave out what the relay knows to be paused, and begin at its head."""
+
+    patterns: Sequence[str] = ()
+    head: Place = BEFORE_ALL
+
+    def obey(self, paused: PausedRows) -> None:
+        """What the claim that is sent now leaves out."""
+        self.patterns, self.head = paused.patterns, paused.head
+
+    def _is_paused(self, row: MemoryRow) -> bool:
+        return any(_like(pattern).fullmatch(row.event_type) for pattern in self.patterns)
+
+    def _is_seen(self, row: MemoryRow) -> bool:
+        return not self.patterns or place(row) >= self.head
+
+
+class SimulatedPausedRows(PausedRows):
+    """One relay's, on the scripted database."""
+
+    def __init__(self, table: MemoryTable, account: PauseAccount, relay: str, clock: Callable[[], float]) -> None:
+        super().__init__(TableName(), clock, _ROWS_PER_LOOK)
+        self._table = table
+        self._account = account
+        self._relay = relay
+
+    async def read(self, connection: Connection) -> Sequence[Pause]:
+        table = self._table
+
+        def work() -> list[Pause]:
+            return [pause for pause in table.pauses if pause.until is None or pause.until > table.now]
+
+        pauses: list[Pause] = await cast("Send", connection)("pauses", work)
+        self._account.arrived(self._relay, pauses)
+        self.set(pauses)
+        return self.pauses
+
+    async def _look(self, connection: Connection, begin: Place) -> Look:
+        patterns = [_like(pattern) for pattern in self.patterns]
+
+        def work() -> Look:
+            due = self._table.now - timedelta(seconds=MARGIN)
+            rows = self._table.rows.values()
+            waiting = (row for row in rows if row.status is Status.PENDING and row.available_at <= due)
+            places = [(place(row), row) for row in waiting if place(row) >= begin]
+            places.sort(key=itemgetter(0))
+            if len(places) > _ROWS_PER_LOOK:
+                last = places[_ROWS_PER_LOOK - 1][0]
+                places = [one for one in places if one[0] <= last]  # all that share the place of the last one
+            free = (at for at, row in places if not any(one.fullmatch(row.event_type) for one in patterns))
+            end = (places[-1][0][0], places[-1][0][1] + _MICROSECOND) if places else None
+            return Look(len(places), next(free, None), end)
+
+        look: Look = await cast("Send", connection)("look", work)
+        return look
+
+
+class Aside:
+    """The connection that reads the pauses and looks past paused rows."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def run(
+        self, _doing: str, work: Callable[[Connection], Awaitable[Any]], deadline: float | None = None
+    ) -> Any:
+        """Each statement of ``work`` has that deadline."""
+
+        async def send(op: str, statement: Callable[[], object]) -> Any:
+            return await self._send(op, statement, deadline=deadline)
+
+        return await work(cast("Connection", send))
+
+
+def place(row: MemoryRow) -> Place:
+    """Where the row is in the order of claims."""
+    return row.available_at.timestamp(), row.created_at.timestamp()
+
+
+@cache
+def _like(pattern: str) -> re.Pattern[str]:
+    """What LIKE of SQL matches, for patterns of ``PauseTarget``."""
+    end = ".*" if pattern.endswith("%") and not pattern.endswith("\\%") else ""
+    name = pattern[:-1] if end else pattern
+    return re.compile(re.escape(re.sub(r"\\(.)", r"\1", name)) + end, re.DOTALL)
