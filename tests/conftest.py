@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.support.fixtures.servers",
     "tests.support.fixtures.postgres",
     "tests.support.fixtures.outbox",
+    "tests.support.fixtures.deliverylog",
     "tests.support.fixtures.kafka",
     "tests.support.fixtures.nats",
     "tests.support.fixtures.redis",

@@ -39,11 +39,32 @@ def test_an_event_of_a_rolled_back_transaction_shows() -> None:
     assert not ledger.tally().sums_agree
 
 
-def test_an_event_that_nobody_announced_shows() -> None:
+def test_an_event_that_was_never_announced_shows() -> None:
     ledger = _ledger()
     ledger.receive("(no identity)", 10.4)
     assert ledger.tally().unknown == 1
     assert not ledger.tally().sums_agree
+
+
+def test_what_is_refused_or_due_later_is_counted_apart() -> None:
+    ledger = _ledger()
+    ledger.withhold(["refused", "later"])
+    assert ledger.complete()
+    assert (ledger.tally().withheld, ledger.tally().received, ledger.tally().missing) == (2, 2, 0)
+    ledger.receive("later", 910.0)
+    tally = ledger.tally()
+    assert (tally.withheld, tally.received, tally.unknown, tally.duplicates, tally.sums_agree) == (1, 2, 0, 0, True)
+
+
+def test_an_event_may_be_missing_only_while_it_is_in_the_table_undelivered() -> None:
+    ledger = _ledger()
+    ledger.withhold(["refused"])
+    ledger.commit(["paused"], 11.0)
+    tally = ledger.tally()
+    assert tally.accounts_for({"DELIVERED": 2, "DEAD": 1, "PENDING": 1})
+    assert not tally.accounts_for({"DELIVERED": 3, "DEAD": 1})
+    ledger.receive("x", 11.1)
+    assert not ledger.tally().accounts_for({"DELIVERED": 2, "DEAD": 1, "PENDING": 1})
 
 
 def test_a_duplicate_is_counted_and_allowed() -> None:

@@ -60,6 +60,12 @@ def test_every_document_and_section_that_is_named_exists() -> None:
     assert [problem for one in named if (problem := wrong(*one)) is not None] == []
 
 
+def test_every_picture_of_the_readme_exists_and_is_small() -> None:
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', files()["README.md"])
+    assert pictures == ["docs/pictures/console-dark.png", "docs/pictures/console-light.png"]
+    assert [name for name in pictures if not 10_000 < (ROOT / name).stat().st_size <= 150_000] == []
+
+
 def test_nothing_refers_to_a_document_that_is_not_in_the_tree() -> None:
     assert [name for name, text in files().items() if _OF_NO_DOCUMENT.search(text)] == []
 

@@ -22,7 +22,7 @@ Log = Callable[[], str]
 def running(*command: str, **env: str) -> Iterator[Log]:
     """``python`` with these arguments until the end of the block; yields what it has printed so far.
 
-    Fails if it ends by itself before that.
+    Fails if it ends before that.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

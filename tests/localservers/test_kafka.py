@@ -21,7 +21,7 @@ def test_what_is_produced_is_consumed(kafka: str, topic: MakeTopic, consume: Cal
     assert sorted(values, key=lambda value: int(value or b"-1")) == [str(number).encode() for number in range(30)]
 
 
-def test_a_topic_is_not_created_by_itself(kafka: str, kafka_admin: AdminClient) -> None:
+def test_a_topic_is_not_created_automatically(kafka: str, kafka_admin: AdminClient) -> None:
     errors: list[KafkaError | None] = []
     producer = Producer(
         {"bootstrap.servers": kafka, "message.timeout.ms": 3000, "topic.metadata.propagation.max.ms": 500}

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from relay.core.errors import ConfigError
 from relay.core.ports import Backlog
@@ -169,19 +167,15 @@ async def test_the_root_lists_every_endpoint(http: httpx.AsyncClient) -> None:
     assert set(answer.json()["endpoints"]) == set(PATHS) - {"/"}
 
 
-async def test_the_root_lists_the_apis_of_other_rooms(view: ScriptedView) -> None:
-    async def api(scope: Scope, receive: Receive, send: Send) -> None:
-        await Response("api")(scope, receive, send)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["", "/", "/attempts?limit=2", "/events/a/b", "/openapi.json"])
+async def test_the_delivery_logs_api_is_gone_and_its_paths_say_where(
+    http: httpx.AsyncClient, method: str, path: str
+) -> None:
+    answer = await http.request(method, f"/api/v1/log{path}")
 
-    server = StatusServer(view, ServerOptions("127.0.0.1", 0), {"/api/v1/log": api})
-    await server.start()
-    host, port = server.address
-    async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
-        index, of_the_api = await client.get("/"), await client.get("/api/v1/log/events")
-    await server.stop()
-
-    assert "/api/v1/log" in index.json()["endpoints"]
-    assert of_the_api.text == "api"
+    assert answer.status_code == 410
+    assert "run relay-cli console" in answer.json()["error"]
 
 
 async def test_livez_is_healthz(http: httpx.AsyncClient, view: ScriptedView) -> None:

@@ -88,8 +88,9 @@ def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monk
         return connect(outbox.url, "test")
 
     def closing(connection: SyncConnection) -> None:
-        close_and_wait(connection)
+        # Before the server frees the slot: the next task may have connected when the close returns.
         connected.leave()
+        close_and_wait(connection)
 
     monkeypatch.setattr(slots, "close_and_wait", closing)
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,10 +29,16 @@ class Daemon:
     Its log goes to a file there, its output to another; a ``.env`` put there before the start is read.
     """
 
-    def __init__(self, storage_url: str, env: Mapping[str, str] | None = None, module: str = "relay") -> None:
+    def __init__(
+        self,
+        storage_url: str,
+        env: Mapping[str, str] | None = None,
+        module: str = "relay",
+        arguments: Sequence[str] = (),
+    ) -> None:
         """``module`` is what is run in the relay's place: one that does something to it and then runs it."""
         self.port = free_port()
-        self._module = module
+        self._command = [sys.executable, "-m", module, *arguments]
         self._folder = tempfile.TemporaryDirectory(prefix="relay-daemon-")
         self.env = {
             "STORAGE_URL": storage_url,
@@ -68,7 +74,7 @@ class Daemon:
         """Start it; does not wait for anything."""
         with (self.folder / "log").open("ab") as log, (self.folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
+                self._command,
                 cwd=self.folder,
                 env=self.full_env(),
                 stdin=subprocess.DEVNULL,

@@ -35,11 +35,12 @@ _PROGRAMS: Final = {
     "nats": ("nats-server",),
     "redis": ("valkey-server", "redis-server"),
     "spark": ("spark-submit", "spark-class"),
-    "prometheus": ("promtool",),
+    "prometheus": ("promtool", "prometheus"),
     "packages": ("uv", "pip"),
 }
 _PROCESS_STARTERS: Final = {
     "tests.support.daemon.Daemon",
+    "tests.support.console.ConsoleProcess",
     "tests.support.documents.run_python",
     "tests.support.documents.run_shell",
     "tests.support.documents.shell",

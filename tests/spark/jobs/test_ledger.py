@@ -26,7 +26,7 @@ def ledger(**files: str) -> RunLedger:
     return RunLedger("/data/outbox/_runs", {f"{FIRST}.{kind.replace('_', '.')}": text for kind, text in files.items()})
 
 
-def test_the_files_of_a_run_are_told_apart_by_their_names() -> None:
+def test_the_files_of_a_run_differ_in_their_names() -> None:
     closed = Closed(2, FIRST)
     files = {manifest_name(FIRST): MANIFEST.text(), begun_name(FIRST): FIRST, closed_name(FIRST, FIRST): closed.text()}
     files[begun_name(SECOND)] = SECOND

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Unreachable, Withheld
 
 Script = Callable[[OutboxEvent], Outcome | None]
 """The outcome of an event, or None to hold its answer back."""
@@ -31,7 +31,8 @@ class MemoryPublisher:
 
     name = "memory"
 
-    def __init__(self, *, capacity: int | None = None) -> None:
+    def __init__(self, *, capacity: int | None = None, keeps_runs: bool = False) -> None:
+        self.keeps_runs = keeps_runs
         self.messages: list[OutboxEvent] = []
         """What the broker has, in the order of its acknowledgements."""
         self.offered: list[OutboxEvent] = []
@@ -52,6 +53,8 @@ class MemoryPublisher:
         """Sent and not answered yet, with a round trip."""
         self._refusal: str | None = None
         self._hangs = False
+        self._ended: set[tuple[OutcomeSink, str | None]] = set()
+        """Runs of which an event has failed, when it keeps runs."""
         self._changed = asyncio.Event()
         """Set whenever a waiter should look again."""
         self._first = self
@@ -64,7 +67,7 @@ class MemoryPublisher:
 
     def twin(self) -> MemoryPublisher:
         """Another publisher to the same broker."""
-        twin = MemoryPublisher(capacity=self._capacity)
+        twin = MemoryPublisher(capacity=self._capacity, keeps_runs=self.keeps_runs)
         twin._first = self._first
         twin.messages, twin.offered = self.messages, self.offered
         self._first._twins.append(twin)
@@ -84,10 +87,14 @@ class MemoryPublisher:
         else:
             self._poison = lambda event: event.event_type == on
 
-    def cut(self) -> None:
-        """Cut all connections once, as a failover does; what is unanswered on them is resolved as cut off."""
+    def cut(self, on: EventId | None = None) -> None:
+        """Cut all connections once, as a failover does; what is unanswered on them is resolved as cut off.
+
+        ``on``: only those that carry this event.
+        """
         for one in (self, *self._twins):
-            one._lose_connection()
+            if on is None or any(event.event_id == on for event in one.held):
+                one._lose_connection()
 
     def hold(self) -> None:
         """Answer nothing from now on, until ``answer``."""
@@ -192,6 +199,11 @@ class MemoryPublisher:
         self.answer(ConnectionCut("connection reset by peer"))
 
     def _resolve(self, event: OutboxEvent, outcome: Outcome, sink: OutcomeSink) -> None:
+        run = (sink, event.partition_key)  # each ``publish`` of the engine has a sink of its own
+        if run in self._ended:
+            outcome = Withheld("an earlier event of its run has failed")
+        elif self.keeps_runs and event.partition_key and not isinstance(outcome, Acknowledged):
+            self._ended.add(run)
         if isinstance(outcome, Acknowledged):
             self.messages.append(event)
         sink([(event, outcome)])

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
+from relay.core.pause import Pause
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.options import KeyOrder
 from tests.support.options import retry_policy
@@ -60,6 +61,8 @@ class MemoryTable:
     rows: dict[EventId, MemoryRow] = field(default_factory=dict)
     inserted: int = 0
     trigger: Trigger | None = None
+    pauses: list[Pause] = field(default_factory=list)
+    """What an operator has paused."""
     locked: set[EventId] = field(default_factory=set)
     """Rows that another session has locked."""
 
@@ -135,6 +138,8 @@ class MemoryOutbox:
         self._relay_id = relay_id
         self._lease = timedelta(seconds=lease_timeout)
         self._retry = retry or retry_policy()
+        self.obeyed: list[Pause] = []
+        """The pauses that its claims leave out."""
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -154,7 +159,8 @@ class MemoryOutbox:
                 row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now
         if self._key_order is not None:
             taken.sort(key=lambda row: row.insertion_order)
-        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken])
+        waiting = self._key_order is not None and any(row.available_at <= now for row in self._in(Status.PENDING))
+        return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken], waiting=waiting)
 
     def claimable(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
@@ -177,12 +183,15 @@ class MemoryOutbox:
         """What may be claimed, in turn."""
         if self._key_order is not None:
             return self._due_in_order(now, limit, excluded)
-        pending = filter(self._is_free, self._in(Status.PENDING))
-        due = [row for row in pending if row.available_at <= now and row.event_id not in excluded]
+        left_out = set(excluded)
+        pending = (row for row in self._in(Status.PENDING) if self._is_free(row) and not self._is_paused(row))
+        due = [row for row in pending if row.available_at <= now and row.event_id not in left_out]
+        due = [row for row in due if self._is_seen(row)]
         return sorted((row for row in due if row.event_type not in without), key=_age)[:limit]
 
     def _due_in_order(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
         """Of each key the first unfinished row, then equal shares of those right behind them."""
+        left_out = set(excluded)
         runs: dict[str, list[MemoryRow]] = {}
         for row in sorted(self.table.rows.values(), key=lambda row: row.insertion_order):
             if row.status is Status.DELIVERED or (row.status is Status.DEAD and self._key_order is KeyOrder.SKIP):
@@ -190,10 +199,11 @@ class MemoryOutbox:
             runs.setdefault(row.partition_key or row.event_id, []).append(row)
 
         def is_claimable(row: MemoryRow) -> bool:
-            return row.status is Status.PENDING and row.available_at <= now and row.event_id not in excluded
+            due = row.status is Status.PENDING and row.available_at <= now and row.event_id not in left_out
+            return due and not self._is_paused(row)
 
         free = [list(itertools.takewhile(is_claimable, run)) for run in runs.values() if self._is_free(run[0])]
-        leading = sorted((run for run in free if run), key=lambda run: _age(run[0]))[:limit]
+        leading = sorted((run for run in free if run and self._is_seen(run[0])), key=lambda run: _age(run[0]))[:limit]
         share = limit // max(len(leading), 1)
         places = itertools.zip_longest(*(run[:share] for run in leading))
         return [row for place in places for row in sorted(filter(None, place), key=_age)]
@@ -302,6 +312,13 @@ class MemoryOutbox:
             raise self.fail_with
         return self.table.tick()
 
+    def _is_paused(self, row: MemoryRow) -> bool:
+        return bool(self.obeyed) and any(pause.target.holds(row.event_type) for pause in self.obeyed)
+
+    def _is_seen(self, row: MemoryRow) -> bool:
+        """Whether claims look at this row, or begin behind it."""
+        return True
+
     def _is_free(self, row: MemoryRow) -> bool:
         return row.event_id not in self.table.locked
 
@@ -316,6 +333,21 @@ class MemoryOutbox:
     def _due_age(self, now: datetime) -> float:
         due = [row.available_at for row in self._in(Status.PENDING) if row.available_at <= now]
         return (now - min(due)).total_seconds() if due else 0.0
+
+
+class MemoryPauses:
+    """The pauses of a table, obeyed by one of its outboxes. ``fail_with`` makes the next reads raise it."""
+
+    def __init__(self, outbox: MemoryOutbox) -> None:
+        self._outbox = outbox
+        self.fail_with: Exception | None = None
+
+    async def read(self) -> Sequence[Pause]:
+        """The pauses in force."""
+        if self.fail_with is not None:
+            raise self.fail_with
+        self._outbox.obeyed = list(self._outbox.table.pauses)
+        return self._outbox.obeyed
 
 
 def _fail(row: MemoryRow, error: str, now: datetime, delay: float | None) -> None:

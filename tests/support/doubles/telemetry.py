@@ -10,7 +10,7 @@ from relay.core.telemetry import RelayState
 
 
 class MemoryTelemetry:
-    """Counts what it is told, by the name of the method."""
+    """Counts its calls by the name of the method."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -19,6 +19,7 @@ class MemoryTelemetry:
         self.most_in_flight = 0
         self.latest_backlog: Backlog | None = None
         self.oldest_delivered_ages: list[float] = []
+        self.latest_pauses = 0
 
     def claimed(self, events: int) -> None:
         self.counts["claimed"] += events
@@ -59,6 +60,9 @@ class MemoryTelemetry:
 
     def oldest_delivered_age(self, seconds: float) -> None:
         self.oldest_delivered_ages.append(seconds)
+
+    def pauses(self, count: int) -> None:
+        self.latest_pauses = count
 
     def state(self, state: RelayState, reason: str) -> None:
         self.states.append((state, reason))

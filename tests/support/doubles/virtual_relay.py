@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
-from relay.core.ports import AttemptRecorder, WakeUps
+from relay.core.ports import AttemptRecorder, OptionalParts, WakeUps
+from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
 from tests.support.doubles.memory_publisher import MemoryPublisher
-from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
+from tests.support.doubles.memory_storage import MemoryPauses, MemoryRow, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.options import engine_options
 from tests.support.virtual_time import VirtualTimeLoop
@@ -30,6 +31,7 @@ class VirtualRelay:
         key_order: KeyOrder | None = None,
         recorder: AttemptRecorder | None = None,
         wake_ups: WakeUps | None = None,
+        tracer: Tracer | None = None,
         **options: object,
     ) -> None:
         values: dict[str, object] = {"retry": RETRY, "in_order": key_order is not None}
@@ -41,8 +43,16 @@ class VirtualRelay:
         self.storage = FaultyOutbox(self.truth, "relay", self.seconds, retry=self.options.retry, key_order=key_order)
         self.broker = broker or MemoryPublisher()
         self.telemetry = MemoryTelemetry()
+        self.pauses = MemoryPauses(self.storage)
         self.relay = Relay(
-            self.storage, self.broker, self.telemetry, self.options, recorder, self.seconds, wake_ups=wake_ups
+            self.storage,
+            self.broker,
+            self.telemetry,
+            self.options,
+            recorder,
+            self.seconds,
+            tracer=tracer,
+            parts=OptionalParts(wake_ups, self.pauses),
         )
         self.task = self.loop.create_task(self.relay.run())
 

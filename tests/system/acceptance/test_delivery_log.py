@@ -1,19 +1,19 @@
-"""The daemon with a delivery log: attempts arrive there, its state shows, and its API answers."""
+"""The daemon with a delivery log: attempts arrive there, and its state shows."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import urllib.request
-from typing import Any
 
-from relay.outbox.admin.replay import ReplayOptions, Selection, replay
+from relay.deliverylog import AttemptRecord, ListAttempts, Page, open_delivery_log
+from relay.outbox.admin.replay import ReplayOptions, replay
+from relay.outbox.admin.selection import Selection
 from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
-from tests.support.daemon import Daemon
+from relay.postgres.sql import DEFAULT_LOG_SCHEMA, TableName
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import patience, wait_until
+from tests.support.waiting import wait_until
 
 INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, headers)
@@ -21,12 +21,11 @@ SELECT gen_random_uuid(), 'orders', '\\x7b7d', '{"tenant_id": "acme"}' FROM gene
 """
 
 
-def attempts(relay: Daemon, query: str) -> Any:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{relay.port}/api/v1/log/attempts?{query}", headers={"Authorization": "Bearer a-long-token"}
-    )
-    with urllib.request.urlopen(request, timeout=patience()) as answer:
-        return json.load(answer)
+async def attempts(database: Database, schema: str, query: ListAttempts) -> Page[AttemptRecord]:
+    store = await open_delivery_log(database.url, schema=schema)
+    page = await store.list_attempts(query)
+    await store.close()
+    return page
 
 
 def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: Database, daemon: StartDaemon) -> None:
@@ -34,16 +33,15 @@ def test_every_attempt_is_logged_and_can_be_looked_up(outbox: Outbox, database: 
         PUBLISHER_TYPE="null",
         DELIVERY_LOG_URL=database.url,
         DELIVERY_LOG_FLUSH_INTERVAL="50ms",
-        API_TOKEN="a-long-token",
     ).wait_ready()
     outbox.database.run(INSERT)
     wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, what="30 attempts in the log")
     assert json.loads(relay.get("/readyz")[1])["log"] == "ok"
     assert relay.metric("openoutbox_log_dropped_total") == 0
-    page = attempts(relay, "tenant_id=acme&limit=7")
-    assert len(page["items"]) == 7
-    assert page["next"]
-    assert {item["destination_type"] for item in page["items"]} == {"null"}
+    page = asyncio.run(attempts(database, DEFAULT_LOG_SCHEMA, ListAttempts(tenant_ids=["acme"], limit=7)))
+    assert len(page.items) == 7
+    assert page.next
+    assert {record.attempt.destination_type for record in page.items} == {"null"}
     assert relay.stop() == 0
 
 
@@ -65,14 +63,13 @@ def test_what_an_operator_sent_again_is_manual(outbox: Outbox, database: Databas
         DELIVERY_LOG_URL=database.url,
         DELIVERY_LOG_SCHEMA="history",
         DELIVERY_LOG_FLUSH_INTERVAL="50ms",
-        API_TOKEN="a-long-token",
     ).wait_ready()
     outbox.database.run(INSERT)
     wait_until(lambda: relay.metric("openoutbox_log_written_total") == 30, what="30 attempts in the log")
     replay(outbox.relay_url, TableName(), Selection(("delivered",)), ReplayOptions(limit=1))
     wait_until(lambda: relay.metric("openoutbox_log_written_total") == 31, what="the replayed one in the log")
-    items = attempts(relay, "")["items"]
-    assert [item["manual"] for item in items] == [True] + [False] * 30
-    assert {item["attempt_number"] for item in items} == {1}
+    items = asyncio.run(attempts(database, "history", ListAttempts())).items
+    assert [record.attempt.manual for record in items] == [True] + [False] * 30
+    assert {record.attempt.attempt_number for record in items} == {1}
     assert database.run("SELECT count(*) FROM history.attempts WHERE manual") == [(1,)]
     assert relay.stop() == 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
 from relay.localservers.daemon import python_path
@@ -86,12 +87,27 @@ def test_it_adds_up_and_cleans_up(folder: Path) -> None:
     demo.wait_gone()
 
 
-def test_ctrl_c_ends_it_with_the_sums(folder: Path) -> None:
+def test_one_that_lasts_has_failures_and_a_console_and_ctrl_c_ends_it_with_the_sums(folder: Path) -> None:
     demo = Demo(folder, ["--keep", "--rate", "50"])
-    wait_until(lambda: demo.says("/readyz") and demo.says("rolled back"), what="the demonstration to work")
+    wait_until(lambda: demo.says("console: ") and demo.says("Ctrl-C ends it"), what="the demonstration to work")
+    with httpx.Client(base_url=demo.summary()["console"]) as console:
+
+        def errors() -> set[str]:
+            groups = console.get("/api/v1/dead-letters").raise_for_status().json()["items"]
+            return {group["error"] for group in groups}
+
+        wait_until(lambda: errors() == {"MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION"}, what="dead letters")
+        wait_until(lambda: console.get("/api/v1/stats").json()["pending_count"] > 0, what="a scheduled event")
+        assert console.get("/").status_code == 200
+        headers = {"Idempotency-Key": "pause"}
+        pause = {"scope": "type", "name": "order.placed", "reason": "a look around"}
+        console.post("/api/v1/pauses", json=pause, headers=headers).raise_for_status()
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(patience()) == 0, demo.text()
-    assert demo.summary()["events missing"] == "0"
+    shown = demo.summary()
+    assert int(shown["rows DEAD"]) >= 2
+    assert int(shown["events refused or due later"]) >= 3
+    assert "or waits or is dead in the table" in demo.text()
     demo.wait_gone()
 
 

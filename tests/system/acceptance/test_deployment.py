@@ -82,13 +82,13 @@ def test_kubernetes_helm_and_back(outbox: Outbox, machine: Machine, kafka: str) 
     machine.follow(BLOCKS["sh 8"].text)
     deployment = machine.object("deployment", "openoutbox-relay")
     assert deployment["spec"]["replicas"] == yaml.safe_load(BLOCKS[" 1"].text)["replicas"]
-    machine.follow(BLOCKS["sh 10"].text)
+    machine.follow(BLOCKS["sh 11"].text)
 
 
 def test_systemd_prunes_with_its_own_credentials(outbox: Outbox, machine: Machine) -> None:
     (machine.folder / "publisher-url").write_text("localhost:9092\n")
     old_event(outbox)
-    text = BLOCKS["sh 9"].text
+    text = BLOCKS["sh 10"].text
     venv = "python3 -m venv /opt/relay\n/opt/relay/bin/pip install '.[kafka]'\n"
     assert text.startswith(venv)  # tests/system/packaging installs the wheel
     text = text.removeprefix(venv)
@@ -105,7 +105,7 @@ def test_systemd_prunes_with_its_own_credentials(outbox: Outbox, machine: Machin
 def test_what_is_scraped_answers(machine: Machine, daemon: StartDaemon) -> None:
     relay = daemon(PUBLISHER_TYPE="null").wait_ready()
     own = {"localhost:8080": f"127.0.0.1:{relay.port}", "promtool": promtool()}
-    machine.follow(BLOCKS["sh 11"].adapted(own).text)
+    machine.follow(BLOCKS["sh 12"].adapted(own).text)
     assert "openoutbox_relay_state" in machine.answer()
 
 
@@ -137,4 +137,5 @@ def test_the_page_is_the_second_in_the_readme_and_every_block_is_followed() -> N
         "sh 9",
         "sh 10",
         "sh 11",
+        "sh 12",
     ]

@@ -18,6 +18,8 @@ import sqlalchemy
 from typer.main import get_command
 
 from relay.localservers.postgres import DEFAULT_BUILD
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from relay_cli.app import app
 from tests.support.documents import DOCUMENTS, Block, blocks, run_python, run_shell, shell
 from tests.support.fixtures.daemon import StartDaemon
@@ -38,15 +40,23 @@ NOT_RUN = {
     "README.md sql 1": "tests/system/acceptance/test_readme.py follows the whole section",
     "README.md python 1": "tests/system/acceptance/test_readme.py follows the whole section",
     "README.md sh 4": "tests/system/acceptance/test_readme.py follows the whole section",
+    "docs/cli.md sh 11": "tests/console/test_browser.py starts it",
+    "docs/console-access.md sh 1": "tests/console/access/test_logging_in.py logs in with a token of this command",
+    "docs/console-access.md sh 2": "asks for a password; tests/cli/test_access.py answers",
+    "docs/console-access.md sh 3": "tests/console/access/test_provider_server.py logs in with these",
+    "docs/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
+    "docs/console.md sh 2": "tests/system/container runs the console of the image behind a login",
+    "docs/console.md sh 3": "tests/console/test_api.py changes a selection with this request",
     "docs/deployment.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 2": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 5": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 6": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 7": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 8": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/deployment.md sh 9": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 9": "asks for a password; tests/cli/test_access.py answers",
     "docs/deployment.md sh 10": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 11": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/deployment.md sh 12": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
@@ -124,6 +134,8 @@ def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
     if block.text.startswith("relay-cli stats --watch"):
         runs_until(reader, block, "in_flight_count", STORAGE_URL=reader.outbox.url)
         return
+    for extension in ("pause", "fleet"):
+        add_extension(reader.outbox.owner_url, TableName(), extension)
     variables = {
         "STORAGE_URL": reader.outbox.url,
         "PATH": WITH_PSQL,
@@ -275,6 +287,12 @@ def who_holds_the_horizon(reader: Reader, block: Block) -> None:
         assert "a report" in [row[2] for row in database.run(block.text)]
 
 
+def pausing_a_type(reader: Reader, block: Block) -> None:
+    said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
+    assert said.count("user.signup") >= 3
+    assert reader.outbox.database.run("SELECT count(*) FROM openoutbox_pauses") == [(0,)]
+
+
 def storage_parameters(reader: Reader, block: Block) -> None:
     said = run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
     assert "added extension tuning" in said
@@ -293,7 +311,7 @@ def the_bank(reader: Reader, block: Block) -> None:
 
 
 RUN: dict[str, Follow] = {
-    **{f"docs/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 8)},
+    **{f"docs/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
     "docs/client.md python 1": announcing,
     "docs/client.md python 2": announcing,
     "docs/event-store.md python 1": the_event_store,
@@ -303,7 +321,8 @@ RUN: dict[str, Follow] = {
     "docs/delivery-log.md sh 1": the_delivery_log,
     "docs/operations.md sh 1": an_event_that_does_not_arrive,
     "docs/operations.md sh 2": sending_again_what_is_dead,
-    "docs/operations.md sh 3": storage_parameters,
+    "docs/operations.md sh 3": pausing_a_type,
+    "docs/operations.md sh 4": storage_parameters,
     "docs/operations.md sql 1": who_holds_the_horizon,
     "examples/README.md sh 1": a_relay_for_the_examples,
     "examples/bank/README.md sh 1": the_bank,

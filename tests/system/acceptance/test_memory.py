@@ -41,7 +41,7 @@ def peak(daemon: Daemon) -> int:
 def test_one_huge_row_among_small_ones_and_a_thousand_large_ones(
     outbox: Outbox, daemon: StartDaemon, kafka: str, topic: MakeTopic
 ) -> None:
-    """Kafka takes the large ones; the huge one is over its limit: dead at once, and in nobody's way."""
+    """Kafka takes the large ones; the huge one is over its limit: dead at once, and in no other event's way."""
     name = topic(config={"max.message.bytes": str(2 * MIB)})
     insert(outbox, name, MIB, 1000)
     insert(outbox, name, 50 * MIB, 1, due_since=60)
@@ -59,7 +59,7 @@ def test_one_huge_row_among_small_ones_and_a_thousand_large_ones(
     assert relay.stop() == 0
 
 
-def test_a_huge_row_that_nobody_refuses_is_claimed_alone_and_delivered(outbox: Outbox, daemon: StartDaemon) -> None:
+def test_a_huge_row_that_the_broker_takes_is_claimed_alone_and_delivered(outbox: Outbox, daemon: StartDaemon) -> None:
     outbox.fill("t", 5_000)
     insert(outbox, "t", 50 * MIB, 1)
     outbox.fill("t", 5_000)
@@ -77,7 +77,8 @@ def test_a_huge_row_among_small_ones_into_redis(outbox: Outbox, daemon: StartDae
     outbox.fill(name, 5_000)
     insert(outbox, name, 50 * MIB, 1)
     outbox.fill(name, 5_000)
-    relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, BATCH_SIZE="1000")
+    # A server that shares slow cores with other tests may take seconds to write the row to its log.
+    relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, BATCH_SIZE="1000", REDIS_WRITE_TIMEOUT="30s")
     outbox.wait_finished(60)
     assert outbox.counts() == {"DELIVERED": 10_001}
     with redis.Redis.from_url(redis_url) as client:

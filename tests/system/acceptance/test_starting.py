@@ -12,7 +12,7 @@ from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import patience, wait_until
 
 
-def test_wrong_settings_are_told_all_at_once_before_anything_connects() -> None:
+def test_wrong_settings_are_reported_all_at_once_before_anything_connects() -> None:
     env = {"BATCH_SIZE": "many", "LEASE_TIMEOUT": "3 minutes", "PUBLISHER_TYPE": "kafka"}
     with Daemon("postgres://relay:hunter2@127.0.0.1:1/x", env) as daemon:
         assert daemon.process.wait(patience()) == 2
@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_named(outbox: Outbox, daemon: StartDaemon) -> N
     assert all("exception" not in line for line in second.log_lines())
 
 
-def test_an_event_that_is_tried_again_is_told_once_a_second(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
+def test_an_event_that_is_tried_again_is_logged_once_a_second(outbox: Outbox, daemon: StartDaemon, kafka: str) -> None:
     missing = f"missing.{uuid.uuid4().hex}"
     outbox.insert([Row(missing)] * 20)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=kafka)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from relay.__main__ import main
 from relay.app import build
 from relay.core.event import EventId, OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient
+from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient, Withheld
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
@@ -27,7 +27,7 @@ class Failing:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self.name = publisher.name
+        self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
 
@@ -36,17 +36,24 @@ class Failing:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         chances = {event.event_id: random.random() for event in events}
-        refused = [event for event in events if chances[event.event_id] < SHARE / 2]
         unheard: set[EventId] = {one for one, chance in chances.items() if SHARE / 2 <= chance < SHARE}
+        ended: set[str | None] = set()
+        passed: list[OutboxEvent] = []
+        for event in events:
+            if event.partition_key is not None and event.partition_key in ended:
+                sink([(event, Withheld("behind one that was refused by chance"))])
+            elif chances[event.event_id] < SHARE / 2:
+                ended.add(event.partition_key)
+                sink([(event, Transient("REFUSED", "by chance"))])
+            else:
+                passed.append(event)
 
         def answer(resolutions: Sequence[Resolution]) -> None:
             sink(
                 [(event, _unheard(outcome) if event.event_id in unheard else outcome) for event, outcome in resolutions]
             )
 
-        if refused:
-            sink([(event, Transient("REFUSED", "by chance")) for event in refused])
-        await self._publisher.publish([event for event in events if event not in refused], answer)
+        await self._publisher.publish(passed, answer)
 
 
 def _unheard(outcome: Outcome) -> Outcome:

@@ -26,7 +26,7 @@ class Poisonable:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self.name = publisher.name
+        self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
 

@@ -1,6 +1,6 @@
 """The broker goes away while writers insert: refused, mute, and cut off in the middle; then it comes back.
 
-No event is DEAD, no attempt is used, the relay says why it waits and asks once an interval, and goes on by itself.
+No event is DEAD, no attempt is used, the relay says why it waits and asks once an interval, and goes on without help.
 """
 
 from __future__ import annotations

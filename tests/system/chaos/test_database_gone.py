@@ -1,6 +1,7 @@
 """PostgreSQL goes away while writers insert: restarted, killed, read-only, hanging, its connections dropped.
 
-The relay heals by itself, keeps quiet, loses nothing, and uses no attempt but for a claim whose answer was lost.
+The relay recovers without help, keeps quiet, loses nothing, and uses no attempt but for a claim whose answer was
+lost.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def killed(server: PostgresServer, _: TcpProxy) -> Iterator[None]:
 
 @contextmanager
 def a_backend_killed(server: PostgresServer, _: TcpProxy) -> Iterator[None]:
-    """What the kernel does when memory is short; PostgreSQL ends every connection and recovers by itself."""
+    """What the kernel does when memory is short; PostgreSQL ends every connection and recovers."""
     with psycopg.connect(server.url) as connection:
         query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'openoutbox%' LIMIT 1"
         row = connection.execute(query).fetchone()
@@ -118,7 +119,7 @@ def hanging(server: PostgresServer, _: TcpProxy) -> Iterator[None]:
 
 @contextmanager
 def dropped(_: PostgresServer, proxy: TcpProxy) -> Iterator[None]:
-    """Somewhere between the two the connections are forgotten, and no side is told."""
+    """Somewhere between the two the connections are forgotten, and neither side learns of it."""
     proxy.drop_silently()
     yield
 
@@ -130,7 +131,7 @@ INSTANT = (a_backend_killed, dropped)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_the_relay_heals_by_itself(
+def test_the_relay_recovers_without_help(
     own_postgres: PostgresServer, make_broker: MakeBroker, fault: Fault, measured: Measured
 ) -> None:
     outbox, broker = Outbox.create(create_database(own_postgres.url)), make_broker("redis")

@@ -33,7 +33,7 @@ PATIENT = {
     "REDIS_WRITE_TIMEOUT": "60s",
     "HEALTH_CHECK_INTERVAL": "1h",
 }
-"""Nobody asks whether the broker answers, so that what it was offered stays in flight."""
+"""No probe asks whether the broker answers, so that what it was offered stays in flight."""
 BRITTLE = {"NATS_PUBLISH_TIMEOUT": "1s", "REDIS_WRITE_TIMEOUT": "1s", "HEALTH_CHECK_INTERVAL": "1s"}
 
 
