@@ -63,7 +63,7 @@ def run() -> None:
             if message is None:
                 continue
             if error := message.error():
-                print(error, flush=True)  # the client goes on by itself
+                print(error, flush=True)  # the client goes on
                 continue
             handle(connection, message)
             consumer.commit(message=message, asynchronous=False)
