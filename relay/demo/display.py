@@ -47,9 +47,11 @@ class Display:
 
 def describe(tally: LedgerTally) -> dict[str, str]:
     """The sums as names and values, in reading order."""
+    withheld = {"events refused or due later": str(tally.withheld)} if tally.withheld else {}
     return {
         "transactions committed": str(tally.transactions_committed),
         "transactions rolled back": str(tally.transactions_rolled_back),
+        **withheld,
         "events committed": str(tally.committed),
         "events received": str(tally.received),
         "events missing": str(tally.missing),

@@ -7,18 +7,22 @@ Times are seconds of ``time.monotonic`` in one process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTally:
-    """The sums at one moment. An event is counted once, however often it arrived; extra arrivals are duplicates."""
+    """The sums at one moment. An event is counted once, however often it arrived; extra arrivals are duplicates.
+
+    Withheld events are counted apart: those that the broker refuses or that are due later.
+    """
 
     transactions_committed: int
     transactions_rolled_back: int
     committed: int
     rolled_back: int
+    withheld: int
     received: int
     missing: int
     leaked: int
@@ -38,6 +42,14 @@ class LedgerTally:
         """Everything committed arrived, nothing rolled back or unheard of did, and there was something at all."""
         return self.committed > 0 and not (self.missing or self.leaked or self.unknown)
 
+    def accounts_for(self, rows: Mapping[str, int]) -> bool:
+        """Whether each missing event is in the table and undelivered, for an operator paused or buried it.
+
+        ``rows`` counts the rows of the outbox by status.
+        """
+        undelivered = sum(count for status, count in rows.items() if status != "DELIVERED")
+        return replace(self, missing=max(0, self.missing + self.withheld - undelivered)).sums_agree
+
 
 class Ledger:
     """The events of one demonstration by their ids."""
@@ -46,6 +58,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._committed: dict[str, float] = {}
         self._rolled_back: set[str] = set()
+        self._withheld: set[str] = set()
         self._arrived: dict[str, float] = {}
         self._arrivals = 0
         self._transactions = [0, 0]
@@ -62,6 +75,11 @@ class Ledger:
             self._rolled_back.update(event_ids)
             self._transactions[1] += 1
 
+    def withhold(self, event_ids: Iterable[str]) -> None:
+        """A transaction was committed with these events, which are not delivered now."""
+        with self._lock:
+            self._withheld.update(event_ids)
+
     def receive(self, event_id: str, at: float) -> None:
         """A message arrived at the consumer; only an event's first arrival counts for its latency."""
         with self._lock:
@@ -76,7 +94,7 @@ class Ledger:
     def tally(self) -> LedgerTally:
         """The sums of now."""
         with self._lock:
-            arrived = self._arrived.keys()
+            arrived = self._arrived.keys() - self._withheld
             known = arrived & self._committed.keys()
             leaked = len(arrived & self._rolled_back)
             latencies = sorted(self._arrived[event_id] - self._committed[event_id] for event_id in known)
@@ -86,11 +104,12 @@ class Ledger:
                 transactions_rolled_back=self._transactions[1],
                 committed=len(self._committed),
                 rolled_back=len(self._rolled_back),
+                withheld=len(self._withheld - self._arrived.keys()),
                 received=len(arrived),
                 missing=len(self._committed) - len(known),
                 leaked=leaked,
                 unknown=len(arrived) - len(known) - leaked,
-                duplicates=self._arrivals - len(arrived),
+                duplicates=self._arrivals - len(self._arrived),
                 seconds=max(0.0, last - first),
                 p50=_quantile(latencies, 0.50),
                 p99=_quantile(latencies, 0.99),

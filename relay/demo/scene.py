@@ -1,5 +1,7 @@
 """The order of events in the demonstration: servers up, work, wait for the last arrival, add up, clean up.
 
+One that runs until Ctrl-C has more to look at: events that fail, the delivery log, and the console.
+
 Everything that is started is on one stack, which is unwound whatever happens, the consumer and the workload first, the
 database last. A Ctrl-C or SIGTERM ends the work early; a second one during the clean-up is ignored, since it would
 leave processes behind.
@@ -20,23 +22,30 @@ from rich.console import Console
 from relay.demo.consumer import count_arrivals
 from relay.demo.display import Display, describe, say, summary
 from relay.demo.ledger import Ledger, LedgerTally
-from relay.demo.workload import TOPICS, count_by_status, create_orders, place_orders
+from relay.demo.workload import LARGEST_MESSAGE, TOPICS, count_by_status, create_orders, place_orders
 from relay.localservers.broker import EmbeddedBroker
-from relay.localservers.daemon import RelayDaemon, migrate
+from relay.localservers.daemon import ConsoleServer, RelayDaemon, migrate, migrate_log
 from relay.localservers.postgres import PostgresServer
 from relay.localservers.waiting import wait_until
 
 _REFRESH = 0.1  # seconds
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DRAIN_WITHIN = 30.0  # seconds from the last commit to the last arrival, at most
+_LEAVE_WITHIN = 5.0  # the same after Ctrl-C, when an operator may have paused the outbox
+_EXTENSIONS = ("console", "fleet", "pause")
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How long and how fast. ``seconds`` None: until Ctrl-C."""
+    """How long and how fast. ``seconds`` None: until Ctrl-C, with a console and events that fail."""
 
     seconds: float | None
     transactions_per_second: float
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it runs until Ctrl-C."""
+        return self.seconds is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class Stage:
     postgres: PostgresServer
     broker: EmbeddedBroker
     daemon: RelayDaemon
+    console: ConsoleServer | None
     topics: dict[str, list[int]]
 
 
@@ -54,21 +64,20 @@ def run(options: DemoOptions, console: Console) -> bool:
     stopping = threading.Event()
     with ExitStack() as stack:
         with _interrupted_by_signals():
-            stage = _set_up(stack, console)
+            stage = _set_up(stack, options, console)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: stopping.set())
         return _play(stage, options, console, stopping)
 
 
-def _set_up(stack: ExitStack, console: Console) -> Stage:
+def _set_up(stack: ExitStack, options: DemoOptions, console: Console) -> Stage:
     say(console, "starting PostgreSQL ...")
     postgres = stack.enter_context(PostgresServer(durable=True))
     say(console, "creating the outbox table ...")
-    migrate(postgres.url, postgres.folder)
+    migrate(postgres.url, postgres.folder, _EXTENSIONS if options.lasting else ())
     create_orders(postgres.url)
     broker = stack.enter_context(EmbeddedBroker())
     topics = broker.create_topics(TOPICS)
-    say(console, "starting the relay ...")
     settings = {
         "STORAGE_URL": postgres.url,
         "PUBLISHER_TYPE": "kafka",
@@ -76,25 +85,38 @@ def _set_up(stack: ExitStack, console: Console) -> Stage:
         "POLL_INTERVAL": "50ms",
         "RELAY_ID": "demo",
     }
+    if options.lasting:
+        migrate_log(postgres.url, postgres.folder)
+        settings |= {"KAFKA_BATCH_BYTES": str(LARGEST_MESSAGE), "DELIVERY_LOG_URL": postgres.url}
+    say(console, "starting the relay ...")
     daemon = stack.enter_context(RelayDaemon(settings))
     say(console, "the relay runs with " + " ".join(f"{name}={value}" for name, value in settings.items()))
-    return Stage(postgres, broker, daemon, topics)
+    return Stage(postgres, broker, daemon, _console(stack, options, postgres, console), topics)
+
+
+def _console(
+    stack: ExitStack, options: DemoOptions, postgres: PostgresServer, console: Console
+) -> ConsoleServer | None:
+    if not options.lasting:
+        return None
+    say(console, "starting the console ...")
+    return stack.enter_context(ConsoleServer({"STORAGE_URL": postgres.url, "DELIVERY_LOG_URL": postgres.url}))
 
 
 def _play(stage: Stage, options: DemoOptions, console: Console, stopping: threading.Event) -> bool:
-    if options.seconds is None:
-        _show_addresses(stage, console)
+    if stage.console is not None:
+        _show_addresses(stage, stage.console, console)
     ledger, end_of_consumer = Ledger(), threading.Event()
-    url = stage.postgres.url
+    url, rate = stage.postgres.url, options.transactions_per_second
     with ThreadPoolExecutor(2) as threads:
         try:
             consumer = threads.submit(count_arrivals, stage.broker.url, stage.topics, ledger, end_of_consumer)
-            workload = threads.submit(place_orders, url, ledger, options.transactions_per_second, stopping)
+            workload = threads.submit(place_orders, url, ledger, rate, stopping, trouble=options.lasting)
             with Display(console) as display:
                 _watch([consumer, workload], ledger, display, options.seconds, stopping)
             stopping.set()
             workload.result()
-            _drain(ledger, consumer)
+            _drain(ledger, consumer, _LEAVE_WITHIN if options.lasting else _DRAIN_WITHIN)
         finally:
             stopping.set()
             end_of_consumer.set()
@@ -113,10 +135,10 @@ def _watch(
             return
 
 
-def _drain(ledger: Ledger, consumer: Future[None]) -> None:
+def _drain(ledger: Ledger, consumer: Future[None], seconds: float) -> None:
     """Wait for the last arrival. What has not come by then is in the sums as missing."""
     try:
-        wait_until(lambda: ledger.complete() or consumer.done(), _DRAIN_WITHIN)
+        wait_until(lambda: ledger.complete() or consumer.done(), seconds)
     except TimeoutError:
         return
     if consumer.done():
@@ -127,9 +149,11 @@ def _conclude(tally: LedgerTally, stage: Stage, console: Console) -> bool:
     stage.daemon.stop()  # so that its last outcomes are written before they are counted
     rows = count_by_status(stage.postgres.url)
     summary(console, describe(tally) | {f"rows {status}": str(count) for status, count in sorted(rows.items())})
-    agreed = tally.sums_agree and rows == {"DELIVERED": tally.committed}
+    lasting = stage.console is not None
+    agreed = tally.accounts_for(rows) if lasting else tally.sums_agree and rows == {"DELIVERED": tally.committed}
+    waiting = ", or waits or is dead in the table" if lasting else ""
     verdict = (
-        "every committed event arrived, none of a rolled-back transaction did"
+        f"every committed event arrived{waiting}; none of a rolled-back transaction did"
         if agreed
         else "THE SUMS DO NOT AGREE; the relay's log ends with:\n" + stage.daemon.log_tail()
     )
@@ -137,9 +161,10 @@ def _conclude(tally: LedgerTally, stage: Stage, console: Console) -> bool:
     return agreed
 
 
-def _show_addresses(stage: Stage, console: Console) -> None:
+def _show_addresses(stage: Stage, server: ConsoleServer, console: Console) -> None:
+    say(console, f"console: {server.url}")
     for path in ("healthz", "readyz", "stats", "metrics"):
-        say(console, f"{stage.daemon.url}/{path}")
+        say(console, f"relay: {stage.daemon.url}/{path}")
     say(console, f"broker (Kafka protocol): {stage.broker.url}, topics {', '.join(stage.topics)}")
     say(console, f"{stage.postgres.bin / 'psql'} {stage.postgres.url}")
     say(console, "Ctrl-C ends it")

@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from relay.core.errors import ConfigError
 from relay.core.status import StatusView
 from relay.server.connections import Connection, Connections, ServerLimits
-from relay.server.routes import application, dispatching
+from relay.server.routes import application
 
 logger = logging.getLogger(__name__)
 
@@ -89,10 +88,10 @@ class _Uvicorn(uvicorn.Server):
 
 
 class StatusServer:
-    """Serves one view, and other applications by their paths' prefix. ``start`` once, ``stop`` any number of times."""
+    """Serves one view. ``start`` once, ``stop`` any number of times."""
 
-    def __init__(self, view: StatusView, options: ServerOptions, apis: Mapping[str, ASGIApp] | None = None) -> None:
-        self._app = dispatching(application(view, apis or ()), apis or {})
+    def __init__(self, view: StatusView, options: ServerOptions) -> None:
+        self._app = application(view)
         self._options = options
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None

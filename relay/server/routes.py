@@ -1,12 +1,12 @@
 """The endpoints: ``/``, which lists them, ``/healthz``, ``/livez``, ``/readyz``, ``/stats`` and ``/metrics``.
 
-Every answer but the metrics is JSON, errors too. Every message passes through the masking of secrets: anyone who
-reaches the port can read it.
+Every answer but the metrics is JSON, errors too; the paths of the delivery log's API answer where it is served. Every
+message passes through the masking of secrets: anyone who reaches the port can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relay.core.secrets import mask_secrets
 from relay.core.status import Stats, StatusView
 from relay.version import __version__
 
 _HEADERS = {"Cache-Control": "no-store"}
+_LOG_API = "/api/v1/log"
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _MEANINGS = {
     "/healthz": "200 while the process and its loops live",
     "/livez": "the same as /healthz",
@@ -33,12 +34,11 @@ _MEANINGS = {
 class _Endpoints:
     """What each path answers."""
 
-    def __init__(self, view: StatusView, prefixes: Collection[str]) -> None:
+    def __init__(self, view: StatusView) -> None:
         self._view = view
-        self._listed = _MEANINGS | dict.fromkeys(prefixes, "HTTP API; needs the bearer token (API_TOKEN)")
 
     async def index(self, _: Request) -> Response:
-        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": self._listed})
+        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": _MEANINGS})
 
     async def healthz(self, _: Request) -> Response:
         problem = self._view.health().problem
@@ -52,6 +52,7 @@ class _Endpoints:
             "storage": _condition(readiness.storage_problem, "failing" if readiness.storage_refuses else "unreachable"),
             "broker": _condition(readiness.broker_problem, "unreachable"),
             **{name: _condition(problem, "degraded") for name, problem in readiness.degraded.items()},
+            **({"paused": _masked(readiness.pauses)} if readiness.pauses else {}),
         }
         return _json(body, 200 if readiness.ready else 503)
 
@@ -66,9 +67,9 @@ class _Endpoints:
         return Response(body, headers={**_HEADERS, "Content-Type": content_type})
 
 
-def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
-    """The ASGI application that shows ``view``; ``/`` names the ``prefixes`` of other applications too."""
-    answers = _Endpoints(view, prefixes)
+def application(view: StatusView) -> Starlette:
+    """The ASGI application that shows ``view``."""
+    answers = _Endpoints(view)
     endpoints = {
         "/": answers.index,
         "/healthz": answers.healthz,
@@ -78,22 +79,14 @@ def application(view: StatusView, prefixes: Collection[str] = ()) -> Starlette:
         "/metrics": answers.metrics,
     }
     app = Starlette(
-        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()],
+        routes=[
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()),
+            *(Route(f"{_LOG_API}{rest}", _moved, methods=_METHODS) for rest in ("", "/{rest:path}")),
+        ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False
     return app
-
-
-def dispatching(main: ASGIApp, others: Mapping[str, ASGIApp]) -> ASGIApp:
-    """``main``, but for paths below the prefix of another application, which gets the request as it is."""
-
-    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        app = next((app for prefix, app in others.items() if path.startswith(f"{prefix}/")), main)
-        await app(scope, receive, send)
-
-    return dispatch if others else main
 
 
 def stats_body(stats: Stats) -> dict[str, Any]:
@@ -109,7 +102,20 @@ def stats_body(stats: Stats) -> dict[str, Any]:
         "relay_id": stats.relay_id,
         "version": __version__,
         "sample_age_sec": round(stats.sample_age, 3),
+        "paused": _masked(stats.pauses),
     }
+
+
+async def _moved(_: Request) -> Response:
+    message = (
+        f"the relay does not serve {_LOG_API}: run relay-cli console, which serves it by the same paths, with the "
+        "tokens of CONSOLE_TOKENS_FILE"
+    )
+    return _json({"error": message}, 410)
+
+
+def _masked(sentences: Sequence[str]) -> list[str]:
+    return [mask_secrets(sentence) for sentence in sentences]
 
 
 def _condition(problem: str, fault: str) -> str:

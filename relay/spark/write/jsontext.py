@@ -140,7 +140,7 @@ def _bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _floating(column: pa.Array) -> Sequence[Piece]:
-    """With a point or an exponent, so that a reader takes it for no whole number: Arrow writes 1.0 as 1."""
+    """With a point or an exponent, so that a reader does not parse it as a whole number: Arrow writes 1.0 as 1."""
     text = column.cast(pa.string())
     if not (_bytes(text) >= ord("a")).any():  # no exponent, NaN or infinity
         values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)

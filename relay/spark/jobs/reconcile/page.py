@@ -11,8 +11,9 @@ from pyspark.sql import Row
 
 from relay.spark.jobs.measures import LATENCIES, Bucket
 from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
+from relay.spark.jobs.webpage import latency_plots
 from relay.spark.page.document import Document, Figure, PageTable, Plot
-from relay.spark.page.plots import Series, distribution, lines, stacked
+from relay.spark.page.plots import Series, stacked
 from relay.spark.page.words import count, lasting, moment, share
 from relay.version import __version__
 
@@ -138,18 +139,9 @@ def _plots(result: ReconcileResult) -> list[Plot]:
         ]
         text = "Events by time of creation (UTC): arrived, waiting or dead, missing."
         plots.append(Plot("What arrived", stacked(starts, result.width, series), text))
-    if any(bucket.latencies["latency_p50"] is not None for bucket in result.curve):
-        drawn = [
-            Series(name.removeprefix("latency_"), [bucket.latencies[name] for bucket in result.curve])
-            for name in LATENCIES
-        ]
-        text = "From created_at to delivered_at, by the time of creation (UTC): median, 95th, 99th percentile, worst."
-        plots.append(Plot("Latency over time", lines(starts, drawn), text))
-    if result.histogram:
-        edges = [(low, high) for low, high, _ in result.histogram]
-        text = "How many events took how long from created_at to delivered_at."
-        plots.append(Plot("Latency", distribution(edges, [number for _, _, number in result.histogram]), text))
-    return plots
+    over_time = "From created_at to delivered_at, by the time of creation (UTC): median, 95th, 99th percentile, worst."
+    in_all = "How many events took how long from created_at to delivered_at."
+    return [*plots, *latency_plots(result.curve, result.histogram, over_time, in_all)]
 
 
 def _samples(result: ReconcileResult) -> list[PageTable]:

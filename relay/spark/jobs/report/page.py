@@ -12,8 +12,9 @@ from pyspark.sql import Row
 from relay.spark.jobs.measures import LATENCIES, Bucket
 from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import COUNTS
+from relay.spark.jobs.webpage import latency_plots
 from relay.spark.page.document import Document, Figure, PageTable, Plot
-from relay.spark.page.plots import Series, distribution, lines, stacked
+from relay.spark.page.plots import Series, stacked
 from relay.spark.page.words import count, lasting, share
 from relay.version import __version__
 
@@ -96,18 +97,9 @@ def _plots(result: ReportResult) -> list[Plot]:
         if any(value for each in retries for value in each.values):
             text = "Retries and events that died, over time (UTC)."
             plots.append(Plot("Retries", stacked(starts, result.width, retries), text))
-    if any(bucket.latencies["latency_p50"] is not None for bucket in result.curve):
-        drawn = [
-            Series(name.removeprefix("latency_"), [bucket.latencies[name] for bucket in result.curve])
-            for name in LATENCIES
-        ]
-        text = "From creation to delivery, by the time of delivery (UTC): median, 95th, 99th percentile, worst."
-        plots.append(Plot("Latency over time", lines(starts, drawn), text))
-    if result.histogram:
-        edges = [(low, high) for low, high, _ in result.histogram]
-        text = "How many deliveries took how long from creation."
-        plots.append(Plot("Latency", distribution(edges, [number for _, _, number in result.histogram]), text))
-    return plots
+    over_time = "From creation to delivery, by the time of delivery (UTC): median, 95th, 99th percentile, worst."
+    in_all = "How many deliveries took how long from creation."
+    return [*plots, *latency_plots(result.curve, result.histogram, over_time, in_all)]
 
 
 def _types(result: ReportResult) -> PageTable:
