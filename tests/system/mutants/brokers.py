@@ -121,8 +121,8 @@ BROKERS: Final = (
     Mutant(
         "NATS: a message that no stream takes counts as stored",
         "relay/brokers/nats/session.py",
-        "        return NO_STREAM",
-        "        return ACKNOWLEDGED",
+        "        resolve((entry, NO_STREAM) for entry in failed)",
+        "        resolve((entry, ACKNOWLEDGED) for entry in failed)",
         (f"{_MISSING}[nats]",),
     ),
     Mutant(
