@@ -99,11 +99,12 @@ def _once(channel: SyncChannel, mark: _Mark) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             stack.enter_context(channel.savepoint())
+            first = bool(channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
         except Exception as error:
             if _outside_a_transaction(error):
                 raise InboxRefused(_AUTOCOMMIT) from error
             raise
-        yield bool(channel.fetch(*mark))
+        yield first
 
 
 @asynccontextmanager
@@ -113,11 +114,12 @@ async def _once_async(channel: AsyncChannel, mark: _Mark) -> AsyncIterator[bool]
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(channel.savepoint())
+            first = bool(await channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
         except Exception as error:
             if _outside_a_transaction(error):
                 raise InboxRefused(_AUTOCOMMIT) from error
             raise
-        yield bool(await channel.fetch(*mark))
+        yield first
 
 
 def _outside_a_transaction(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
 from relay.postgres.errors import translating
 from relay.postgres.operating import OPERATOR, fetch, naming_the_grant
-from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
 _DOING: Final = "creating the inbox"
@@ -26,7 +26,8 @@ _PRIMARY_KEY: Final = ["consumer", "event_id"]
 
 def creation(table: TableName) -> list[LiteralString]:
     """The statements that make the table, as psql takes them."""
-    return [f"{_sql(path, table).rstrip()};" for path in ("inbox/table:create", "inbox/table:index")]
+    paths = ("inbox/table:create", "inbox/table:index")
+    return [f"{without_parameters(_sql(path, table)).rstrip()};" for path in paths]
 
 
 def is_created(url: str, table: TableName) -> bool:
