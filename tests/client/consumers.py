@@ -17,6 +17,7 @@ from relay.client import inbox
 from tests.client.django_connections import django_connection
 from tests.support.fixtures.postgres import Database
 
+EVENT = "0190b0a0-0000-7000-8000-000000000001"
 EFFECT = "INSERT INTO effects (what) VALUES ('effect')"
 BEFORE = "INSERT INTO effects (what) VALUES ('before')"
 AFTER = "INSERT INTO effects (what) VALUES ('after')"
@@ -31,7 +32,7 @@ class Delivery:
     """One delivery of an event, and what becomes of it."""
 
     database: Database
-    event_id: str = "0190b0a0-0000-7000-8000-000000000001"
+    event_id: str = EVENT
     consumer: str = "billing"
     fail: bool = False
     """An error leaves the block, and the consumer goes on."""

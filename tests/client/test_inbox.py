@@ -19,12 +19,11 @@ from relay.client import inbox
 from relay.core.errors import ConfigError, InboxRefused
 from relay.inbox.table import create
 from relay.postgres.sql import TableName
-from tests.client.consumers import CONSUMERS, Consume, Delivery, alchemy_url
+from tests.client.consumers import CONSUMERS, EVENT, Consume, Delivery, alchemy_url
 from tests.client.django_connections import django_connection
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import patience, wait_until
 
-EVENT = Delivery.__dataclass_fields__["event_id"].default
 AUTOCOMMIT = "the mark would be committed before the effect"
 
 
@@ -195,7 +194,6 @@ def test_psycopgs_rollback_takes_the_mark_back(place: Database) -> None:
         with inbox.once(connection, EVENT, consumer="billing") as first:
             assert first
             raise psycopg.Rollback
-        connection.commit()
     assert marks(place) == []
 
 
