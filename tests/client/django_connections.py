@@ -15,8 +15,9 @@ from tests.support.fixtures.postgres import Database
 
 
 @contextmanager
-def django_connection(database: Database) -> Iterator[Any]:
-    """A member of ``django.db.connections``, named like the database; closed at the end of the block."""
+def django_connection(database: Database, alias: str | None = None) -> Iterator[Any]:
+    """A member of ``django.db.connections``, by default named like the database; closed at the end of the block."""
+    alias = alias or database.name
     if not settings.configured:
         settings.configure(USE_TZ=True)
         django.setup()
@@ -29,10 +30,10 @@ def django_connection(database: Database) -> Iterator[Any]:
         "USER": place.username,
         "PASSWORD": place.password or "",
     }
-    connections.settings[database.name] = connections.configure_settings({"default": given})["default"]
+    connections.settings[alias] = connections.configure_settings({"default": given})["default"]
     try:
-        yield connections[database.name]
+        yield connections[alias]
     finally:
-        connections[database.name].close()
-        del connections[database.name]
-        del connections.settings[database.name]
+        connections[alias].close()
+        del connections[alias]
+        del connections.settings[alias]
