@@ -1,4 +1,4 @@
-"""Statements over Django's connections to PostgreSQL, with either driver below them (psycopg, psycopg2).
+"""Statements over Django's connections to PostgreSQL.
 
 Imported only when a connection of Django is handed in. Statements go through Django's own cursor, so that its query
 log, its wrappers and its check for a broken transaction see them.
