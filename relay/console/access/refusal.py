@@ -25,7 +25,10 @@ class AccessRefused(RequestProblem):
 
 def unauthenticated(challenges: str) -> AccessRefused:
     """Without a login, or with a wrong one: both read the same."""
-    message = "log in, or send a token that CONSOLE_TOKENS_FILE names: Authorization: Bearer TOKEN"
+    message = (
+        "log in, or send a token that CONSOLE_TOKENS_FILE names, or to the API the token of API_TOKEN: Authorization: "
+        "Bearer TOKEN"
+    )
     return AccessRefused(401, message, {"WWW-Authenticate": challenges})
 
 
