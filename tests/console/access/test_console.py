@@ -57,6 +57,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /log/chart": READER,
     "GET /log/events/{event_id:path}": READER,
     "GET /login": None,
+    "GET /logins": READER,
     "GET /settings": READER,
     "GET /store": READER,
     "GET /store/tenants/{tenant_id}": READER,
