@@ -1,4 +1,4 @@
-"""The API's OpenAPI document: its examples hold, and no request that it allows is answered by what it does not name."""
+"""The API's OpenAPI document: no allowed request is answered by what it does not name. Its examples: test_examples."""
 
 from __future__ import annotations
 

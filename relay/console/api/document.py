@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI makes of the routes, with the problems that each of them may answer."""
+"""The OpenAPI document: what FastAPI makes of the routes, the problems that each of them may answer, and examples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from relay.console.api.examples import EXAMPLES, Example
 from relay.console.problems import MEDIA_TYPE, PREFIX
 from relay.version import __version__
 
+_ROOT: Final = "/api/v1"
 _ALWAYS: Final = {
     401: "Not logged in.",
     403: "The role may not do this.",
@@ -61,6 +63,9 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 _add_problems(operation, path, method)
+        for example in EXAMPLES:
+            method, _, path = example.operation.partition(" ")
+            _add_example(document["paths"][_ROOT + path][method.lower()], example)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -73,8 +78,23 @@ def _add_problems(operation: dict[str, Any], path: str, method: str) -> None:
         meanings |= _ONE
     else:
         meanings |= _READING
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     own = {int(status): each["description"] for status, each in operation["responses"].items()}
     meanings |= {status: meaning for status, meaning in own.items() if status >= 400 and status not in _ALWAYS}
     for status, meaning in sorted(meanings.items()):
-        operation["responses"][str(status)] = {"description": meaning, "content": content}
+        content = {"schema": {"$ref": "#/components/schemas/Problem"}}
+        operation["responses"][str(status)] = {"description": meaning, "content": {MEDIA_TYPE: content}}
+
+
+def _add_example(operation: dict[str, Any], example: Example) -> None:
+    """Show the request in the operation's parameters and body, and the answer in its response."""
+
+    def show(where: dict[str, Any], value: object) -> None:
+        where.setdefault("examples", {})[example.name] = {"value": value}
+
+    parameters = {each["name"]: each for each in operation.get("parameters", ())}
+    for name, value in example.parameters.items():
+        show(parameters[name], value)
+    if example.body is not None:
+        show(operation["requestBody"]["content"]["application/json"], example.body)
+    [content] = operation["responses"][str(example.status)]["content"].values()
+    show(content, example.answer)

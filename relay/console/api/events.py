@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime
 
 from relay.console.api.models import (
-    ID,
     ActionBody,
     ChangeItem,
     DryRun,
@@ -65,7 +64,7 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))
 
 
-@router.get("/events/{event_id}", openapi_extra={"parameters": [{"name": "event_id", "in": "path", "example": ID}]})
+@router.get("/events/{event_id}")
 def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID, response: Response) -> EventDetail:
     """One event. Payload and headers are null for a role that may not see them."""
     event = show_event(console.url, console.table, event_id)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from relay.console.api.examples.model import CHANGE_ID, EVENT_IDS, TIME
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.browse import ListedEvent, ShownEvent
 from relay.outbox.admin.changes import Change
 from relay.outbox.admin.overview import DeadGroup
 from relay.postgres.codec import Moment
-
-ID: Final = "0190b0a0-0000-7000-8000-000000000001"
-_CHANGE_ID: Final = "0190b0a0-0000-7000-8000-0000000000aa"
-_TIME: Final = "2026-03-10T12:00:00.000000Z"
 
 Words = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
 """Text without NUL, which PostgreSQL cannot store."""
@@ -34,14 +31,14 @@ class _Model(BaseModel):
 class EventItem(_Model):
     """One event of a list."""
 
-    event_id: UUID = Field(examples=[ID])
+    event_id: UUID = Field(examples=[EVENT_IDS[0]])
     event_type: str = Field(examples=["user.signup"])
     partition_key: str | None = Field(examples=["user-1"])
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int = Field(description="Failed attempts.")
-    since: str | None = Field(description="When it came into its status.", examples=[_TIME])
-    created_at: str = Field(examples=[_TIME])
-    available_at: str = Field(description="Not claimed before this time.", examples=[_TIME])
+    since: str | None = Field(description="When it came into its status.", examples=[TIME])
+    created_at: str = Field(examples=[TIME])
+    available_at: str = Field(description="Not claimed before this time.", examples=[TIME])
     locked_by: str | None = Field(description="The relay that holds it.")
     payload_bytes: int
     last_error: str | None
@@ -68,7 +65,7 @@ class EventItems(_Model):
 class EventDetail(_Model):
     """One event, whole. Its ETag is for `If-Match`."""
 
-    event_id: UUID = Field(examples=[ID])
+    event_id: UUID = Field(examples=[EVENT_IDS[0]])
     event_type: str
     partition_key: str | None
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
@@ -153,13 +150,13 @@ class DryRun(_Model):
 class BulkDryRun(DryRun):
     """What a change of many events would do now."""
 
-    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[_TIME])
+    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[TIME])
 
 
 class ChangeItem(_Model):
     """One change: who, when, what, how many, why."""
 
-    change_id: UUID = Field(examples=[_CHANGE_ID])
+    change_id: UUID = Field(examples=[CHANGE_ID])
     action: Literal["retry", "replay", "bury", "cancel", "pause", "resume"]
     selection: dict[str, Any]
     changed_by: str
