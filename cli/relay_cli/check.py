@@ -10,6 +10,7 @@ import typer
 
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
+from relay.core.secrets import mask_secrets
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import print_json
@@ -73,6 +74,7 @@ def command(
         findings = _examine_relay(context, storage_url, table, delivered_age)
     else:
         findings = _examine_role(role, context, storage_url, table, delivered_age, schema)
+    findings = [finding._replace(message=mask_secrets(finding.message)) for finding in findings]
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)
     if as_json:

@@ -39,10 +39,13 @@ def wrapped(text: str, width: int | None, indent: str = "") -> str:
 
 
 def print_error(message: str, *advice: str) -> None:
-    """Print what failed and why on standard error, then what to do."""
+    """Print what failed and why on standard error, secrets masked, then what to do."""
+    from relay.core.secrets import mask_secrets
+
     width = columns(sys.stderr)
+    text = wrapped(f"error: {mask_secrets(message)}", width, "  ")
     typer.echo(
-        f"{painted('error', 'error:', sys.stderr)}{wrapped(f'error: {message}', width, '  ')[len('error:') :]}",
+        f"{painted('error', 'error:', sys.stderr)}{text[len('error:') :]}",
         err=True,
     )
     for line in advice:

@@ -22,6 +22,7 @@ from relay.core.errors import (
     StorageBusy,
     StorageUnavailable,
 )
+from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, InvalidCursor, ResourceLimit, VersionMismatch
 from relay.eventstore.errors import UnknownTenant
 from relay.outbox.admin.actions import ActionRefused, EventMissing, EventMoved
@@ -91,7 +92,12 @@ _TABLE: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that an error is."""
+    """The problem that an error is, secrets masked: a page or an answer shows it."""
+    problem = _problem_of(error)
+    return problem._replace(detail=mask_secrets(problem.detail))
+
+
+def _problem_of(error: Exception) -> Problem:
     match error:
         case RequestProblem():
             return Problem(error.status, error.kind, str(error))

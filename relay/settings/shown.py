@@ -1,7 +1,7 @@
 """The settings as anybody may see them: this module alone decides which values are secret.
 
-A password never shows, whatever holds it: a variable of a secret kind is masked as a whole, and of a URL the login and
-every parameter that is not known to be harmless. Of the variables of OpenTelemetry those show that hold no header.
+A password never shows, whatever holds it: a variable of a secret kind is masked as a whole, a URL as everywhere
+(``relay.core.secrets``). Of the variables of OpenTelemetry those show that hold no header.
 """
 
 from __future__ import annotations
@@ -19,19 +19,6 @@ from relay.settings.describe import describe
 from relay.settings.settings import Settings
 from relay.settings.variables import GROUPS, Admitting, Variables
 
-_OPEN_PARAMETERS: Final = frozenset(
-    {
-        "sslmode",
-        "target_session_attrs",
-        "connect_timeout",
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
-    }
-)
 _OPEN_OTEL: Final = ("_EXPORTER", "_PROTOCOL", "_SERVICE_NAME", "_SAMPLER", "_SAMPLER_ARG", "_TIMEOUT", "_INTERVAL")
 """How the names of OTEL_* variables end whose values are no secret."""
 
@@ -86,7 +73,7 @@ def _text(name: str, value: object) -> str | None:  # noqa: PLR0911 - a return f
         case None:
             return None
         case SecretStr():
-            return _url_text(value.get_secret_value()) if name.endswith("_URL") else MASK
+            return mask_url(value.get_secret_value()) if name.endswith("_URL") else MASK
         case bool():
             return str(value).lower()
         case float() if _kinds()[name] == "duration":
@@ -100,20 +87,7 @@ def _text(name: str, value: object) -> str | None:  # noqa: PLR0911 - a return f
     return str(value)
 
 
-def _url_text(url: str) -> str:
-    if "@" in url.partition("?")[2]:  # the ? may be one of the password, or the @ one of a parameter
-        scheme, separator, _ = url.partition("://")
-        return f"{scheme}{separator}{MASK}" if separator and scheme.isalpha() else MASK
-    address, mark, query = mask_url(url).partition("?")
-    return address + mark + "&".join(map(_parameter_text, query.split("&")))
-
-
-def _parameter_text(parameter: str) -> str:
-    name, equals, _ = parameter.partition("=")
-    return parameter if name in _OPEN_PARAMETERS or not equals else f"{name}={MASK}"
-
-
 def _otel_text(name: str, value: str) -> str:
     if name.endswith("_ENDPOINT"):
-        return _url_text(value)
+        return mask_url(value)
     return value if name.endswith(_OPEN_OTEL) else MASK

@@ -23,7 +23,7 @@ from typing import IO, Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from relay.core.secrets import mask_secrets
+from relay.core.secrets import MASK, is_secret, mask_secrets
 from relay.telemetry.throttle import RepetitionFilter
 
 _QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "psycopg.pool", "httpx", "opentelemetry")
@@ -113,9 +113,11 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
 
 
 def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last line of defence: masks the password of every URL, whichever library logged it."""
+    """The last line of defence: masks every secret, whichever library logged it."""
     for name, value in event.items():
-        if isinstance(value, str):
+        if isinstance(value, str) and is_secret(name):
+            event[name] = MASK
+        elif isinstance(value, str):
             event[name] = mask_secrets(value)
         elif not isinstance(value, (int, float, bool, type(None))):
             event[name] = mask_secrets(str(value))

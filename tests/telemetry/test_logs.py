@@ -123,3 +123,9 @@ def test_what_follows_from_a_reported_error_is_not_logged_by_psycopg_too() -> No
 
 def test_nothing_is_written_when_standard_error_is_closed() -> None:
     assert run("sys.stderr.close(); log.error('down')") == ("", "")
+
+
+def test_a_field_with_the_name_of_a_secret_is_masked() -> None:
+    [line] = lines("log.info('x', extra={'api_key': 'hunter2', 'said': '{\"password\": \"hunter 2\"}', 'token': None})")
+
+    assert (line["api_key"], line["said"], line["token"]) == ("***", '{"password": ***}', None)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.files import check_files
 from relay.core.errors import ConfigError
+from relay.core.secrets import mask_values
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -44,7 +45,6 @@ _FILES = (
 )
 _CERTIFICATES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 _NOT_KAFKA = re.compile(r"(?P<server>\S+?)(?:/\w+)?: Receive failed: Invalid response size")
-_SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,24 +138,16 @@ def refusal(text: str, options: KafkaOptions) -> str:
         return f"PUBLISHER_URL or KAFKA_*: librdkafka refuses a property or its value; {_SHAPE}"
     config = producer_config(options)
     if "ssl" not in text:
-        return f"PUBLISHER_URL or KAFKA_*: {redacted(text, config)}"
+        return f"PUBLISHER_URL or KAFKA_*: {mask_values(text, config)}"
     # OpenSSL's own text names neither the file nor what is wrong with it.
     named = ", ".join(f"{name}={config[name]!r}" for name in _CERTIFICATES if name in config)
-    return f"PUBLISHER_URL or KAFKA_*: {redacted(text, config)}; PEM files are needed in {named or 'ssl.*'}"
+    return f"PUBLISHER_URL or KAFKA_*: {mask_values(text, config)}; PEM files are needed in {named or 'ssl.*'}"
 
 
 def plain_error(text: str) -> str:
     """An error of librdkafka; what it says of a server of another kind would lead to a wrong setting."""
     match = _NOT_KAFKA.search(text)
     return f"{match['server']}: what answers is not a Kafka broker" if match else text
-
-
-def redacted(text: str, config: dict[str, Any]) -> str:
-    """``text`` with the secrets of ``config`` masked."""
-    for name, value in config.items():
-        if value and isinstance(value, str) and any(word in name for word in _SECRET_WORDS):
-            text = text.replace(value, "***")
-    return text
 
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:

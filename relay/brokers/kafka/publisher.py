@@ -37,12 +37,13 @@ from relay.brokers.kafka.errors import (
     REFUSED_LOGIN,
     classify,
 )
-from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, redacted, refusal, run_config
+from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Transient, Unreachable, Withheld
+from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
 _LIBRARY_LOG = logging.getLogger("librdkafka")
@@ -273,7 +274,7 @@ class KafkaPublisher:
         task.add_done_callback(self._tasks.discard)
 
     def _note_error(self, error: KafkaError) -> None:
-        text = redacted(f"{error.name()}: {plain_error(error.str())}", self._config)
+        text = mask_values(f"{error.name()}: {plain_error(error.str())}", self._config)
         if error.name() in REFUSED_LOGIN:
             self._refusal = text
         elif error.name() != "_ALL_BROKERS_DOWN":  # a consequence of the other errors, which say more

@@ -8,8 +8,9 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.kafka.options import KafkaOptions, producer_config, redacted
+from relay.brokers.kafka.options import KafkaOptions, producer_config
 from relay.core.errors import BrokerUnreachable
+from relay.core.secrets import mask_values
 
 _CONNECTION: Final = ("bootstrap.", "client.", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.")
 
@@ -21,5 +22,5 @@ async def read_topics(options: KafkaOptions) -> frozenset[str]:
     try:
         metadata = await asyncio.to_thread(admin.list_topics, timeout=options.read_timeout)
     except KafkaException as error:
-        raise BrokerUnreachable(redacted(f"Kafka: {error.args[0].str()}", config)) from None
+        raise BrokerUnreachable(mask_values(f"Kafka: {error.args[0].str()}", config)) from None
     return frozenset(metadata.topics)

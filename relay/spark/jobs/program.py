@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
+from relay.core.secrets import mask_secrets
 from relay.spark.jobs.arguments import CommandLine, Job
 from relay.spark.jobs.java import JAVA_ERRORS, java_message
 from relay.spark.jobs.session import active_stages
@@ -87,7 +88,7 @@ def print_result(line: str) -> None:
 
 
 def _print_error(message: str, code: int) -> int:
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(f"error: {mask_secrets(message)}\n")
     return code
 
 

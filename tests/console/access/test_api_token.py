@@ -15,6 +15,7 @@ from relay.console.serve import VARIABLES
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
+from relay.settings.variables import NAMES
 from tests.console.access.making import token, token_line, tokens_file
 from tests.console.access.sample import Browser, bearer, sample_app, served, settings
 from tests.support.waiting import wait_until
@@ -152,8 +153,8 @@ def test_it_comes_from_a_file_for_the_console_and_the_relay_leaves_that_closed(t
 
     absent = str(tmp_path / "absent")
     files = dict.fromkeys(("API_TOKEN_FILE", "CONSOLE_SECRET_FILE", "CONSOLE_OIDC_CLIENT_SECRET_FILE"), absent)
-    relay = settings(**files)
-    assert (relay.api_token, relay.console_secret, relay.console_oidc_client_secret) == (None, None, None)
+    for relay in (settings(**files), Settings.from_env({"STORAGE_URL": "postgres://u@h/d", **files}, only=NAMES)):
+        assert (relay.api_token, relay.console_secret, relay.console_oidc_client_secret) == (None, None, None)
     for name in files:
         with pytest.raises(ConfigError, match=f"{name}: '{absent}' cannot be read: No such file or directory"):
             options(**{name: absent})
