@@ -74,7 +74,6 @@ def command(
         findings = _examine_relay(context, storage_url, table, delivered_age)
     else:
         findings = _examine_role(role, context, storage_url, table, delivered_age, schema)
-    findings = [finding._replace(message=mask_secrets(finding.message)) for finding in findings]
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)
     if as_json:
@@ -92,7 +91,7 @@ def _examine_relay(
     from relay.app.doctor import examine
     from relay.settings.variables import NAMES
 
-    return examine(read_settings(context, storage_url, table, only=NAMES), retention)
+    return _masked(examine(read_settings(context, storage_url, table, only=NAMES), retention))
 
 
 def _examine_role(
@@ -107,7 +106,12 @@ def _examine_role(
     else:
         only = _CONSOLE if role is Role.CONSOLE else ()
         settings = read_settings(context, storage_url, table, only=only)
-    return examine_role(role, settings, retention, schema)
+    return _masked(examine_role(role, settings, retention, schema))
+
+
+def _masked(findings: list[Finding]) -> list[Finding]:
+    """Without secrets: a finding may hold what a library says of an address."""
+    return [finding._replace(message=mask_secrets(finding.message)) for finding in findings]
 
 
 def _print(finding: Finding) -> None:
