@@ -65,9 +65,10 @@ FAST := not server and not scale and not soak and not histories
 check-tests:
 	$(BIN)/pytest -q -m "$(FAST)" -n 2
 
-# Its last line is pytest's own summary; before it stand the slowest tests and the seconds of each folder.
+# Its last line is pytest's own summary; before it stand the slowest tests, the seconds of each folder, and what was
+# skipped and why: without Chromium, for example, the console's tests in a browser.
 test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wants Java 17 and Maven)
-	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --dist loadgroup --durations 25
+	$(BIN)/pytest -m "not scale and not soak" -n $(WORKERS) --dist loadgroup --durations 25 -rs
 
 # docker or podman; with options of its own, where it needs some: ENGINE="podman --root folder".
 ENGINE ?= $(firstword $(foreach name,docker podman,$(if $(shell command -v $(name)),$(name))))
