@@ -156,6 +156,6 @@ def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
         }
         url = outbox.url_of("console")
         console = stack.enter_context(ConsoleProcess(url, DELIVERY_LOG_URL=outbox.url))
-        guarded = stack.enter_context(ConsoleProcess(url, **access))
+        guarded = stack.enter_context(ConsoleProcess(url, DELIVERY_LOG_URL=outbox.url, **access))
         yield Scene(outbox, console.wait_ready(), guarded.wait_ready())
     drop_database(outbox.database)

@@ -69,7 +69,7 @@ def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
     page.get_by_label("Events a second").fill("50")
     page.get_by_label("Reason").fill("the broker was full")
     page.get_by_role("button", name="Replay").click()
-    expect(page.get_by_text("complete")).to_be_visible(timeout=_MILLISECONDS)
+    expect(page.get_by_text("complete")).to_be_visible()
     expect(page.get_by_text("24 of 24 events")).to_be_visible()
     with redis.Redis.from_url(redis_url) as client:
         wait_until(lambda: client.xlen(stream) == 24, what="24 messages")
@@ -90,23 +90,23 @@ def test_the_overview_follows_the_outbox_until_it_is_paused(
     expect(page.get_by_text("No relay is connected")).to_be_visible()
     page.wait_for_function(f"live.stream.readyState === {2 if refused else 1}")  # closed, open
     fill_aged(recorded, "DEAD", 7)
-    expect(page.get_by_text("7 events are dead")).to_be_visible(timeout=_MILLISECONDS)
+    expect(page.get_by_text("7 events are dead")).to_be_visible()
     page.get_by_role("checkbox", name="Live").uncheck()
     expect(page.get_by_role("checkbox", name="Live")).not_to_be_checked()
     assert page.evaluate("live.stream") is None
     fill_aged(recorded, "DEAD", 1)
     if not refused:
         page.get_by_role("checkbox", name="Live").check()
-        expect(page.get_by_text("8 events are dead")).to_be_visible(timeout=_MILLISECONDS)
+        expect(page.get_by_text("8 events are dead")).to_be_visible()
 
 
 def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: ConsoleProcess, page: Page) -> None:
     page.goto(f"{console.address}/types")
     page.wait_for_function("live.stream.readyState === 1")
     recorded.database.run("ALTER TABLE openoutbox_events RENAME TO elsewhere")
-    expect(page.get_by_role("status")).to_contain_text("there is no table openoutbox_events", timeout=_MILLISECONDS)
+    expect(page.get_by_role("status")).to_contain_text("there is no table openoutbox_events")
     recorded.database.run("ALTER TABLE elsewhere RENAME TO openoutbox_events")
-    expect(page.get_by_role("status")).to_be_empty(timeout=_MILLISECONDS)
+    expect(page.get_by_role("status")).to_be_empty()
 
 
 def test_a_type_is_paused_and_resumed(

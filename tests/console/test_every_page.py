@@ -1,4 +1,7 @@
-"""Every page on a phone and on a desk, light and dark: for screen readers, for the keyboard, and within the width."""
+"""Every page on a phone and on a desk, light and dark: for screen readers, for the keyboard, and within the width.
+
+And for each role: which pages offer a change, and which show what an event holds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
+from relay.console.access import AccessRole
+from tests.console.access.making import token
 from tests.console.scene import Scene, pages_of, scene
 from tests.support.console import watched
 
@@ -27,6 +32,19 @@ _MISSED = """() => {
     return [...document.querySelectorAll(controls)].filter((one) => !focused.has(one)).map((one) => one.outerHTML);
 }"""
 """The controls that never had the focus."""
+_CHANGE = "main form[method=post], main a[href^='/changes/new'], main a[href^='/types/pause']"
+_FORMS = {"replay", "bury", "type-pause"}
+"""Pages that are a form for a change and nothing else."""
+_CHANGING = _FORMS | {"search", "event", "event-waiting", "dead", "types", "fleet"}
+"""Pages that offer a change to those who may make one."""
+_CONTENT = {
+    "event": "A-",
+    "event-waiting": "A-",
+    "log-event": "42.50",
+    "store-stream": "the body",
+    "log-attempt": "offset",
+}
+"""What is hidden from readers: a part of a payload, an event's body, or a broker's response."""
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +89,25 @@ def test_every_control_of_every_page_is_reached_by_the_keyboard(addresses: dict[
                 break
         assert (page.evaluate(_MISSED), page.evaluate("invisible")) == ([], []), name
     page.close()
+
+
+@pytest.mark.parametrize("role", AccessRole, ids=str)
+def test_each_role_logs_in_and_finds_on_each_page_what_it_may(shown: Scene, browser: Browser, role: AccessRole) -> None:
+    page = browser.new_page()
+    page.goto(f"{shown.guarded.address}/")
+    page.get_by_label("Token").fill(token(f"{role}-token"))
+    page.get_by_role("button", name="Log in with the token").click()
+    expect(page.locator(".who")).to_contain_text(f"{role}-token, {role}")
+    statuses, changing, content = {}, set(), set()
+    for name, path in pages_of(shown.outbox).items():
+        answer = page.goto(shown.guarded.address + path)
+        statuses[name] = answer.status if answer else 0
+        if page.locator(_CHANGE).count():
+            changing.add(name)
+        if name in _CONTENT and _CONTENT[name] in page.locator("main").inner_text():
+            content.add(name)
+    page.close()
+    reads = role is AccessRole.READER
+    assert {name for name, status in statuses.items() if status == 403} == (_FORMS if reads else set())
+    assert {name for name, status in statuses.items() if status not in {200, 403}} == {"error"}
+    assert (changing, content) == ((set(), set()) if reads else (_CHANGING, set(_CONTENT)))

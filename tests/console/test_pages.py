@@ -117,9 +117,11 @@ def test_all_events_of_a_search_are_changed_as_the_form_counted_them(console: Co
         "UPDATE openoutbox_events SET updated_at = now() "
         "WHERE event_id = (SELECT event_id FROM openoutbox_events WHERE event_type = 't' LIMIT 1)"
     )
-    begun = send(console, "/changes", **hidden, rate="", limit="5", reason="wrong import")
+    begun = send(console, "/changes", **hidden, rate="500", limit="5", reason="wrong import")
     assert begun.status_code == 303
     place = begun.headers["location"]
+    words = r"at most 5, 500 a second, .*unchanged since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.search(words, text_of(console.get(place)))
     wait_until(lambda: "complete" in text_of(console.get(place)), what="the change")
     assert recorded.counts() == {"DEAD": 5, "PENDING": 6}
     rest = send(console, "/changes", **(hidden | {"idempotency_key": str(uuid4())}), reason="wrong import")

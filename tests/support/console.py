@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from tests.support.daemon import Daemon
-from tests.support.waiting import DEADLINE, wait_until
+from tests.support.waiting import DEADLINE, patience, wait_until
 
 _FLAGS = (
     "--no-sandbox",
@@ -48,6 +48,7 @@ def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("needs Chromium: apt-get install --no-install-recommends chromium")
+    expect.set_options(timeout=patience(DEADLINE) * 1000)  # its own deadline of 5 s knows no slow machine
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -12,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.api.changes import page_of_changes, recorded_change, stop_change
 from relay.console.api.requests import Operator, Reader
 from relay.console.context import ConsoleParts
-from relay.console.pages.render import page
+from relay.console.pages.render import moment, page
 from relay.core.pause import PauseScope, PauseTarget
 from relay.outbox.admin.changes import Change
 
@@ -31,6 +33,7 @@ _WORDS = {
     "limit": "at most {}",
 }
 """How the parts of a selection are said, but for those that their name says."""
+_TIMES = {"since", "until", "unchanged_since"}
 
 
 @router.get("/changes")
@@ -67,9 +70,14 @@ def described(change: Change) -> str:
     values = {name: value for name, value in json.loads(change.selection).items() if value is not None}
     if "scope" in values:
         target = str(PauseTarget(PauseScope(values["scope"]), values.get("name", "")))
-        return f"{target}, until {values['until']}" if "until" in values else target
-    return ", ".join(_WORDS.get(name, f"{name} {{}}").format(_shown(value)) for name, value in values.items())
+        return f"{target}, until {_shown('until', values['until'])}" if "until" in values else target
+    return ", ".join(_WORDS.get(name, f"{name} {{}}").format(_shown(name, value)) for name, value in values.items())
 
 
-def _shown(value: object) -> str:
-    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(str, value))
+    if name in _TIMES:
+        with suppress(ValueError):
+            return f"{moment(datetime.fromisoformat(str(value)))} UTC"
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

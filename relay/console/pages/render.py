@@ -33,7 +33,7 @@ NAVIGATION: Final = (
 """Address, name, and the key that leads to it after g."""
 
 
-def _moment(value: Moment | None) -> str:
+def moment(value: Moment | None) -> str:
     """A time for people: UTC, to the second."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -71,7 +71,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "moment": _moment,
+        "moment": moment,
         "iso": _iso,
         "ago": _ago,
         "span": span,

@@ -1,0 +1,152 @@
+"""People with a login in a browser: what an operator does on an event and, without scripts, on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.access.making import PASSWORD, users_file
+from tests.outbox.admin.filling import fill_aged
+from tests.support.console import ConsoleProcess, watched
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.outbox import Outbox, Row, give_rights
+from tests.support.waiting import DEADLINE, patience, wait_until
+
+_OPERATOR = "operator-user"
+
+
+@pytest.fixture
+def console(recorded: Outbox, tmp_path: Path) -> Iterator[ConsoleProcess]:
+    """The console's process, which asks for a login."""
+    log = recorded.url_of("console")
+    with ConsoleProcess(log, CONSOLE_USERS_FILE=str(users_file(tmp_path)), DELIVERY_LOG_URL=log) as process:
+        yield process.wait_ready()
+
+
+def logged_in(browser: Browser, address: str, scripts: bool = True) -> Page:
+    """A page of its own, at the overview, logged in as the operator."""
+    page = browser.new_context(java_script_enabled=scripts).new_page()
+    page.set_default_timeout(patience(DEADLINE) * 1000)
+    page.goto(f"{address}/")
+    page.get_by_label("Name").fill(_OPERATOR)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in", exact=True).click()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    expect(page.locator(".who")).to_contain_text(f"{_OPERATOR}, operator")
+    return page
+
+
+def change(page: Page, action: str, reason: str) -> None:
+    """Fill the form of an action on an event, a type or a selection, and send it."""
+    form = page.locator("main form").filter(has=page.get_by_role("button", name=action, exact=True))
+    form.get_by_label("Reason").fill(reason)
+    form.get_by_role("button").click()
+
+
+def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
+    recorded: Outbox, console: ConsoleProcess, browser: Browser, daemon: StartDaemon, redis_url: str
+) -> None:
+    stream = recorded.database.name
+    with redis.Redis.from_url(redis_url) as client:
+        client.set(stream, "no stream")
+        log = {"DELIVERY_LOG_URL": recorded.url, "DELIVERY_LOG_FLUSH_INTERVAL": "50ms"}
+        relay = daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url, RETRY_MAX_ATTEMPTS="1", **log).wait_ready()
+        [event] = recorded.insert([Row(stream, b"the payload")])
+        wait_until(lambda: relay.metric("openoutbox_log_written_total") == 1, what="the failed attempt in the log")
+        wait_until(lambda: recorded.counts() == {"DEAD": 1}, what="the death")
+        with recorded.database.connect() as connection:
+            give_rights(connection)  # on the log's tables, which the relay has made
+        page = logged_in(browser, console.address)
+        complaints = watched(page)
+        page.goto(f"{console.address}/events/{event}")
+        expect(page.get_by_text("the payload")).to_be_visible()
+        attempts = page.get_by_role("region", name="Attempts").locator("tbody tr")
+        expect(attempts).to_have_count(1)
+        expect(attempts).to_contain_text("WRONGTYPE")
+        client.delete(stream)
+        change(page, "Replay", "the key is free")
+        expect(page.get_by_role("status")).to_contain_text("The event was changed")
+        wait_until(lambda: client.xlen(stream) == 1, what="the message")
+        wait_until(lambda: relay.metric("openoutbox_log_written_total") == 2, what="the second attempt in the log")
+        client.delete(stream)
+    page.goto(f"{console.address}/events/{event}")
+    expect(page.get_by_text("DELIVERED", exact=True)).to_be_visible()
+    expect(attempts).to_have_count(2)
+    expect(attempts.first).to_contain_text("success")
+    attempts.last.get_by_role("link").click()
+    expect(page.locator("main")).to_contain_text("WRONGTYPE")
+    assert complaints == []
+
+
+def test_every_change_is_made_without_scripts_and_recorded_with_its_name(
+    recorded: Outbox, console: ConsoleProcess, browser: Browser
+) -> None:
+    fill_aged(recorded, "DEAD", 3)
+    recorded.database.run("UPDATE openoutbox_events SET event_type = 't', last_error = 'E: x'")
+    recorded.insert([Row("waiting"), Row("waiting")])
+    recorded.database.run(
+        "UPDATE openoutbox_events SET available_at = now() + interval '1 day' WHERE event_type = 'waiting'"
+    )
+    page = logged_in(browser, console.address, scripts=False)
+    _change_one_event(page)
+    _change_many(page)
+    _pause_and_resume(page)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.goto(f"{console.address}/events")
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    rows = recorded.database.run("SELECT action, changed_by, reason FROM openoutbox_changes ORDER BY started_at")
+    assert [(action, reason) for action, _, reason in rows] == [
+        ("cancel", "no longer true"),
+        ("retry", "now"),
+        ("bury", "wrong"),
+        ("replay", "repaired"),
+        ("pause", "repair"),
+        ("resume", ""),
+        ("pause", "all"),
+        ("resume", ""),
+    ]
+    assert {name for _, name, _ in rows} == {_OPERATOR}
+
+
+def _visit(page: Page, name: str) -> None:
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+
+
+def _change_one_event(page: Page) -> None:
+    """From a search: cancel one, then retry and bury the other."""
+    for actions in ((("Cancel", "no longer true"),), (("Retry", "now"), ("Bury", "wrong"))):
+        _visit(page, "Events")
+        page.get_by_label("Status").select_option("PENDING")
+        page.get_by_label("Type", exact=True).fill("waiting")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("row").get_by_role("link", name="waiting").first.click()
+        for action, reason in actions:
+            change(page, action, reason)
+            expect(page.get_by_role("status")).to_contain_text("The event was changed")
+
+
+def _change_many(page: Page) -> None:
+    """Replay a group of dead letters and follow it by loading the page again."""
+    _visit(page, "Dead letters")
+    page.get_by_role("link", name="Replay t, E").click()
+    expect(page.get_by_role("heading", name="3 events")).to_be_visible()
+    change(page, "Replay", "repaired")
+    wait_until(lambda: bool(page.reload()) and page.get_by_text("3 of 3 events").is_visible(), what="three events")
+
+
+def _pause_and_resume(page: Page) -> None:
+    """A type from its line, and the whole outbox."""
+    _visit(page, "Types")
+    page.get_by_role("link", name="Pause t", exact=True).click()
+    change(page, "Pause", "repair")
+    page.get_by_role("button", name="Resume t").click()
+    _visit(page, "Relays")
+    page.get_by_label("What").select_option("the whole outbox")
+    change(page, "Pause", "all")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
