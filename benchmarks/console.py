@@ -1,6 +1,7 @@
 """What each page of the console takes: ``python -m benchmarks.console``.
 
-The application is called without a network on a large table; what viewers share is forgotten before each request, so
+The application is called without a network on a large table, beside a delivery log of as many attempts over two years
+and an event store of a few hundred streams; what viewers share is forgotten before each request, so
 that each figure is that of a first viewer. Printed are the milliseconds of server time of each page, the first request,
 the median and the slowest, and the median beside a new connection that sends one ``SELECT 1``.
 """
@@ -26,7 +27,10 @@ from relay.console.app import build_console
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
+from tests.console.stocking import STREAM, TENANT, stock_store
+from tests.deliverylog.loading import load_postgres
 
+_STREAMS = 300
 PAGES = {
     "overview": "/",
     "events": "/events",
@@ -40,6 +44,13 @@ PAGES = {
     "relays": "/fleet",
     "settings": "/settings",
     "changes": "/changes",
+    "delivery log, newest": "/log",
+    "delivery log, failures of a month": "/log?status=failed&since=2025-06-01T00:00&until=2025-07-01T00:00",
+    "delivery log, an event": "/log/events/evt_000000777?tenant_id=tenant_27",
+    "delivery log, an attempt": "/log/attempts/att_000000777?tenant_id=tenant_27",
+    "event store": "/store",
+    "streams of a tenant": f"/store/tenants/{TENANT}",
+    "a stream": f"/store/tenants/{TENANT}/streams/{STREAM}",
     "API: exact counts": "/api/v1/stats",
 }
 _ADDRESS = "http://127.0.0.1:8090"
@@ -79,13 +90,15 @@ async def _times(app: FastAPI, path: str, requests: int) -> list[float]:
 
 def measure(url: str, requests: int) -> list[PageTime]:
     """The time of each page on this outbox."""
-    app = build_console(Settings.from_env({"STORAGE_URL": url}))
+    app = build_console(Settings.from_env({"STORAGE_URL": url, "DELIVERY_LOG_URL": url}))
     floor = statistics.median(_connection_time(url) for _ in range(requests))
     pages = []
     for name, path in PAGES.items():
         times = asyncio.run(_times(app, path, requests))
         median = statistics.median(times)
         pages.append(PageTime(name, times[0], median, max(times), median / floor))
+    asyncio.run(app.state.console.log.close())
+    asyncio.run(app.state.console.store.close())
     return pages
 
 
@@ -102,6 +115,8 @@ def main() -> None:
             add_extension(url, TableName(), extension)
         with psycopg.connect(url, autocommit=True) as connection:
             fill_for_console(connection, options.rows)
+        load_postgres(url, options.rows)
+        stock_store(url, _STREAMS, role="pg_read_all_data")
         pages = measure(url, options.requests)
         servers.drop_table(url)
     print(f"{'milliseconds':32}{'first':>8}{'median':>8}{'slowest':>9}  beside a new connection")

@@ -83,9 +83,9 @@ def test_every_control_of_every_page_is_reached_by_the_keyboard(addresses: dict[
     for name, address in addresses.items():
         page.goto(address)
         page.evaluate(_WATCH)
-        for _ in range(_MOST_STOPS):
+        for stop in range(1, _MOST_STOPS + 1):
             page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement === document.body"):
+            if stop % 20 == 0 and not page.evaluate(_MISSED):
                 break
         assert (page.evaluate(_MISSED), page.evaluate("invisible")) == ([], []), name
     page.close()
