@@ -85,7 +85,7 @@ def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
 def test_every_change_is_made_without_scripts_and_recorded_with_its_name(
     recorded: Outbox, console: ConsoleProcess, browser: Browser
 ) -> None:
-    fill_aged(recorded, "DEAD", 3)
+    fill_aged(recorded, "DEAD", 80)
     recorded.database.run("UPDATE openoutbox_events SET event_type = 't', last_error = 'E: x'")
     recorded.insert([Row("waiting"), Row("waiting")])
     recorded.database.run(
@@ -104,6 +104,7 @@ def test_every_change_is_made_without_scripts_and_recorded_with_its_name(
         ("cancel", "no longer true"),
         ("retry", "now"),
         ("bury", "wrong"),
+        ("replay", "a few first"),
         ("replay", "repaired"),
         ("pause", "repair"),
         ("resume", ""),
@@ -131,12 +132,21 @@ def _change_one_event(page: Page) -> None:
 
 
 def _change_many(page: Page) -> None:
-    """Replay a group of dead letters and follow it by loading the page again."""
+    """Replay a group of dead letters: one slowly, and stopped; the rest at once, followed by loading the page again."""
+    _begin_replay(page, rate="1", reason="a few first")
+    page.get_by_role("button", name="Stop").click()
+    wait_until(lambda: bool(page.reload()) and page.get_by_text("stopped").is_visible(), what="the stop")
+    _begin_replay(page, rate="", reason="repaired")
+    wait_until(lambda: bool(page.reload()) and page.get_by_text("complete").is_visible(), what="the replay")
+    _visit(page, "Dead letters")
+    expect(page.get_by_role("link", name="Replay t, E")).to_have_count(0)
+
+
+def _begin_replay(page: Page, rate: str, reason: str) -> None:
     _visit(page, "Dead letters")
     page.get_by_role("link", name="Replay t, E").click()
-    expect(page.get_by_role("heading", name="3 events")).to_be_visible()
-    change(page, "Replay", "repaired")
-    wait_until(lambda: bool(page.reload()) and page.get_by_text("3 of 3 events").is_visible(), what="three events")
+    page.get_by_label("Events a second").fill(rate)
+    change(page, "Replay", reason)
 
 
 def _pause_and_resume(page: Page) -> None:
