@@ -14,12 +14,17 @@ from relay.core.headers import replace_header, wire_headers
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 
-may_be_sampled: Final = re.compile(r'"traceparent": "[^"]{54}[13579bdf]').search
+may_be_sampled: Final = re.compile(r'(?s)"traceparent": ".{54}[13579bdf]').search
 """Whether the text of a ``headers`` column, as PostgreSQL prints jsonb, can hold a sampled ``traceparent``.
 
 Called for every event while traces are on, so it is one search that ignores all but the name and the last digit of the
-flags. The match may lie within a nested value: ``sampled_parent`` decides.
+flags; the dot steps over what is between them, where ``[^"]`` would look at each character. The match may lie within a
+nested value: ``sampled_parent`` decides.
 """
+
+_MEMBER: Final = '"traceparent": "'
+_VALUE_LENGTH: Final = 55
+"""Of version 00."""
 
 _VALUE = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
@@ -60,5 +65,9 @@ def parse_traceparent(value: str, state: str = "") -> TraceContext | None:
 
 
 def with_context(headers: str, context: TraceContext) -> str:
-    """Return the text of a ``headers`` column with its ``traceparent`` replaced, all else verbatim."""
+    """Return the text of a ``headers`` column with its valid ``traceparent`` replaced, all else verbatim."""
+    before, member, after = headers.partition(_MEMBER)
+    # The only one of that name is the header, not a member of a nested value, and ends where its quote is.
+    if member and after[_VALUE_LENGTH : _VALUE_LENGTH + 1] == '"' and _MEMBER not in after:
+        return f"{before}{member}{context.traceparent}{after[_VALUE_LENGTH:]}"
     return replace_header(headers, TRACEPARENT, context.traceparent)
