@@ -19,20 +19,28 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from relay.core.tracecontext import TraceContext
-from relay.telemetry.tracer import Span
+from relay.telemetry.tracer import Span, SpanKind
 from relay.version import __version__
 
-# A field's tag: its number and, in the last three bits, how its value is written (1: 8 bytes, 2: a length before it).
-_SPANS_OF_SCOPE: Final = b"\x12"
-_TRACE_ID, _SPAN_ID, _STATE, _PARENT_ID, _NAME, _KIND = b"\x0a\x10", b"\x12\x08", b"\x1a", b"\x22\x08", b"\x2a", b"\x30"
-_ATTRIBUTE, _LINK, _STATUS = b"\x4a", b"\x6a", b"\x7a"
-_TIMES: Final = struct.Struct("<BQBQ").pack
-_START, _END = 0x39, 0x41
+# A field's tag: its number and, in the last three bits, how its value is written (0: as a varint, 1: in 8 bytes,
+# 2: with its length in front). That of an id comes with the length.
+_SPAN: Final = b"\x12"
+_TRACE_ID, _SPAN_ID, _STATE, _PARENT_ID, _NAME = b"\x0a\x10", b"\x12\x08", b"\x1a", b"\x22\x08", b"\x2a"
+_START, _END, _ATTRIBUTE, _LINK, _STATUS = 0x39, 0x41, b"\x4a", b"\x6a", b"\x7a"
+_KEY, _VALUE, _STRING_VALUE, _INT_VALUE = b"\x0a", b"\x12", b"\x0a", b"\x18"
+_MESSAGE, _ERROR = b"\x12", Status(code=Status.STATUS_CODE_ERROR).SerializeToString()
 
+_TIMES: Final = struct.Struct("<BQBQ").pack
+_BYTES: Final = [bytes((number,)) for number in range(0x80)]
+_KINDS: Final = {
+    kind: SpanMessage(kind=SpanMessage.SpanKind.Value(f"SPAN_KIND_{kind.value}")).SerializeToString()
+    for kind in SpanKind
+}
 _LOCAL: Final = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 _REMOTE: Final = _LOCAL | SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
 _NO_PARENT: Final = SpanMessage(flags=_LOCAL).SerializeToString()
 _REMOTE_PARENT: Final = SpanMessage(flags=_REMOTE).SerializeToString()
+_REMOTE_LINK: Final = SpanMessage.Link(flags=_REMOTE).SerializeToString()
 
 
 class SpanEncoder:
@@ -58,8 +66,8 @@ def _span(span: Span) -> bytes:
     fields = [
         _TRACE_ID + bytes.fromhex(context.trace_id),
         _SPAN_ID + bytes.fromhex(context.span_id),
-        _NAME + _sized(_utf8(span.name)),
-        _KIND + _varint(SpanMessage.SpanKind.Value(f"SPAN_KIND_{span.kind.value}")),
+        _text(_NAME, span.name),
+        _KINDS[span.kind],
         # The host's clock may have been set back meanwhile.
         _TIMES(_START, span.started_at, _END, max(span.ended_at, span.started_at)),
         *[_attribute(key, value) for key, value in span.attributes.items()],
@@ -67,40 +75,39 @@ def _span(span: Span) -> bytes:
         _NO_PARENT if parent is None else _PARENT_ID + bytes.fromhex(parent.span_id) + _REMOTE_PARENT,
     ]
     if context.state:
-        fields.append(_STATE + _sized(_utf8(context.state)))
+        fields.append(_text(_STATE, context.state))
     if span.error:
-        status = Status(code=Status.STATUS_CODE_ERROR, message=_utf8(span.error).decode())
-        fields.append(_STATUS + _sized(status.SerializeToString()))
-    return _SPANS_OF_SCOPE + _sized(b"".join(fields))
+        fields.append(_sized(_STATUS, _text(_MESSAGE, span.error) + _ERROR))
+    return _sized(_SPAN, b"".join(fields))
 
 
 @lru_cache(maxsize=1024)
 def _attribute(key: str, value: str | int) -> bytes:
     """Cached: most attributes of the spans of a batch are equal."""
-    any_value = AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=_utf8(value).decode())
-    return _ATTRIBUTE + _sized(KeyValue(key=key, value=any_value).SerializeToString())
+    any_value = _text(_STRING_VALUE, value) if isinstance(value, str) else _INT_VALUE + _varint(value)
+    return _sized(_ATTRIBUTE, _text(_KEY, key) + _sized(_VALUE, any_value))
 
 
 @lru_cache(maxsize=1024)
 def _link(context: TraceContext) -> bytes:
     """Cached: each span of a batch links its claim."""
-    link = SpanMessage.Link(
-        trace_id=bytes.fromhex(context.trace_id), span_id=bytes.fromhex(context.span_id), flags=_REMOTE
-    )
-    return _LINK + _sized(link.SerializeToString())
+    ids = _TRACE_ID + bytes.fromhex(context.trace_id) + _SPAN_ID + bytes.fromhex(context.span_id)
+    return _sized(_LINK, ids + _REMOTE_LINK)
 
 
-def _utf8(text: str) -> bytes:
+def _text(tag: bytes, text: str) -> bytes:
     """What is not valid Unicode becomes ``?``: a request with it would be refused whole."""
-    return text.encode(errors="replace")
+    return _sized(tag, text.encode(errors="replace"))
 
 
-def _sized(value: bytes) -> bytes:
-    return _varint(len(value)) + value
+def _sized(tag: bytes, value: bytes) -> bytes:
+    return tag + _varint(len(value)) + value
 
 
 def _varint(number: int) -> bytes:
     """A number from 0 on, seven bits a byte, the lowest first."""
+    if number < 0x80:
+        return _BYTES[number]
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)

@@ -17,7 +17,7 @@ from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Unreachable
 from relay.core.ports import Settlement
 from relay.core.secrets import mask_secrets
-from relay.core.tracecontext import TraceContext, may_be_sampled, sampled_parent, with_context
+from relay.core.tracecontext import TraceContext, sampled_parents, with_context
 from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
 
 Attributes = Mapping[str, str | int]
@@ -77,9 +77,7 @@ class SpanTracer:
     def claim(self, events: Sequence[OutboxEvent], seconds: float) -> BatchSpans | None:
         """See ``Tracer``."""
         parents = {
-            event.event_id: parent
-            for event in events
-            if may_be_sampled(event.headers) and (parent := sampled_parent(event.headers))
+            events[place].event_id: parent for place, parent in sampled_parents([event.headers for event in events])
         }
         if not parents:
             return None
