@@ -1,11 +1,13 @@
 """What traces cost the relay: ``python -m benchmarks.tracing_cost``.
 
-The whole engine drains a backlog from a real PostgreSQL in batches of 1,000, each time next to a run without a tracer,
-now before and now after it. Every event has a ``traceparent``, of which ``--sampled`` percent are sampled, and spans
-go over HTTP to a collector in a process of its own that gets only the CPU that nothing else wants. It stands for one on
-another machine: what is measured is the tracer and the exporter in the relay's process.
+The whole engine drains a backlog from a real PostgreSQL three ways in each round, in an order that changes with it:
+``off`` is without a tracer, ``unsampled`` and ``sampled`` with one. Every event has a ``traceparent``; in ``off`` and
+``sampled`` ``--sampled`` percent of them are sampled, in ``unsampled`` none. Spans go over HTTP to a collector in a
+process of its own that gets only the CPU that nothing else wants. It stands for one on another machine: what is
+measured is the tracer and the exporter in the relay's process.
 
-The median of the ratios within such pairs is what counts; the CPU that this process took for an event is beside it.
+The medians of the ratios to ``off`` within the rounds are what counts; the CPU that this process took for an event, all
+its threads included, is beside them, and less disturbed by whatever else runs.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import multiprocessing
 import os
 import statistics
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Connection
 
 import psycopg
+import uvloop
 
 from benchmarks.servers import Servers
 from relay.app.build import build_publisher, engine_options, storage_options
+from relay.app.collector import set_collector
 from relay.engine.relay import Relay
 from relay.outbox.storage import PostgresOutbox
 from relay.settings.settings import Settings
@@ -134,33 +139,35 @@ async def drain(servers: Servers, url: str, target: str, cell: Cell, endpoint: s
 
 
 async def measure(cell: Cell, rounds: int, seconds: float) -> None:
-    """Print each pair, and then the medians of the ratios within the pairs."""
+    """Print each round, and then the medians over the rounds."""
     ends = time.monotonic() + seconds
-    pairs: list[tuple[float, float]] = []
+    done: list[dict[str, Run]] = []
     with Servers([cell.publisher]) as servers, collector() as endpoint:
         url, target = servers.fresh_table(), f"bench{uuid.uuid4().hex[:10]}"
         if cell.publisher in servers.brokers:
             servers.brokers[cell.publisher].prepare(target)
+        ways = {"off": (cell, ""), "unsampled": (replace(cell, sampled=0.0), endpoint), "sampled": (cell, endpoint)}
         await drain(servers, url, target, cell, endpoint)  # warm
-        gc.collect()
-        gc.freeze()  # as the relay does
+        set_collector()  # as the relay does
+        orders = list(itertools.permutations(ways))
         for number in range(rounds):
             if number and time.monotonic() > ends:
                 break
-            order = ("", endpoint) if number % 2 else (endpoint, "")
-            runs = {one: await drain(servers, url, target, cell, one) for one in order}
-            traced, off = runs[endpoint], runs[""]
-            pairs.append((traced.rate / off.rate, traced.cpu / off.cpu))
-            print(
-                f"{traced.rate:7.0f}/s {traced.cpu:6.1f} us   off {off.rate:7.0f}/s {off.cpu:6.1f} us"
-                f"   ratio {traced.rate / off.rate:.3f}",
-                flush=True,
-            )
-    rates, costs = zip(*pairs, strict=True)
-    print(
-        f"median of {len(pairs)} pairs, {cell.publisher}, batches of {cell.batch}, {cell.sampled:g}% sampled: "
-        f"throughput {statistics.median(rates):.3f} of that without traces, CPU an event {statistics.median(costs):.3f}"
-    )
+            order = orders[number % len(orders)]
+            done.append({way: await drain(servers, url, target, *ways[way]) for way in order})
+            print("   ".join(f"{way} {done[-1][way].rate:6.0f}/s {done[-1][way].cpu:5.2f} us" for way in ways), flush=True)
+    print(f"{cell.publisher}, batches of {cell.batch}, {cell.sampled:g}% sampled, medians of {len(done)} rounds:")
+    for way in ways:
+        runs = [(one[way], one["off"]) for one in done]
+        print(
+            f"{way:9}  {_median(run.rate for run, _ in runs):6.0f}/s  {_median(run.cpu for run, _ in runs):5.2f} us"
+            f"   throughput {_median(run.rate / off.rate for run, off in runs):.3f} of off,"
+            f" CPU {_median(run.cpu - off.cpu for run, off in runs):+.2f} us an event"
+        )
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
 
 
 def main() -> None:
@@ -174,7 +181,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=420.0, help="no pair begins after that")
     options = parser.parse_args()
     cell = Cell(options.publisher, options.events, options.batch, options.sampled)
-    asyncio.run(measure(cell, options.rounds, options.seconds))
+    uvloop.run(measure(cell, options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

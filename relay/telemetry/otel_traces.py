@@ -8,6 +8,7 @@ log a line; a full queue drops spans and says how many, and no event waits for i
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ class OtlpSpans:
         self._exporter = make_exporter("TRACES", variables, encoder.encode)
         self._delay = number(variables.get("OTEL_BSP_SCHEDULE_DELAY", ""), _DELAY_MS) / 1000
         self._most_queued = number(variables.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _MOST_QUEUED)
-        self._most_exported = number(variables.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ""), _MOST_EXPORTED)
+        self._most_exported = math.ceil(number(variables.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ""), _MOST_EXPORTED))
         self._queue: deque[Span] = deque()
         self._dropped = self._said = 0
         self._due = threading.Event()
@@ -60,11 +61,13 @@ class OtlpSpans:
 
     def _run(self) -> None:
         while not self._ending:
-            self._due.wait(self._delay)
+            full = self._due.wait(self._delay)
             # Cleared before the queue is looked at: a span that is queued meanwhile is exported or sets it again.
             self._due.clear()
-            while self._queue:
-                self._export([self._queue.popleft() for _ in range(min(len(self._queue), round(self._most_exported)))])
+            # A request costs as much as 100 spans: what makes no full one waits for more, or for its time.
+            fewest = self._most_exported if full else 1
+            while len(self._queue) >= fewest or (self._queue and self._ending):
+                self._export([self._queue.popleft() for _ in range(min(len(self._queue), self._most_exported))])
                 self._say_dropped()
 
     def _say_dropped(self) -> None:

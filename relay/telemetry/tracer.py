@@ -199,7 +199,7 @@ class BatchSpans:
 
     def _begin(self, event: OutboxEvent, now: int, events: int) -> OutboxEvent:
         parent = self._parents[event.event_id]
-        context = parent._replace(span_id=span_id())
+        context = TraceContext(parent.trace_id, span_id(), parent.flags, parent.state)
         self._contexts[event.event_id] = context
         self._open[event.event_id] = _Publish(event, context, now, events)
         return event._replace(headers=with_context(event.headers, context))
