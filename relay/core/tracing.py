@@ -22,8 +22,8 @@ class BatchTrace(Protocol):
     def hand_over(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
         """Begin spans; returns the events as they are sent, ``traceparent`` replaced by that of their span."""
 
-    def acknowledge(self, events: Sequence[OutboxEvent], e2e_seconds: Sequence[float]) -> None:
-        """End the spans of events that the broker has acknowledged, that long after their ``created_at``."""
+    def acknowledge(self, event_ids: Collection[EventId], since_claim: float) -> None:
+        """End the spans of events that the broker has acknowledged, that long after the claim was sent."""
 
     def decide(self, event_id: EventId, verdict: Verdict, outcome: Outcome) -> None:
         """End the span of an event that failed or is released because of ``outcome``."""

@@ -168,7 +168,9 @@ class Batch:
         self._handed_over = True
         return events if self.trace is None else self.trace.hand_over(events)
 
-    def take_answers(self, resolutions: Sequence[Resolution]) -> tuple[list[OutboxEvent], list[Resolution]]:
+    def take_answers(
+        self, resolutions: Sequence[Resolution], now: float
+    ) -> tuple[list[OutboxEvent], list[Resolution]]:
         """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
 
         Outcomes of events that are not offered (gone, or answered before) are dropped. For the other outcomes the
@@ -186,7 +188,10 @@ class Batch:
             else:
                 others.append(resolution)
         if acknowledged:
-            self.verdicts.delivered.extend([event.event_id for event in acknowledged])
+            event_ids = [event.event_id for event in acknowledged]
+            self.verdicts.delivered += event_ids
+            if self.trace is not None:
+                self.trace.acknowledge(event_ids, now - self.sent_at)
             if self.waiting:
                 self._follow(acknowledged)
         return acknowledged, others

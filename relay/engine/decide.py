@@ -54,16 +54,15 @@ class Decider:
         others are being written wait in the batch for the next settle.
         """
         now = self._clock()
-        acknowledged, others = batch.take_answers(resolutions)
+        acknowledged, others = batch.take_answers(resolutions, now)
         if acknowledged:
             self.acknowledged += len(acknowledged)
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
-            e2e_seconds = [event.age + since_claim for event in acknowledged]
-            self._telemetry.acknowledged([now - batch.offered_at] * len(acknowledged), e2e_seconds)
-            if batch.trace is not None:
-                batch.trace.acknowledge(acknowledged, e2e_seconds)
+            self._telemetry.acknowledged(
+                [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
+            )
         if others:
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)

@@ -155,14 +155,12 @@ class BatchSpans:
         now = self._tracer.clock()
         return [self._begin(event, now, len(events)) if event.event_id in parents else event for event in events]
 
-    def acknowledge(self, events: Sequence[OutboxEvent], e2e_seconds: Sequence[float]) -> None:
+    def acknowledge(self, event_ids: Collection[EventId], since_claim: float) -> None:
         """See ``BatchTrace``."""
-        if not self._open:
-            return
-        for event, seconds in zip(events, e2e_seconds, strict=True):
-            if event.event_id in self._open:
-                self._tracer.exemplify(seconds, self._contexts[event.event_id])
-                self._end(event.event_id, "delivered")
+        for event_id in self._open.keys() & event_ids:  # few of them are sampled: nothing is done for the others
+            publish = self._open[event_id]
+            self._tracer.exemplify(publish.event.age + since_claim, publish.context)
+            self._end(event_id, "delivered")
 
     def decide(self, event_id: EventId, verdict: Verdict, outcome: Outcome) -> None:
         """See ``BatchTrace``."""
@@ -195,7 +193,7 @@ class BatchSpans:
     def links(self, settlement: Settlement) -> list[TraceContext]:
         """See ``BatchTrace``."""
         contexts = self._contexts
-        return [contexts[event_id] for event_id in settlement.event_ids() if event_id in contexts]
+        return [contexts[event_id] for event_id in contexts.keys() & settlement.event_ids()]
 
     def _begin(self, event: OutboxEvent, now: int, events: int) -> OutboxEvent:
         parent = self._parents[event.event_id]

@@ -41,11 +41,11 @@ def acknowledged(names: str) -> list[Resolution]:
 
 def test_an_acknowledgement_decides_and_comes_once() -> None:
     one = batch("a b c")
-    first, others = one.take_answers([*acknowledged("a b"), (event("c"), Transient("T", ""))])
+    first, others = one.take_answers([*acknowledged("a b"), (event("c"), Transient("T", ""))], 0.0)
     assert [each.event_id for each in first] == ids("a b")
     assert [each.event_id for each, _ in others] == ids("c")
     assert one.verdicts.delivered == ids("a b")
-    assert one.take_answers(acknowledged("a b c")) == ([], [])
+    assert one.take_answers(acknowledged("a b c"), 0.0) == ([], [])
     assert one.verdicts.delivered == ids("a b")
 
 
@@ -53,7 +53,7 @@ def test_an_acknowledgement_decides_and_comes_once() -> None:
 def test_any_other_verdict_releases_what_waits_behind(verdict: Retry | Bury) -> None:
     one = batch("a1 a2 a3 b1 b2", in_order=True)
     assert list(one.offered) == ids("a1 b1")
-    one.take_answers([(event("a1"), Transient("T", ""))])
+    one.take_answers([(event("a1"), Transient("T", ""))], 0.0)
     one.decide(event("a1"), verdict)
     assert set(one.verdicts.released) >= set(ids("a2 a3"))
     assert sorted(one.verdicts.event_ids()) == ids("a1 a2 a3")
@@ -62,7 +62,7 @@ def test_any_other_verdict_releases_what_waits_behind(verdict: Retry | Bury) -> 
 
 def test_the_next_of_a_key_is_offered_after_an_acknowledgement_and_handed_over_once() -> None:
     one = batch("a1 a2 a3", in_order=True)
-    one.take_answers(acknowledged("a1"))
+    one.take_answers(acknowledged("a1"), 0.0)
     assert list(one.offered) == ids("a2")
     assert [each.event_id for each in one.take_followers()] == ids("a2")
     assert one.take_followers() == []
@@ -71,7 +71,7 @@ def test_the_next_of_a_key_is_offered_after_an_acknowledgement_and_handed_over_o
 def test_a_timeout_is_undecided_and_taken_once() -> None:
     one = batch("a b")
     timeout = TimedOut("T", "")
-    one.take_answers([(event("a"), timeout)])
+    one.take_answers([(event("a"), timeout)], 0.0)
     one.hold(event("a"), timeout)
     assert one.unanswered == 2
     assert one.held_ids() == ids("b a")
@@ -81,8 +81,8 @@ def test_a_timeout_is_undecided_and_taken_once() -> None:
 
 def test_releasing_takes_all_that_has_no_outcome_and_nothing_else() -> None:
     one = batch("a1 a2 b1 c1 c2", in_order=True)
-    one.take_answers(acknowledged("c1"))
-    one.take_answers([(event("b1"), TimedOut("T", ""))])
+    one.take_answers(acknowledged("c1"), 0.0)
+    one.take_answers([(event("b1"), TimedOut("T", ""))], 0.0)
     one.hold(event("b1"), TimedOut("T", ""))
     one.release_unanswered()
     assert one.verdicts.delivered == ids("c1")
@@ -93,12 +93,12 @@ def test_releasing_takes_all_that_has_no_outcome_and_nothing_else() -> None:
 
 def test_what_is_written_or_put_back_keeps_every_verdict_and_the_older_come_first() -> None:
     one = batch("a b c d")
-    one.take_answers(acknowledged("a"))
-    one.take_answers([(event("b"), Transient("T", ""))])
+    one.take_answers(acknowledged("a"), 0.0)
+    one.take_answers([(event("b"), Transient("T", ""))], 0.0)
     one.decide(event("b"), Retry(1.0, "T"))
     [portion] = one.take_verdicts()
     assert len(one.verdicts) == 0
-    one.take_answers(acknowledged("c"))
+    one.take_answers(acknowledged("c"), 0.0)
     one.put_back(portion)
     assert one.verdicts.delivered == ids("a c")
     assert one.verdicts.retried == [("b", "T", 1.0)]
@@ -107,7 +107,7 @@ def test_what_is_written_or_put_back_keeps_every_verdict_and_the_older_come_firs
 
 def test_a_lost_reply_is_remembered_until_the_verdicts_are_taken_again() -> None:
     one = batch("a")
-    one.take_answers(acknowledged("a"))
+    one.take_answers(acknowledged("a"), 0.0)
     [portion] = one.take_verdicts()
     assert not portion.ambiguous
     portion.ambiguous = True
@@ -123,7 +123,7 @@ def test_a_batch_is_empty_only_when_nothing_is_left_in_any_state() -> None:
     steps = []
     for name in ("a1", "a2"):
         steps.append(one.empty)
-        one.take_answers(acknowledged(name))
+        one.take_answers(acknowledged(name), 0.0)
     steps.append(one.empty)
     one.begin_writing()
     [portion] = one.take_verdicts()
@@ -137,7 +137,7 @@ def test_a_batch_is_empty_only_when_nothing_is_left_in_any_state() -> None:
 
 def test_what_is_set_aside_is_held_and_taken_when_it_is_due() -> None:
     one = batch("a b")
-    one.take_answers(acknowledged("a b"))
+    one.take_answers(acknowledged("a b"), 0.0)
     [portion] = one.take_verdicts()
     refused = Portion(one, portion.part(ids("a")).settlement, refusals=1)
     one.set_aside(refused, 5.0)
@@ -150,7 +150,7 @@ def test_what_is_set_aside_is_held_and_taken_when_it_is_due() -> None:
 
 def test_a_settle_is_checked_by_the_fence_of_the_last_renewal() -> None:
     one = batch("a b")
-    one.take_answers(acknowledged("a"))
+    one.take_answers(acknowledged("a"), 0.0)
     [portion] = one.take_verdicts()
     assert portion.settlement.fence == fence()
     one.put_back(portion)
@@ -183,7 +183,7 @@ def test_leases_renewed_in_parts_have_fences_of_their_own() -> None:
     assert one.expired(ids("a b c"), 30.0) == ids("b")
     assert one.expired_unrenewable(29.0) == []
     assert one.expired_unrenewable(30.0) == ids("b")
-    one.take_answers(acknowledged("a b c"))
+    one.take_answers(acknowledged("a b c"), 0.0)
     portions = one.take_verdicts()
     assert {(one.settlement.fence, *one.settlement.delivered) for one in portions} == {
         (fence(1), "a"),
@@ -210,13 +210,13 @@ def test_a_failed_renewal_is_tried_later_under_the_same_lease() -> None:
 
 def test_a_lost_event_is_gone_from_every_state() -> None:
     one = batch("a b c d e f g1 g2 h1 h2", in_order=True)
-    one.take_answers([*acknowledged("a"), (event("b"), TimedOut("T", ""))])
+    one.take_answers([*acknowledged("a"), (event("b"), TimedOut("T", ""))], 0.0)
     one.hold(event("b"), TimedOut("T", ""))
     for name, verdict in (("c", Retry(1.0, "T")), ("d", Bury("P")), ("e", RELEASE)):
-        one.take_answers([(event(name), Transient("T", ""))])
+        one.take_answers([(event(name), Transient("T", ""))], 0.0)
         one.decide(event(name), verdict)
     one.set_aside(Portion(one, one.take_verdicts()[0].part(ids("a")).settlement), 0.0)
-    one.take_answers(acknowledged("f"))
+    one.take_answers(acknowledged("f"), 0.0)
     for name, verdict in (("c", Retry(1.0, "T")), ("d", Bury("P")), ("e", RELEASE)):
         one.decide(event(name), verdict)
     one.forfeit(ids("a b c d e f g1 h2"))

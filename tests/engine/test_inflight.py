@@ -43,7 +43,7 @@ def batch(count: int, *, in_order: bool = False, last_chance: bool = False) -> B
 
 
 def acknowledge(inflight: InFlight, one: Batch, count: int) -> None:
-    one.take_answers([(event, ACKNOWLEDGED) for event in list(one.offered.values())[:count]])
+    one.take_answers([(event, ACKNOWLEDGED) for event in list(one.offered.values())[:count]], 0.0)
     inflight.decided(one)
 
 

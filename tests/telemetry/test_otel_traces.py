@@ -53,7 +53,7 @@ def publish(tracing: Tracing, events: int = 1, error: str = "") -> None:
     if error:
         batch.decide(claimed[0].event_id, Retry(1.0, error), Transient(error, ""))
     else:
-        batch.acknowledge(claimed, [2.5] * events)
+        batch.acknowledge([event.event_id for event in claimed], 2.5)
 
 
 def test_a_span_arrives_with_its_place_its_times_and_its_attributes(collector: Collector) -> None:
@@ -122,6 +122,26 @@ def test_a_full_queue_drops_spans_and_says_how_many(collector: Collector, caplog
     tracing.stop()
     assert len(collector.spans()) == 4
     assert [getattr(record, "spans", None) for record in caplog.records] == [7]
+
+
+@pytest.mark.filterwarnings("default::ResourceWarning")
+def test_a_collector_that_hangs_holds_up_neither_a_span_nor_the_stop(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector.may_answer.clear()
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "600000",  # a stop that waited for it would not end within the test
+        "OTEL_BSP_MAX_QUEUE_SIZE": "4",
+        "OTEL_BSP_SCHEDULE_DELAY": "20",
+    }
+    tracing = started(variables)
+    publish(tracing)
+    wait_until(lambda: collector.traces, what="the request that gets no answer")
+    first = len(collector.spans())
+    publish(tracing, 10)
+    tracing.stop()
+    assert [getattr(record, "spans", None) for record in caplog.records] == [2 + 11 - first]
 
 
 @pytest.mark.filterwarnings("default::ResourceWarning")

@@ -21,11 +21,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes metrics and traces over HTTP; answers ``status``."""
+    """Takes metrics and traces over HTTP; answers ``status``, once ``may_answer`` is set, as it is at first."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Receive)
         self.status = 200
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self.requests: list[tuple[str, dict[str, str], ExportMetricsServiceRequest]] = []
         self.traces: list[tuple[dict[str, str], ExportTraceServiceRequest]] = []
 
@@ -56,6 +58,7 @@ class _Receive(BaseHTTPRequestHandler):
             self.server.traces.append((headers, ExportTraceServiceRequest.FromString(body)))
         else:
             self.server.requests.append((self.path, headers, ExportMetricsServiceRequest.FromString(body)))
+        self.server.may_answer.wait()
         self.send_response(self.server.status)
         self.end_headers()
 
@@ -72,6 +75,7 @@ def running_collector() -> Iterator[Collector]:
     try:
         yield server
     finally:
+        server.may_answer.set()
         server.shutdown()
         server.server_close()
         thread.join()

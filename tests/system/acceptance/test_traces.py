@@ -65,3 +65,31 @@ def test_a_message_continues_the_trace_of_the_application(outbox: Outbox, daemon
     [exemplar] = re.findall(r"^openoutbox_events_e2e_latency_seconds_bucket.* # {(.*)}", exposed, re.MULTILINE)
     assert set(exemplar.split(",")) == {f'trace_id="{TRACE:032x}"', f'span_id="{published.span_id.hex()}"'}
     assert "otel_" not in relay.log()
+
+
+@pytest.mark.parametrize("status", [0, 503])
+def test_a_collector_that_hangs_or_refuses_holds_up_no_delivery_and_no_stop(
+    outbox: Outbox, daemon: StartDaemon, status: int
+) -> None:
+    with running_collector() as collector:
+        if status:
+            collector.status = status
+        else:
+            collector.may_answer.clear()
+        relay = daemon(
+            PUBLISHER_TYPE="null",
+            OTEL_TRACES_EXPORTER="otlp",
+            OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"{collector.url}/v1/traces",
+            OTEL_EXPORTER_OTLP_TIMEOUT="600000",  # longer than the test: nothing may wait for it
+            OTEL_BSP_SCHEDULE_DELAY="20",
+            OTEL_BSP_MAX_QUEUE_SIZE="20",
+        )
+        announce(outbox, "orders", sampled=True)
+        wait_until(lambda: collector.traces, what="the request that does not succeed")
+        for _ in range(40):
+            announce(outbox, "orders", sampled=True)
+        outbox.wait_finished(30)
+        assert relay.metric("openoutbox_events_total", status="success") == 41
+        assert relay.stop() == 0
+        [dropped] = [line for line in relay.log_lines() if line.get("action") == "spans_dropped"]
+    assert dropped["spans"] >= 40
