@@ -23,7 +23,8 @@ from relay.telemetry.tracer import Span
 logger = logging.getLogger(__name__)
 
 _DELAY_MS, _MOST_QUEUED, _MOST_EXPORTED = 5_000.0, 2048.0, 512.0  # the standard's defaults of OTEL_BSP_*
-_STOP_SECONDS: Final = 1.5
+_STOP_SECONDS: Final = 1.0
+"""Less than the relay waits for it with the default SHUTDOWN_TIMEOUT, so that what is dropped is still said."""
 
 
 class OtlpSpans:
