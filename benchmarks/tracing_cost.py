@@ -155,7 +155,9 @@ async def measure(cell: Cell, rounds: int, seconds: float) -> None:
                 break
             order = orders[number % len(orders)]
             done.append({way: await drain(servers, url, target, *ways[way]) for way in order})
-            print("   ".join(f"{way} {done[-1][way].rate:6.0f}/s {done[-1][way].cpu:5.2f} us" for way in ways), flush=True)
+            print(
+                "   ".join(f"{way} {done[-1][way].rate:6.0f}/s {done[-1][way].cpu:5.2f} us" for way in ways), flush=True
+            )
     print(f"{cell.publisher}, batches of {cell.batch}, {cell.sampled:g}% sampled, medians of {len(done)} rounds:")
     for way in ways:
         runs = [(one[way], one["off"]) for one in done]

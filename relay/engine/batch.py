@@ -168,9 +168,7 @@ class Batch:
         self._handed_over = True
         return events if self.trace is None else self.trace.hand_over(events)
 
-    def take_answers(
-        self, resolutions: Sequence[Resolution], now: float
-    ) -> tuple[list[OutboxEvent], list[Resolution]]:
+    def take_answers(self, resolutions: Sequence[Resolution], now: float) -> tuple[list[OutboxEvent], list[Resolution]]:
         """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
 
         Outcomes of events that are not offered (gone, or answered before) are dropped. For the other outcomes the

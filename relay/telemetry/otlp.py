@@ -27,9 +27,9 @@ _EXPORTERS: Final = {
 }
 
 
-def make_exporter(  # noqa: ANN401 - a class of either protocol
+def make_exporter(
     signal: Signal, variables: Mapping[str, str], encode_spans: Callable[..., object] | None = None
-) -> Any:
+) -> Any:  # noqa: ANN401  # a class of either protocol
     """The exporter of the chosen protocol. Raises ValueError for another one, ImportError without its library.
 
     ``encode_spans`` takes the place of the library's function of that name: what the exporter is given, in a request.
