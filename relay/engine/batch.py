@@ -171,8 +171,7 @@ class Batch:
     def take_answers(self, resolutions: Sequence[Resolution], now: float) -> tuple[list[OutboxEvent], list[Resolution]]:
         """Offered -> decided for acknowledgements; returns those events, and the outcomes that are to be decided.
 
-        Outcomes of events that are not offered (gone, or answered before) are dropped. For the other outcomes the
-        caller must call ``hold`` or ``decide`` before it waits for anything.
+        Outcomes of events not offered are dropped. The caller must ``hold`` or ``decide`` the others before it waits.
         """
         pop = self.offered.pop
         acknowledged: list[OutboxEvent] = []
@@ -186,8 +185,7 @@ class Batch:
             else:
                 others.append(resolution)
         if acknowledged:
-            event_ids = [event.event_id for event in acknowledged]
-            self.verdicts.delivered += event_ids
+            self.verdicts.delivered += (event_ids := [event.event_id for event in acknowledged])
             if self.trace is not None:
                 self.trace.acknowledge(event_ids, now - self.sent_at)
             if self.waiting:

@@ -58,7 +58,9 @@ class OtlpSpans:
         self._ending = True
         self._due.set()
         self._thread.join(_STOP_SECONDS)
-        if self._thread.is_alive():  # the collector hangs; some releases of the library would wait for it here
+        if self._thread.is_alive():
+            # Ends its retries, apart: some releases of the library wait for the request that hangs.
+            threading.Thread(target=self._exporter.shutdown, name="relay-otel-shutdown", daemon=True).start()
             self._dropped += len(self._queue)
             self._say_dropped()
         else:

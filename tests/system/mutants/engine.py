@@ -230,8 +230,8 @@ ENGINE: Final = (
     Mutant(
         "an acknowledged event is released",
         "relay/engine/batch.py",
-        "self.verdicts.delivered.extend([event.event_id for event in acknowledged])",
-        "self.verdicts.released.extend([event.event_id for event in acknowledged])",
+        "self.verdicts.delivered += (event_ids",
+        "self.verdicts.released += (event_ids",
         (f"{_BATCH}::test_an_acknowledgement_decides_and_comes_once", _BATCH, _DECIDE),
     ),
     Mutant(
