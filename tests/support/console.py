@@ -62,7 +62,8 @@ def watched(page: Page) -> list[str]:
     complaints: list[str] = []
 
     def on_failure(request: Request) -> None:
-        left = request.failure == "net::ERR_ABORTED" and "/live?" in request.url  # the stream of a page that was left
+        # The stream and the refresh of a live page end when the page is left.
+        left = request.failure == "net::ERR_ABORTED" and request.resource_type in {"eventsource", "xhr", "fetch"}
         if not left:
             complaints.append(f"{request.url}: {request.failure}")
 
