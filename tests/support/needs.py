@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.waiting import PATIENCE
 
-SERVERS: Final = ("postgres", "kafka", "nats", "redis", "clickhouse", "spark", "prometheus", "packages")
+SERVERS: Final = ("postgres", "kafka", "nats", "redis", "rabbitmq", "clickhouse", "spark", "prometheus", "packages")
 """Markers of what a run must start or fetch; each brings the marker ``server``."""
 
 _FIXTURES: Final = {
@@ -24,6 +24,7 @@ _FIXTURES: Final = {
     "kafka": {"kafka", "kafka_proxy"},
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
+    "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
 }
@@ -34,6 +35,7 @@ _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
     "redis": ("valkey-server", "redis-server"),
+    "rabbitmq": ("rabbitmq-server",),
     "spark": ("spark-submit", "spark-class"),
     "prometheus": ("promtool", "prometheus"),
     "packages": ("uv", "pip"),
