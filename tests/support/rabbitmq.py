@@ -1,6 +1,6 @@
-"""A client for tests that makes queues, exchanges and bindings, and reads what a queue holds; by the library aiormq.
+"""A client for tests that makes queues, exchanges and bindings, and reads what a queue holds; by the library pika.
 
-Another library than the relay's own code, so that a mistake there is not made twice.
+Another library than the relay's own code, so that a mistake there is not made twice. Its calls block, briefly.
 """
 
 from __future__ import annotations
@@ -8,10 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-import aiormq
-from aiormq.abc import AbstractChannel, AbstractConnection
-
-from tests.support.waiting import patience
+import pika
 
 
 class RabbitMessage(NamedTuple):
@@ -22,74 +19,49 @@ class RabbitMessage(NamedTuple):
     headers: dict[str, str]
     content_type: str | None
     delivery_mode: int | None
-    redelivered: bool
 
 
 class RabbitAdmin:
-    """A connection and its channel, within ``async with``."""
+    """A connection and its channel, until ``close``."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._connection: AbstractConnection | None = None
-        self._channel: AbstractChannel | None = None
+        self._connection = pika.BlockingConnection(pika.URLParameters(url.rstrip("/") + "/%2F"))
+        self.channel = self._connection.channel()
+        """The library's channel."""
 
-    async def __aenter__(self) -> Self:
-        self._connection = await aiormq.connect(self._url)
-        self._channel = await self._connection.channel(publisher_confirms=False)
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: Any, tb: TracebackType | None) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
-    @property
-    def channel(self) -> AbstractChannel:
-        """The library's channel."""
-        assert self._channel is not None
-        return self._channel
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
-    async def declare(self, queue: str, arguments: dict[str, Any] | None = None) -> None:
+    def declare(self, queue: str, arguments: dict[str, Any] | None = None) -> None:
         """Make a durable queue."""
-        await self.channel.queue_declare(queue, durable=True, arguments=arguments or {})
+        self.channel.queue_declare(queue, durable=True, arguments=arguments or {})
 
-    async def delete(self, queue: str) -> None:
+    def delete(self, queue: str) -> None:
         """Delete it, also one that is gone."""
-        await self.channel.queue_delete(queue)
+        self.channel.queue_delete(queue)
 
-    async def exchange(self, name: str, kind: str = "topic") -> None:
-        """Make a durable exchange."""
-        await self.channel.exchange_declare(name, exchange_type=kind, durable=True)
-
-    async def bind(self, queue: str, exchange: str, key: str) -> None:
-        """Route a key of the exchange to the queue."""
-        await self.channel.queue_bind(queue, exchange, key)
-
-    async def count(self, queue: str) -> int:
+    def count(self, queue: str) -> int:
         """How many messages the queue holds that are ready."""
-        declared = await self.channel.queue_declare(queue, passive=True)
-        return declared.message_count or 0
+        return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
-    async def read(self, queue: str, count: int | None = None) -> list[RabbitMessage]:
-        """Take the first ``count`` messages out of a queue, or all; fails where it holds fewer."""
-        messages: list[RabbitMessage] = []
-        while count is None or len(messages) < count:
-            got = await self.channel.basic_get(queue, no_ack=True, timeout=patience())
-            if got.delivery.NAME == "Basic.GetEmpty":
-                assert count is None, f"{queue} held {len(messages)} of {count} messages"
-                break
-            properties = got.header.properties
+    def read(self, queue: str, count: int) -> list[RabbitMessage]:
+        """Take the first ``count`` messages out of a queue; fails where it holds fewer."""
+        messages = []
+        for at in range(count):
+            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
+            assert method is not None, f"{queue} held {at} of {count} messages"
+            headers = properties.headers or {}
+            headers.pop("x-delivery-count", None)  # a quorum queue's own
             messages.append(
                 RabbitMessage(
-                    properties.message_id or "",
-                    got.body,
-                    {name: _text(value) for name, value in (properties.headers or {}).items()},
-                    properties.content_type,
-                    properties.delivery_mode,
-                    bool(got.delivery.redelivered),
+                    properties.message_id, body, dict(headers), properties.content_type, properties.delivery_mode
                 )
             )
         return messages
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from pamqp import commands, frame
 from pamqp.base import Frame
@@ -162,9 +162,8 @@ class RabbitConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.sending = SendProgress(transport)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.sending = SendProgress(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""

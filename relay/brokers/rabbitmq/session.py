@@ -144,10 +144,12 @@ class RabbitSession:
         self._blocked = reason is not None
         if reason is not None:
             logger.warning(
-                "RabbitMQ takes no messages for now (%s); what is offered waits", reason, extra={"action": "blocked"}
+                "RabbitMQ takes no messages for now (%s); what is offered waits",
+                reason,
+                extra={"action": "rabbitmq_blocked"},
             )
             return
-        logger.info("RabbitMQ takes messages again", extra={"action": "unblocked"})
+        logger.info("RabbitMQ takes messages again", extra={"action": "rabbitmq_unblocked"})
         deadline = self._loop.time() + self._options.publish_timeout
         self._pending = {tag: (entry, deadline, end) for tag, (entry, _, end) in self._pending.items()}
         self._room.set()

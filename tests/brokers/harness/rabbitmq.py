@@ -32,13 +32,13 @@ class RabbitHarness(ServerHarness):
 
     async def destination(self) -> str:
         name = f"conformance.{uuid.uuid4().hex[:12]}"
-        async with RabbitAdmin(self._server.url) as admin:
-            await admin.declare(name, {"x-queue-type": "quorum"})
+        with RabbitAdmin(self._server.url) as admin:
+            admin.declare(name, {"x-queue-type": "quorum"})
         return name
 
     async def read(self, destination: str, count: int) -> list[Message]:
-        async with RabbitAdmin(self._server.url) as admin:
-            messages = await admin.read(destination, count)
+        with RabbitAdmin(self._server.url) as admin:
+            messages = admin.read(destination, count)
         return [
             Message(
                 message.message_id,
