@@ -56,8 +56,10 @@ async def opened(url: str, **changes: object) -> AsyncIterator[RabbitPublisher]:
     """A publisher that is open."""
     publisher = RabbitPublisher(rabbit_options(url, **changes))
     await publisher.open()
-    yield publisher
-    await publisher.close()
+    try:
+        yield publisher
+    finally:
+        await publisher.close()
 
 
 async def outcomes(publisher: RabbitPublisher, events: list[OutboxEvent]) -> list[Outcome]:
@@ -234,15 +236,15 @@ async def test_a_node_without_memory_holds_events_up_and_fails_none(
 ) -> None:
     """Longer than a confirm may take; the broker answers probes meanwhile."""
     caplog.set_level(logging.INFO)
-    async with opened(guarded.url, publish_timeout=0.5) as publisher:
-        events, sink = [make_event("letters") for _ in range(5000)], Collector()
+    async with opened(guarded.url, publish_timeout=2.0, max_pending=10) as publisher:
+        events, sink = [make_event("letters") for _ in range(20)], Collector()
         with low_on_memory(guarded):
             publishing = asyncio.create_task(publisher.publish(events, sink))
             session = await publisher._current.get()
             await eventually(lambda: session._blocked)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            while loop.time() < began + 1.5:
+            while loop.time() < began + 3.0:
                 await publisher.probe(patience())
             assert sink.resolutions == []
             assert not publishing.done()
