@@ -74,8 +74,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
     if broker_of(settings.publisher_url.get_secret_value()) is None:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
-            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, nats, "
-            "redis or rabbitmq, or a PUBLISHER_URL that begins with kafka://, nats://, redis:// or amqp://",
+            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
+            "nats, redis or rabbitmq, or a PUBLISHER_URL that begins with kafka://, nats://, redis:// or amqp://",
         )
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from pamqp import commands, frame
 from pamqp.base import Frame
+from pamqp.common import FieldTable
 from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader
 
@@ -36,12 +36,14 @@ _BASIC_ACK: Final = (60, 80)
 _KINDS: Final = (METHOD, HEADER, BODY, HEARTBEAT)
 _SMALLEST_FRAME: Final = 4096  # bytes; what AMQP demands of both sides
 _LARGEST_FRAME: Final = 1 << 17
-_CAPABILITIES: Final = {
+_CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
     "basic.nack": True,
     "connection.blocked": True,
     "authentication_failure_close": True,
 }
+
+Answer = TypeVar("Answer", bound=Frame)
 
 
 class Owner(Protocol):
@@ -85,7 +87,7 @@ class RabbitConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self._loop = asyncio.get_running_loop()
-        self._awaited: tuple[type[Frame], asyncio.Future[Frame]] | None = None
+        self._awaited: tuple[type[Frame], asyncio.Future[Any]] | None = None
         self._returned: commands.Basic.Return | None = None
         """Its content is on the way."""
         self._beat: asyncio.TimerHandle | None = None
@@ -118,16 +120,17 @@ class RabbitConnection(asyncio.Protocol):
         await self.ask(commands.Channel.Open(), commands.Channel.OpenOk, CHANNEL)
         await self.ask(commands.Confirm.Select(), commands.Confirm.SelectOk, CHANNEL)
 
-    async def ask(self, request: Frame | None, answer: type[Frame], channel: int) -> Frame:
+    async def ask(self, request: Frame | None, answer: type[Answer], channel: int) -> Answer:
         """Send a request and wait for its answer, one request at a time. Raises ServerClosed."""
         if self.lost is not None:
             raise ServerClosed(0, self.lost)
-        future: asyncio.Future[Frame] = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         self._awaited = (answer, future)
         try:
             if request is not None:
                 self._send(request, channel)
-            return await future
+            received: Answer = await future
+            return received
         finally:
             self._awaited = None
 
@@ -175,7 +178,7 @@ class RabbitConnection(asyncio.Protocol):
         data = self._received + data if self._received else data
         at, end = 0, len(data)
         while end - at >= OVERHEAD and self.lost is None:
-            kind, channel, size = FRAME_START.unpack_from(data, at)
+            kind, _, size = FRAME_START.unpack_from(data, at)
             if kind not in _KINDS or size > _LARGEST_FRAME:
                 self._lose("what answers is not a RabbitMQ server")
                 return
@@ -185,7 +188,7 @@ class RabbitConnection(asyncio.Protocol):
             if kind == METHOD and size == _CONFIRM_BYTES:
                 self._take_confirm(data, at)
             elif kind != HEARTBEAT:
-                self._take(data[at:after], kind, channel)
+                self._take(data[at:after], kind)
             at = after
         self._received = data[at:]
 
@@ -195,9 +198,9 @@ class RabbitConnection(asyncio.Protocol):
         if (class_id, method_id) == _BASIC_ACK and self.owner is not None:
             self.owner.on_confirmed(tag, multiple=bool(multiple & 1), stored=True)
         else:
-            self._take(data[at : at + _CONFIRM_BYTES + OVERHEAD], METHOD, CHANNEL)
+            self._take(data[at : at + _CONFIRM_BYTES + OVERHEAD], METHOD)
 
-    def _take(self, data: bytes, kind: int, channel: int) -> None:
+    def _take(self, data: bytes, kind: int) -> None:
         if kind == BODY:  # of a message that was returned
             return
         try:
@@ -210,8 +213,23 @@ class RabbitConnection(asyncio.Protocol):
         elif self._awaited is not None and isinstance(received, self._awaited[0]):
             if not self._awaited[1].done():
                 self._awaited[1].set_result(received)
-        elif (take := _TAKERS.get(type(received))) is not None:
-            take(self, received)
+        else:
+            self._take_unasked(received)
+
+    def _take_unasked(self, received: object) -> None:
+        match received:
+            case commands.Basic.Return():
+                self._returned = received
+            case commands.Basic.Nack():
+                self._on_nack(received)
+            case commands.Connection.Blocked():
+                self._on_blocked(received.reason or "no reason given")
+            case commands.Connection.Unblocked():
+                self._on_blocked(None)
+            case commands.Channel.Close():
+                self._on_channel_close(received)
+            case commands.Connection.Close():
+                self._on_close(received)
 
     def _take_returned(self, header: ContentHeader) -> None:
         returned, self._returned = self._returned, None
@@ -219,20 +237,13 @@ class RabbitConnection(asyncio.Protocol):
             reason = f"{returned.reply_text} (exchange {returned.exchange!r}, routing key {returned.routing_key!r})"
             self.owner.on_returned(str(header.properties.message_id or ""), reason)
 
-    def _on_return(self, received: commands.Basic.Return) -> None:
-        self._returned = received
-
     def _on_nack(self, received: commands.Basic.Nack) -> None:
         if self.owner is not None:
             self.owner.on_confirmed(received.delivery_tag or 0, multiple=bool(received.multiple), stored=False)
 
-    def _on_blocked(self, received: commands.Connection.Blocked) -> None:
+    def _on_blocked(self, reason: str | None) -> None:
         if self.owner is not None:
-            self.owner.on_blocked(received.reason or "no reason given")
-
-    def _on_unblocked(self, _: commands.Connection.Unblocked) -> None:
-        if self.owner is not None:
-            self.owner.on_blocked(None)
+            self.owner.on_blocked(reason)
 
     def _on_channel_close(self, received: commands.Channel.Close) -> None:
         self._send(commands.Channel.CloseOk(), CHANNEL)
@@ -253,7 +264,6 @@ class RabbitConnection(asyncio.Protocol):
         )
         self.write(_GREETING)
         start = await self.ask(None, commands.Connection.Start, 0)
-        assert isinstance(start, commands.Connection.Start)
         if "PLAIN" not in str(start.mechanisms).split():
             raise ServerClosed(0, f"the server takes no login by password, but {start.mechanisms}")
         login = commands.Connection.StartOk(
@@ -263,7 +273,6 @@ class RabbitConnection(asyncio.Protocol):
             locale="en_US",
         )
         tune = await self.ask(login, commands.Connection.Tune, 0)
-        assert isinstance(tune, commands.Connection.Tune)
         self.frame_max = max(_SMALLEST_FRAME, min(tune.frame_max or _LARGEST_FRAME, _LARGEST_FRAME))
         heartbeat = min(tune.heartbeat or HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL)
         self._send(commands.Connection.TuneOk(min(tune.channel_max or 1, 1) or 1, self.frame_max, heartbeat), 0)
@@ -307,13 +316,3 @@ class RabbitConnection(asyncio.Protocol):
         self._fail_awaited(ServerClosed(code, reason))
         if self.owner is not None:
             self.owner.on_lost(reason)
-
-
-_TAKERS: Final[dict[type[Frame], Callable[[RabbitConnection, Any], None]]] = {
-    commands.Basic.Return: RabbitConnection._on_return,
-    commands.Basic.Nack: RabbitConnection._on_nack,
-    commands.Connection.Blocked: RabbitConnection._on_blocked,
-    commands.Connection.Unblocked: RabbitConnection._on_unblocked,
-    commands.Channel.Close: RabbitConnection._on_channel_close,
-    commands.Connection.Close: RabbitConnection._on_close,
-}

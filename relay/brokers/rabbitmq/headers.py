@@ -48,7 +48,7 @@ def content_type(headers: Sequence[Header]) -> str:
 
 def header_table(headers: Sequence[Header]) -> bytes:
     """The headers as an AMQP table, with its length in front."""
-    parts = []
+    parts: list[bytes] = []
     for name, value in headers:
         text = value.encode()
         parts += (_name_field(name), _LENGTH.pack(len(text)), text)

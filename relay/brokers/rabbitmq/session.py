@@ -180,7 +180,7 @@ class RabbitSession:
             async with asyncio.timeout(self._options.connection_timeout):
                 await self._connection.open_channel()
         except (ServerClosed, TimeoutError) as error:
-            self._end(ConnectionCut(f"no new channel: {error or 'no answer'}"))
+            self._end(ConnectionCut(f"no new channel: {str(error) or 'no answer'}"))
         self._reopening = None
         while self._again:
             del self._again[: self._write(self._again)]

@@ -1,8 +1,8 @@
 """A real RabbitMQ node on free ports of 127.0.0.1, its data in a temporary folder.
 
-The Debian package ``rabbitmq-server`` brings it; ``.ci/run`` installs that. Erlang's port mapper, which a node needs, is
-a child of the node with a port of its own: the kernel ends it with the node, however that ends. Users and queues come
-from a definitions file, so that no tool has to log in to the node, which takes a second.
+The Debian package ``rabbitmq-server`` brings it; ``.ci/run`` installs that. Erlang's port mapper, which a node needs,
+is a child of the node with a port of its own: the kernel ends it with the node, however that ends. Users and their
+rights come from a definitions file, so that no tool has to log in to the node first.
 """
 
 from __future__ import annotations
