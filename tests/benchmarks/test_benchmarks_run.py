@@ -38,10 +38,11 @@ def run(module: str, path: Path, *arguments: str) -> Any:
 @pytest.mark.kafka
 @pytest.mark.nats
 @pytest.mark.redis
+@pytest.mark.rabbitmq
 def test_drain(tmp_path: Path) -> None:
     """Every broker, with ON_DELIVERED=delete, and with keep by our own command as another relay."""
     other = f"--relay=other={sys.executable} -m relay"
-    publishers = ["kafka", "nats", "redis"]
+    publishers = ["kafka", "nats", "redis", "rabbitmq"]
     figures = run(
         "drain",
         tmp_path / "d.json",
@@ -60,7 +61,7 @@ def test_drain(tmp_path: Path) -> None:
     relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox, delete", "other")}
     assert measured == {("floor", "")} | brokers | relays
     with_broker = [cell for cell in figures["cells"] if cell["lost"] is not None]
-    assert len(with_broker) == 6
+    assert len(with_broker) == 8
     assert all((cell["lost"], cell["duplicates"]) == (0, 0) for cell in with_broker)
     assert all(cell["events_per_second"] > 0 for cell in figures["cells"])
     assert all(cell["wal_bytes_per_event"] > 700 for cell in figures["cells"] if cell["relay"] != "broker's floor")

@@ -35,7 +35,7 @@ _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
     "redis": ("valkey-server", "redis-server"),
-    "rabbitmq": ("rabbitmq-server",),
+    "rabbitmq": ("rabbitmqctl",),
     "spark": ("spark-submit", "spark-class"),
     "prometheus": ("promtool", "prometheus"),
     "packages": ("uv", "pip"),
@@ -140,6 +140,8 @@ def _need_of(words: list[Any]) -> str:
     program = Path(str(words[0])).name
     if program == "java":
         return "kafka" if any(str(word).startswith("kafka.") for word in words) else "spark"
+    if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
+        return "rabbitmq"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")
 
 

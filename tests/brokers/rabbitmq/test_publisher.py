@@ -9,10 +9,12 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
+from relay.brokers.rabbitmq.queues import has_exchange, missing_queues
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
@@ -208,10 +210,14 @@ async def test_a_forbidden_topic_is_transient_and_the_others_are_stored(guarded:
         assert isinstance(outcome, Acknowledged if name.startswith("allowed") else Transient)
 
 
-async def test_write_alone_is_enough(guarded: RabbitServer) -> None:
-    async with opened(guarded.url_of("relay", "right")) as publisher:
+async def test_write_alone_is_enough_to_publish_and_to_check(guarded: RabbitServer) -> None:
+    options = rabbit_options(guarded.url_of("relay", "right"))
+    async with opened(options.url) as publisher:
         await publisher.probe(patience())
         assert await outcomes(publisher, [make_event("letters")]) == [Acknowledged()]
+    assert await missing_queues(options, ["letters", "absent", "letters"]) == ["absent"]
+    assert await has_exchange(replace(options, exchange="events"))
+    assert not await has_exchange(replace(options, exchange="absent"))
 
 
 @pytest.mark.parametrize(
