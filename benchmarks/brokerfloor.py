@@ -11,6 +11,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import nats
@@ -141,7 +142,7 @@ class _Confirms:
     def on_confirmed(self, tag: int, *, multiple: bool, stored: bool) -> None:
         if not stored:
             raise RuntimeError("a message was refused")
-        for confirmed in [one for one in self.unconfirmed if one <= tag] if multiple else [tag]:
+        for confirmed in list(takewhile(lambda one: one <= tag, self.unconfirmed)) if multiple else [tag]:
             del self.unconfirmed[confirmed]
         self.room.set()
 

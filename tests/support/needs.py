@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.servers.rabbitmq import missing
 from tests.support.waiting import PATIENCE
 
 SERVERS: Final = ("postgres", "kafka", "nats", "redis", "rabbitmq", "clickhouse", "spark", "prometheus", "packages")
@@ -75,6 +76,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the markers before ``-m`` selects, and scale pytest's own timeout."""
     timeout = float(config.getini("timeout"))
+    absent = missing()
     for item in items:
         for need in _derived(item):
             item.add_marker(need)
@@ -83,6 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own = {mark.name for mark in item.iter_markers()}
         if own & set(SERVERS):
             item.add_marker("server")
+        if "rabbitmq" in own and absent is not None:
+            item.add_marker(pytest.mark.skip(reason=absent))
         item.stash[_NEEDS] = frozenset(own)
         mark = item.get_closest_marker("timeout")
         limit = float(mark.args[0]) if mark else timeout
