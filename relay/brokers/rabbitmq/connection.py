@@ -106,7 +106,7 @@ class RabbitConnection(asyncio.Protocol):
                     await connection._open(address, target)
             except TimeoutError:
                 reasons.append(f"{address}: no RabbitMQ node has answered within {seconds:g} s")
-            except (OSError, ServerClosed) as error:
+            except (OSError, ServerClosed, UnicodeError) as error:  # the last: a host that is no name
                 reasons.append(f"{address}: {reason_of(error)}")
             else:
                 return connection
