@@ -2,11 +2,12 @@
 
     pip install '.[kafka]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' KAFKA='localhost:9092'
+    relay-cli inbox migrate --storage-url "$DATABASE_URL"
     python examples/consumer_kafka.py        # Ctrl-C ends it
 
-The relay delivers at least once. The event's id goes into processed_events in the transaction that has the effect:
-a repeat finds it there and changes nothing. The offset is committed after that transaction, so a crash in between
-brings the message again instead of losing it. Keep the ids for as long as a repeat may come, then delete them by time.
+The relay delivers at least once. The inbox marks the event in the transaction that has the effect: a repeat finds the
+mark and changes nothing. The offset is committed after that transaction, so a crash in between brings the message again
+instead of losing it. `relay-cli inbox prune` deletes old marks.
 """
 
 import json
@@ -17,17 +18,12 @@ from typing import cast
 import psycopg
 from confluent_kafka import Consumer, Message
 
+from relay.client import inbox
+
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
 
-TABLES = """
-CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL);
-CREATE TABLE IF NOT EXISTS processed_events (
-    consumer text NOT NULL, event_id uuid NOT NULL, processed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (consumer, event_id)
-)
-"""
-REMEMBER = "INSERT INTO processed_events (consumer, event_id) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+TABLE = "CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL)"
 ADD = """
 INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
 ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
@@ -38,12 +34,11 @@ def handle(connection: psycopg.Connection, message: Message) -> bool:
     """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
     headers = cast("dict[str, bytes]", dict(message.headers() or []))
     event_id = headers["X-Event-ID"].decode()
-    with connection.transaction():
-        new = connection.execute(REMEMBER, [GROUP, event_id]).rowcount == 1
-        if new:
+    with connection.transaction(), inbox.once(connection, event_id, consumer=GROUP) as first:
+        if first:
             connection.execute(ADD, json.loads(message.value() or b""))
-    print(event_id, "counted" if new else "seen before", flush=True)
-    return new
+    print(event_id, "counted" if first else "seen before", flush=True)
+    return first
 
 
 def run() -> None:
@@ -53,11 +48,12 @@ def run() -> None:
             "group.id": GROUP,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,  # after this, the others of the group take over from one that crashed
         }
     )
     consumer.subscribe([TOPIC])
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(TABLES)
+        connection.execute(TABLE)
         while True:
             message = consumer.poll(1.0)
             if message is None:

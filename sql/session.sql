@@ -13,3 +13,12 @@ SELECT SET_CONFIG('jit', 'off', TRUE);
 -- name: default_isolation
 -- The isolation level of a transaction that names none. Touches no table. Parameters: none. Result: the level.
 SELECT CURRENT_SETTING('default_transaction_isolation');
+
+-- name: clock
+-- The database's clock. Touches no table. Result: the time.
+SELECT NOW();
+
+-- name: lock_guard
+-- Bounds the wait for a lock until the transaction ends: the session that changes the table goes first. Touches no table.
+-- Parameters: timeout (text, milliseconds).
+SELECT SET_CONFIG('lock_timeout', %(timeout)s::text, TRUE);

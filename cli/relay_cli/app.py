@@ -31,11 +31,12 @@ GROUPS: Final = {
     "store": "relay_cli.store",
     "tenant": "relay_cli.tenant",
     "log": "relay_cli.log",
+    "inbox": "relay_cli.inbox",
     "spark": "relay_cli.spark",
     "access": "relay_cli.access",
 }
 """Group of commands to module, whose ``app`` has the commands: docs/event-store.md, docs/delivery-log.md,
-docs/spark.md, docs/console-access.md."""
+docs/inbox.md, docs/spark.md, docs/console-access.md."""
 
 
 class _LazyGroup(CommandGroup):

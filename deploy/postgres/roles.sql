@@ -11,6 +11,7 @@
 --     dashboards, stats, list, show   openoutbox_reader           check --for reader
 --     pause, resume, fleet            openoutbox_operator         check --for operator
 --     application                     openoutbox_writer
+--     a consumer with an inbox        openoutbox_consumer
 --     migrate, store, log, spark      openoutbox_owner
 --     the relay's DELIVERY_LOG_URL    openoutbox_log_recorder     check --for deliverylog
 --     relay-cli log, Spark report     openoutbox_log_reader       check --for deliverylog
@@ -23,7 +24,7 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'openoutbox_owner', 'openoutbox_writer', 'openoutbox_relay', 'openoutbox_pruner', 'openoutbox_reader',
-        'openoutbox_operator', 'openoutbox_console',
+        'openoutbox_operator', 'openoutbox_console', 'openoutbox_consumer',
         'openoutbox_log_recorder', 'openoutbox_log_reader',
         'openoutbox_store_writer', 'openoutbox_store_reader', 'openoutbox_store_subscriber',
         'openoutbox_spark_writer', 'openoutbox_spark_archiver', 'openoutbox_spark_replayer'
@@ -39,11 +40,11 @@ $$;
 
 GRANT USAGE ON SCHEMA public
 TO openoutbox_owner, openoutbox_writer, openoutbox_relay, openoutbox_pruner, openoutbox_reader, openoutbox_operator,
-openoutbox_console, openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
+openoutbox_console, openoutbox_consumer, openoutbox_spark_writer, openoutbox_spark_archiver, openoutbox_spark_replayer;
 
--- The owner runs `relay-cli migrate`, `log migrate`, `log partitions`, `log maintain`, `store migrate`, `store grant` and
--- `spark setup`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in the URL. The delivery log and Spark's
--- ledgers are schemas of their own, which it creates.
+-- The owner runs `relay-cli migrate`, `inbox migrate`, `log migrate`, `log partitions`, `log maintain`, `store migrate`,
+-- `store grant` and `spark setup`: log in as a member, with ?options=-crole%3Dopenoutbox_owner in the URL. The delivery
+-- log and Spark's ledgers are schemas of their own, which it creates.
 GRANT CREATE ON SCHEMA public TO openoutbox_owner;
 DO $$
 BEGIN
@@ -99,6 +100,19 @@ BEGIN
     IF TO_REGCLASS('public.openoutbox_relays') IS NOT NULL THEN
         GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_relays TO openoutbox_relay;
         GRANT SELECT ON openoutbox_relays TO openoutbox_reader, openoutbox_operator, openoutbox_console;
+    END IF;
+END
+$$;
+
+-- A consumer marks what it has handled in its inbox, where that is in this database: run this file again after `relay-cli
+-- inbox migrate`. It needs INSERT; with SELECT it may also look whether an event was handled. The pruner also deletes old
+-- marks, and the reader counts them.
+DO $$
+BEGIN
+    IF TO_REGCLASS('public.openoutbox_inbox') IS NOT NULL THEN
+        GRANT SELECT, INSERT ON openoutbox_inbox TO openoutbox_consumer;
+        GRANT SELECT, DELETE, UPDATE (received_at) ON openoutbox_inbox TO openoutbox_pruner;
+        GRANT SELECT ON openoutbox_inbox TO openoutbox_reader;
     END IF;
 END
 $$;

@@ -1,6 +1,7 @@
-"""Recognises connections and sessions of psycopg and SQLAlchemy, and sends statements through any of them.
+"""Recognises connections and sessions of psycopg, SQLAlchemy and Django, and sends statements through any of them.
 
-``enqueue`` and the event store's ``append`` use it. Neither library is imported before an object of it is handed in.
+``enqueue``, ``inbox.once`` and the event store's ``append`` use it. No library is imported before an object of it is
+handed in.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from relay.client import through_psycopg, through_sqlalchemy
+    from relay.client import through_django, through_psycopg, through_sqlalchemy
 
-    SyncTarget: TypeAlias = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget
+    SyncTarget: TypeAlias = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget | through_django.SyncTarget
     AsyncTarget: TypeAlias = through_psycopg.AsyncTarget | through_sqlalchemy.AsyncTarget
 
 Values: TypeAlias = Mapping[str, Any]
@@ -32,8 +33,11 @@ class SyncChannel(Protocol):
     def savepoint(self) -> AbstractContextManager[object]:
         """A savepoint of the transaction, which begins when none is open. An error rolls back to it.
 
-        On an idle connection in autocommit mode it is a transaction.
+        On an idle connection in autocommit mode it is a transaction. With SQLAlchemy it fails there (SQLSTATE 25P01).
         """
+
+    def commits_at_once(self) -> bool:
+        """Whether the connection is idle in autocommit mode. False with SQLAlchemy, which does not tell."""
 
 
 class AsyncChannel(Protocol):
@@ -46,6 +50,9 @@ class AsyncChannel(Protocol):
         """As in ``SyncChannel``."""
 
     def savepoint(self) -> AbstractAsyncContextManager[object]:
+        """As in ``SyncChannel``."""
+
+    def commits_at_once(self) -> bool:
         """As in ``SyncChannel``."""
 
 
@@ -72,6 +79,11 @@ def sync_channel(target: object) -> SyncChannel | None:
         from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
 
         return alchemy.AlchemyChannel(target) if isinstance(target, alchemy.SYNC) else None
+    if library == "django":
+        from relay.client import through_django as django  # noqa: PLC0415
+
+        connection = django.django_connection(target)
+        return None if connection is None else django.DjangoChannel(connection)
     return None
 
 
@@ -101,6 +113,10 @@ def failure_of(error: BaseException) -> StatementFailure | None:
         from relay.client import through_sqlalchemy as alchemy  # noqa: PLC0415
 
         return alchemy.failure_of(error)
+    if library == "django":
+        from relay.client import through_django as django  # noqa: PLC0415
+
+        return django.failure_of(error)
     return None
 
 
@@ -110,6 +126,6 @@ def type_name(target: object) -> str:
 
 
 def _library(target: object) -> str | None:
-    """Which library an object comes from, or is derived from, without importing either."""
+    """Which library an object comes from, or is derived from, without importing any."""
     roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
-    return next((name for name in ("psycopg", "sqlalchemy") if name in roots), None)
+    return next((name for name in ("psycopg", "sqlalchemy", "django") if name in roots), None)

@@ -39,9 +39,10 @@ def enqueue(
 ) -> Enqueued:
     """Insert one event or any number of them, in one statement, through a synchronous connection.
 
-    ``target`` is a psycopg ``Connection`` or ``Cursor`` (which keeps its results), or a SQLAlchemy ``Connection``,
-    ``Session`` or ``scoped_session``. A session that is bound to several databases needs ``session.connection()``
-    of the right one. The statement needs the INSERT privilege only.
+    ``target`` is a psycopg ``Connection`` or ``Cursor`` (which keeps its results), a SQLAlchemy ``Connection``,
+    ``Session`` or ``scoped_session``, or a Django connection (``django.db.connection``, ``connections["other"]``). A
+    session that is bound to several databases needs ``session.connection()`` of the right one. The statement needs the
+    INSERT privilege only.
 
     ``trace=True`` writes the context of the active OpenTelemetry span into the headers (``traceparent``,
     ``tracestate``) of each event that holds no ``traceparent`` of its own, so that its delivery continues the trace.
@@ -53,7 +54,7 @@ def enqueue(
     channel = sync_channel(target)
     if channel is None:
         raise TypeError(
-            "enqueue takes a synchronous connection, cursor or session of psycopg or SQLAlchemy, not "
+            "enqueue takes a synchronous connection, cursor or session of psycopg, SQLAlchemy or Django, not "
             f"{type_name(target)}; for an asynchronous one: await enqueue_async(...)"
         )
     return _enqueued(announced, channel.send(statement, rows) if announced else 0)

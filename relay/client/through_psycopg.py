@@ -50,6 +50,10 @@ class PsycopgChannel:
         with self._connection.transaction():
             yield
 
+    def commits_at_once(self) -> bool:
+        """See ``SyncChannel``."""
+        return self._connection.autocommit and _is_idle(self._connection)
+
 
 class AsyncPsycopgChannel:
     """An ``AsyncChannel`` over a connection or cursor."""
@@ -75,6 +79,10 @@ class AsyncPsycopgChannel:
         async with self._connection.transaction():
             yield
 
+    def commits_at_once(self) -> bool:
+        """See ``SyncChannel``."""
+        return self._connection.autocommit and _is_idle(self._connection)
+
 
 def failure_of(error: BaseException) -> StatementFailure | None:
     """See ``relay.client.channel.failure_of``."""
@@ -88,4 +96,8 @@ def failure_of(error: BaseException) -> StatementFailure | None:
 
 def _opens_implicitly(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
     """Whether ``transaction()`` would begin and commit a transaction that is the caller's to commit."""
-    return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+    return not connection.autocommit and _is_idle(connection)
+
+
+def _is_idle(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    return connection.info.transaction_status == TransactionStatus.IDLE

@@ -55,6 +55,10 @@ class AlchemyChannel:
         """See ``SyncChannel``."""
         return self._target.begin_nested()
 
+    def commits_at_once(self) -> bool:
+        """See ``SyncChannel``."""
+        return False
+
 
 class AsyncAlchemyChannel:
     """An ``AsyncChannel`` over a connection or session."""
@@ -73,6 +77,10 @@ class AsyncAlchemyChannel:
     def savepoint(self) -> AbstractAsyncContextManager[object]:
         """See ``SyncChannel``."""
         return self._target.begin_nested()
+
+    def commits_at_once(self) -> bool:
+        """See ``SyncChannel``."""
+        return False
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

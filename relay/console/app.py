@@ -26,6 +26,7 @@ from relay.console.pages import event_types as event_type_pages
 from relay.console.pages import events as event_pages
 from relay.console.pages import fleet as fleet_pages
 from relay.console.pages import log as log_pages
+from relay.console.pages import logins as login_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
 from relay.console.pages.render import FOLDER, page
@@ -68,6 +69,7 @@ def build_console(settings: Settings) -> FastAPI:
         log_pages,
         store_pages,
         change_pages,
+        login_pages,
         live,
     ):
         app.include_router(part.router)

@@ -26,6 +26,7 @@ VARIABLES: Final = frozenset(
         "DELIVERY_LOG_SCHEMA",
         "DELIVERY_LOG_PREFIX",
         "EVENT_STORE_SCHEMA",
+        "API_TOKEN",
         *(name for name in NAMES if name.startswith("CONSOLE_")),
     }
 )

@@ -23,6 +23,7 @@
     │   └── ResourceLimit       the answer would be too large
     ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
     ├── ConnectError            a Spark Connect server does not answer (relay.spark.jobs.session)
+    ├── InboxRefused            a consumer called the inbox with what cannot keep its promise
     └── EventError              an application passed an invalid event
 
 ``exit_code`` and ``error_lines`` turn an error into what a command of this project returns and prints.
@@ -115,6 +116,10 @@ class BrokerUnreachable(PublisherError):
     """The broker gave no answer in time, or refused the login or TLS handshake; the message says which."""
 
     setting = "PUBLISHER_URL"
+
+
+class InboxRefused(OutboxError):
+    """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
 
 
 class EventError(OutboxError, ValueError):

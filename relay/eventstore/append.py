@@ -307,6 +307,9 @@ class _Blocking:
         with self._channel.savepoint():
             yield
 
+    def commits_at_once(self) -> bool:
+        return self._channel.commits_at_once()
+
 
 def _without_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never suspends."""

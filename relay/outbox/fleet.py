@@ -21,8 +21,8 @@ from relay.core.fleet import FORGOTTEN, LIVING, same_destination
 from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
-from relay.outbox.tablecheck import NO_PRIVILEGE
 from relay.postgres.connect import Connection, Work
+from relay.postgres.operating import NO_PRIVILEGE
 from relay.postgres.sql import TableName, statement
 
 _DEADLINE = 2.0  # seconds
@@ -77,7 +77,7 @@ class OutboxFleet:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             cursor = connection.cursor()
             async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(statement("outbox/admin:lock_guard"), {"timeout": _LOCK_TIMEOUT})
+                await connection.execute(statement("session:lock_guard"), {"timeout": _LOCK_TIMEOUT})
                 await connection.execute(self._sql("lock"), {"relays": relays_of(self._table).quoted})
                 await cursor.execute(self._sql("join"), {**self._columns, "allow_mixed": self._allow_mixed})
             return await cursor.fetchall()

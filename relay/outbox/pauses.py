@@ -13,7 +13,7 @@ from relay.core.errors import SchemaError, StorageError
 from relay.core.pause import Pause
 from relay.outbox.extensions import pauses_of
 from relay.outbox.storage import PostgresOutbox
-from relay.outbox.tablecheck import NO_PRIVILEGE
+from relay.postgres.operating import NO_PRIVILEGE
 from relay.postgres.sql import TableName
 
 logger = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from typing import Final
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import Connection
+from relay.postgres.operating import NO_PRIVILEGE
 from relay.postgres.sql import TableName, statement
 
 COLUMNS: Final = (
@@ -43,7 +44,6 @@ WRITTEN: Final = (
     "updated_at",
 )
 UNDEFINED_TABLE: Final = "42P01"
-NO_PRIVILEGE: Final = "42501"
 """SQLSTATEs of what an operator may yet put right while the relay waits; what is wrong with the table has none."""
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 

@@ -29,6 +29,8 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 
 DEFAULT_TABLE: Final = "openoutbox_events"
+DEFAULT_INBOX: Final = "openoutbox_inbox"
+"""A consumer's table of the events that it has handled."""
 DEFAULT_SCHEMA: Final = "public"
 """The schema that the files of the event store are written for."""
 DEFAULT_LOG_SCHEMA: Final = "openoutbox_log"

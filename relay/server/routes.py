@@ -109,7 +109,7 @@ def stats_body(stats: Stats) -> dict[str, Any]:
 async def _moved(_: Request) -> Response:
     message = (
         f"the relay does not serve {_LOG_API}: run relay-cli console, which serves it by the same paths, with the "
-        "tokens of CONSOLE_TOKENS_FILE"
+        "tokens of CONSOLE_TOKENS_FILE or API_TOKEN"
     )
     return _json({"error": message}, 410)
 

@@ -18,7 +18,7 @@ def server_address() -> Address:
     """Return where the relay of this environment listens. Raises ConfigError."""
     problems: list[str] = []
     file = read_dotenv(Path(".env"), os.environ, problems)
-    variables = secret_files.merged((file, os.environ), problems)
+    variables = secret_files.merged((file, os.environ), {"SERVER_PORT"}, problems)
     address = Address("", 0)
     try:
         address = parse_address(variables.get("SERVER_PORT", DEFAULT_SERVER_PORT))

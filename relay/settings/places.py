@@ -66,7 +66,7 @@ def log_place(overrides: Mapping[str, str]) -> LogPlace:
 def _read(readers: Mapping[str, Callable[[str], Any]], overrides: Mapping[str, str]) -> dict[str, Any]:
     problems: list[str] = []
     file = read_dotenv(Path(".env"), os.environ, problems)
-    merged = secret_files.merged((file, os.environ, overrides), problems)
+    merged = secret_files.merged((file, os.environ, overrides), readers.keys(), problems)
     texts, _ = secret_files.from_files(merged, readers.keys(), problems)
     values = {}
     for name, read in readers.items():

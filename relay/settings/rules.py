@@ -158,13 +158,6 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("ORDERING_ON_DEAD", "ORDERING"), "ORDERING_ON_DEAD=block has no effect: it belongs to ORDERING=key"
         )
-    for name, value in (("API_TOKEN", settings.api_token), ("API_TOKEN_FILE", settings.api_token_file)):
-        if value is not None:
-            yield SettingIssue(
-                (name,),
-                f"{name} is set but not used: the relay does not serve the delivery log's API. Run relay-cli console, "
-                f"which does, with tokens in CONSOLE_TOKENS_FILE, and unset {name}",
-            )
 
 
 class LeaseMargin(NamedTuple):
@@ -217,6 +210,16 @@ def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
             f"{lease} is below {format_duration(_BRIEF_LEASE)}: after a pause of that length, of the relay or of the "
             "database, events are sent twice; set LEASE_TIMEOUT to 30s or more",
         )
+
+
+def of_the_console(names: Collection[str]) -> Iterator[str]:
+    """A sentence for a variable that the contract gives to the relay and that the console uses here."""
+    for name in ("API_TOKEN", "API_TOKEN_FILE"):
+        if name in names:
+            yield (
+                f"{name} is set but not used by the relay, which does not serve the delivery log's API. Run relay-cli "
+                f"console, which does and takes this token; for the relay, unset {name}"
+            )
 
 
 def unknown(names: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 A file holds the value on one line; blanks around it are not part of it. Which of a variable and its file counts is
 decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.
+
+A program names the variables that it uses: no other file is opened, and no other conflict matters.
 """
 
 from __future__ import annotations
@@ -9,18 +11,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET")
+OF_THE_CONSOLE = frozenset({"API_TOKEN", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET"})
+"""Secrets that the console alone uses: the relay leaves their files closed, which its user may not be able to read."""
+BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "DELIVERY_LOG_URL", *sorted(OF_THE_CONSOLE))
 """The variables that may come from a file."""
 
 
-def merged(layers: Sequence[Mapping[str, str]], problems: list[str]) -> dict[str, str]:
-    """The variables of all layers, later ones winning, empty ones left out; a conflict is appended to ``problems``."""
+def merged(layers: Sequence[Mapping[str, str]], names: Collection[str], problems: list[str]) -> dict[str, str]:
+    """The variables of all layers, later ones winning, empty ones left out.
+
+    A conflict about one of the ``names`` is appended to ``problems``.
+    """
     values: dict[str, str] = {}
     for layer in layers:
         layer_values = {name: value for name, value in layer.items() if value}
         for name in BY_FILE:
             either = {name, f"{name}_FILE"} & layer_values.keys()
-            if len(either) == 2:
+            if len(either) == 2 and name in names:
                 problems.append(f"{name} and {name}_FILE are both set; unset one of them")
             elif either:
                 values.pop(name, None)

@@ -56,13 +56,15 @@ class Settings(Variables):
         """From ``environ``, and where a variable is unset or empty there, from the file ``dotenv`` if it exists.
 
         ``overrides`` (a tool's options) win over both. A tool that needs a few variables names them in ``only``:
-        all others keep their defaults, whatever they are set to. Raises ConfigError.
+        all others keep their defaults, whatever they are set to. Without ``only`` these are the settings of a relay,
+        which opens no file of the console's secrets. Raises ConfigError.
         """
         problems: list[str] = []
         file = read_dotenv(dotenv, environ, problems) if dotenv is not None else {}
         names = frozenset(NAMES if only is None else only)
+        used = names - secret_files.OF_THE_CONSOLE if only is None else names
         values, failed = secret_files.from_files(
-            secret_files.merged((file, environ, overrides or {}), problems), names, problems
+            secret_files.merged((file, environ, overrides or {}), used, problems), used, problems
         )
         chosen = {name.lower(): value for name, value in values.items() if name in names}
         texts, undecodable = _utf8(chosen, problems)
@@ -73,7 +75,7 @@ class Settings(Variables):
             raise ConfigError("\n".join(problems))
         warnings = rules.about(rules.cautions, variables, silent)
         if names.issuperset(NAMES):
-            warnings += rules.unknown(values)
+            warnings += [*rules.of_the_console(values), *rules.unknown(values)]
         effective = {
             "kafka_async": False,
             "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],

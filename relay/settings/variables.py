@@ -248,12 +248,6 @@ class Serving(_Group):
     environment: Annotated[Literal["production", "development"], *_choice("production", "development")] = _variable(
         "production", "`production`: logs are JSON lines; `development`: logs are readable lines."
     )
-    api_token: Secret | None = _variable(
-        None,
-        "Accepted and not used: `/api/*` is the console's, whose tokens are in CONSOLE_TOKENS_FILE.",
-        shown="unset",
-    )
-    api_token_file: Text | None = _variable(None, "As API_TOKEN; the file is not read.", shown="unset")
 
 
 class Logging(_Group):
@@ -315,6 +309,13 @@ class Admitting(_Group):
         "File of lines `role name hash`, one for each user with a password; `relay-cli access password` makes a line.",
         shown="unset",
     )
+    api_token: Secret | None = _variable(
+        None,
+        "Bearer token of `/api/*` with the role reader, at least 32 characters where other machines reach the console. "
+        "The relay serves no such path and warns.",
+        shown="unset",
+    )
+    api_token_file: Text | None = _instead_of("API_TOKEN", "token")
     console_secret: Secret | None = _variable(
         None,
         "Key that signs the cookies of browsers, at least 32 characters; unset: a random one, and logins end with a "

@@ -114,12 +114,3 @@ SELECT
     payload
 FROM openoutbox_events
 WHERE event_id = %(event_id)s::uuid;
-
--- name: clock
--- The database's clock. Touches no table. Result: the time.
-SELECT NOW();
-
--- name: lock_guard
--- Bounds the wait for a lock until the transaction ends: the session that changes the table goes first. Touches no table.
--- Parameters: timeout (text, milliseconds).
-SELECT SET_CONFIG('lock_timeout', %(timeout)s::text, TRUE);

@@ -19,6 +19,7 @@ from relay.client import Enqueued, EventError, NewEvent, enqueue, enqueue_async,
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName
 from tests.client.conftest import create_outbox
+from tests.client.django_connections import django_connection
 from tests.support.fixtures.postgres import Database
 
 Events = NewEvent | Iterable[NewEvent]
@@ -106,6 +107,14 @@ def _alchemy_async(driver: str, kind: type[AsyncSession] | type[AsyncConnection]
     return call
 
 
+def _django(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    with django_connection(database) as connection:
+        connection.set_autocommit(False)
+        done = enqueue(connection, events, table=table)
+        connection.commit() if commit else connection.rollback()
+        return done
+
+
 CALLERS: dict[str, Caller] = {
     "psycopg": _psycopg,
     "psycopg-cursor": _psycopg_cursor,
@@ -115,6 +124,7 @@ CALLERS: dict[str, Caller] = {
     "sqlalchemy-scoped-session": _alchemy_scoped_session,
     "sqlalchemy-async-session": _alchemy_async("psycopg", AsyncSession),
     "sqlalchemy-async-connection": _alchemy_async("asyncpg", AsyncConnection),
+    "django": _django,
 }
 
 TABLE = "openoutbox_events"

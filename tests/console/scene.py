@@ -100,6 +100,7 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "store-tenant": f"/store/tenants/{TENANT}",
         "store-stream": f"/store/tenants/{TENANT}/streams/{STREAM}",
         "changes": "/changes",
+        "logins": "/logins",
         "error": "/events/0190b0a0-0000-7000-8000-000000000001",
     }
 

@@ -6,8 +6,12 @@ import uuid
 from pathlib import Path
 
 import httpx
+import pytest
+import redis
 
+from relay.inbox.table import create
 from relay.localservers.process import accepts, free_port
+from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.cli.running import answer
 from tests.examples.running import FOLDER, Log, finished, running
 from tests.support.daemon import Daemon
@@ -18,6 +22,7 @@ from tests.support.waiting import wait_until
 
 KAFKA_CONSUMER = str(FOLDER / "consumer_kafka.py")
 NATS_CONSUMER = str(FOLDER / "consumer_nats.py")
+REDIS_CONSUMER = str(FOLDER / "consumer_redis.py")
 IMPORT = str(FOLDER / "app_psycopg.py")
 
 
@@ -35,13 +40,20 @@ def replay(outbox: Outbox, folder: Path, **env: str) -> None:
     assert done["delivered"] == len(outbox.rows("event_id"))
 
 
+@pytest.fixture
+def with_inbox(outbox: Outbox) -> Outbox:
+    """The application's database, which is the consumer's, too."""
+    create(outbox.url, TableName(DEFAULT_INBOX))
+    return outbox
+
+
 def put(client: httpx.Client, order_id: uuid.UUID, customer: str, amount: int) -> tuple[int, object]:
     answered = client.put(f"/orders/{order_id}", json={"customer": customer, "amount": amount})
     return answered.status_code, answered.json()
 
 
-def test_fastapi_and_kafka(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
-    name, port = topic(), free_port()
+def test_fastapi_and_kafka(with_inbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    outbox, name, port = with_inbox, topic(), free_port()
     own = {"DATABASE_URL": outbox.url, "TOPIC": name, "KAFKA": kafka}
     application = ("-m", "uvicorn", "--app-dir", str(FOLDER), "app_fastapi:app", "--port", str(port))
     with (
@@ -75,7 +87,8 @@ def counted(outbox: Outbox, consumed: Log, expected: dict[str, int]) -> None:
     assert "seen before" not in consumed()
 
 
-async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStream, tmp_path: Path) -> None:
+async def test_psycopg_and_nats(with_inbox: Outbox, nats_url: str, stream: MakeStream, tmp_path: Path) -> None:
+    outbox = with_inbox
     name = await stream(duplicate_window=0.1)  # the shortest there is, so that the repeats reach the consumer
     own = {"DATABASE_URL": outbox.url, "TOPIC": name.subject(), "NATS": nats_url}
     broker = {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
@@ -90,3 +103,32 @@ async def test_psycopg_and_nats(outbox: Outbox, nats_url: str, stream: MakeStrea
         replay(outbox, tmp_path, **broker)
         wait_until(lambda: consumed().count("seen before") == 3, what="the repeats")
         assert revenue(outbox) == {"ada": 35, "bob": 20}
+
+
+def test_psycopg_and_redis(with_inbox: Outbox, redis_url: str, tmp_path: Path) -> None:
+    outbox, name = with_inbox, f"order.{uuid.uuid4().hex[:12]}"
+    own = {"DATABASE_URL": outbox.url, "TOPIC": name, "REDIS": redis_url}
+    broker = {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": redis_url}
+    imported = finished(IMPORT, given="customer,amount\nada,30\nbob,20\n", **own)
+    assert (imported.returncode, imported.stdout) == (0, "2 orders imported\n"), imported.stderr
+    with Daemon(outbox.relay_url, broker), running(REDIS_CONSUMER, **own) as consumed:
+        counted(outbox, consumed, {"ada": 30, "bob": 20})
+        replay(outbox, tmp_path, **broker)
+        wait_until(lambda: consumed().count("seen before") == 2, what="the repeats")
+        assert revenue(outbox) == {"ada": 30, "bob": 20}
+    redis.Redis.from_url(redis_url).delete(name)
+
+
+def test_the_bank_writes_each_letter_once(with_inbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    outbox, name = with_inbox, topic()
+    broker = {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    bank = finished("-m", "examples.bank.main", "--url", outbox.url, "--topic", name, given="")
+    assert bank.returncode == 0, bank.stderr
+    letters = ("-m", "examples.bank.letters", "--url", outbox.url, "--kafka", kafka, "--topic", name)
+    written = "SELECT count(*), count(DISTINCT account_id), min(cents), max(cents) FROM letters"
+    with Daemon(outbox.relay_url, broker), running(*letters) as consumed:
+        wait_until(lambda: consumed().count(" handled") == 48, what="the events of the day")
+        assert outbox.database.run(written) == [(4, 4, 250, 250)]
+        replay(outbox, tmp_path, **broker)
+        wait_until(lambda: consumed().count("seen before") == 48, what="the repeats")
+        assert outbox.database.run(written) == [(4, 4, 250, 250)]

@@ -189,9 +189,9 @@ def test_secrets_are_not_in_the_text_of_settings() -> None:
         ({"ORDERING_ON_DEAD": "block"}, "ORDERING_ON_DEAD=block has no effect"),
         (
             {"API_TOKEN": "t"},
-            "API_TOKEN is set but not used: the relay does not serve the delivery log's API. Run relay-cli",
+            "API_TOKEN is set but not used by the relay, which does not serve the delivery log's API. Run relay-cli",
         ),
-        ({"API_TOKEN_FILE": "/absent"}, "with tokens in CONSOLE_TOKENS_FILE, and unset API_TOKEN_FILE"),
+        ({"API_TOKEN_FILE": "/absent"}, "takes this token; for the relay, unset API_TOKEN_FILE"),
         (
             {"PUBLISHER_TYPE": "stdout", "PUBLISHER_URL": "kafka:9092"},
             "PUBLISHER_URL is set but not used: PUBLISHER_TYPE is stdout",

@@ -2,7 +2,8 @@
 
 Every route needs ``Depends(require(role))``; a route without it, which is not one of the open ones, makes the whole
 application fail. Forms carry the hidden field ``csrf_token`` with ``request.state.csrf_token``; scripts send it as the
-header ``X-CSRF-Token``. ``request.state.identity`` is who sends the request.
+header ``X-CSRF-Token``. ``request.state.identity`` is who sends the request, ``proof`` what proves it, and ``login``
+the browser's login.
 """
 
 from __future__ import annotations

@@ -37,3 +37,9 @@ def install(app: FastAPI, settings: Settings) -> None:
             "CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
             extra={"action": "access_open"},
         )
+    elif not options.admits_people:
+        logger.warning(
+            "API_TOKEN admits to /api/ alone, and nobody can log in to the pages. For people, set CONSOLE_TOKENS_FILE, "
+            "CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
+            extra={"action": "access_api_only"},
+        )

@@ -2,7 +2,7 @@
 
 A request proves itself by one of these, in this order: its Authorization header (a token, or a name and a password),
 its login cookie, or, where nothing is configured, by coming from this machine. A header that is wrong is refused and
-never falls back to a cookie.
+never falls back to a cookie. API_TOKEN is a token for paths of the API alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from relay.console.access.credentials import AnyLine, KnownTokens, KnownUsers, mark_of
+from relay.console.access.credentials import AnyLine, ApiToken, KnownTokens, KnownUsers, mark_of
 from relay.console.access.limit import PER_ADDRESS, Buckets, LoginLimit, network_of
 from relay.console.access.logins import COOKIE, Login, Logins, Way
 from relay.console.access.options import AccessOptions
@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 LOCAL: Final = Identity("local", AccessRole.ADMIN)
 """Who sends a request where nothing proves it: a process on this machine."""
 
+API_PATHS: Final = "/api/"
+"""Where API_TOKEN admits."""
+
 _HASHES_AT_ONCE: Final = 2
 _MOST_WAITING: Final = 20  # requests that wait for one of these
 _MOST_REMEMBERED: Final = 1000  # passwords
@@ -45,6 +48,7 @@ class Proof(StrEnum):
     """What proves an identity to the console with each request."""
 
     TOKEN = "token"  # noqa: S105 - the kind, not a token
+    API_TOKEN = "API_TOKEN"  # noqa: S105 - likewise
     PASSWORD = "password"  # noqa: S105 - likewise
     COOKIE = "cookie"
     NONE = "none"
@@ -70,6 +74,7 @@ class AccessGate:
         self.logins = Logins(options.secret, options.lifetime)
         self.tokens = KnownTokens(options.tokens_file) if options.tokens_file is not None else None
         self.users = KnownUsers(options.users_file) if options.users_file is not None else None
+        self._api_token = ApiToken(options.api_token) if options.api_token is not None else None
         self._limit = LoginLimit()
         self._logged = Buckets(PER_ADDRESS)
         self._remembered: OrderedDict[bytes, str] = OrderedDict()
@@ -98,8 +103,8 @@ class AccessGate:
     def admits(self, visitor: Visitor) -> bool:
         """Whether the visitor is still who it was: an answer that goes on for hours asks this for each part."""
         match visitor.proof:
-            case Proof.NONE:
-                return True
+            case Proof.NONE | Proof.API_TOKEN:
+                return True  # as long as the process lives
             case Proof.COOKIE:
                 login = visitor.login
                 return login is not None and self.logins.lives(login) and self._identity_of(login) == visitor.identity
@@ -150,6 +155,8 @@ class AccessGate:
             case "bearer":
                 line: AnyLine | None = self.tokens.match(rest.strip()) if self.tokens is not None else None
                 proof = Proof.TOKEN
+                if line is None and self._is_api_token(rest.strip(), request):
+                    return Visitor(Proof.API_TOKEN, ApiToken.identity)
                 if line is None:
                     self._log_wrong_token(self.address(request))
             case "basic":
@@ -160,6 +167,10 @@ class AccessGate:
         if line is None:
             raise unauthenticated(self.challenges(request))
         return Visitor(proof, line.identity, mark=mark_of(line))
+
+    def _is_api_token(self, sent: str, request: Request) -> bool:
+        path = request.scope["path"]
+        return self._api_token is not None and path.startswith(API_PATHS) and self._api_token.matches(sent)
 
     async def _by_basic(self, value: str, request: Request) -> AnyLine | None:
         try:

@@ -63,6 +63,7 @@ class AccessMiddleware:
         state = scope.setdefault("state", {})
         state["identity"] = visitor.identity
         state["login"] = visitor.login
+        state["proof"] = visitor.proof
         state[CSRF_FIELD] = self._gate.logins.csrf_token(visitor.login) if visitor.login is not None else ""
         await self._run(scope, receive, send, visitor)
 

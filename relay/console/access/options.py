@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from relay.console.access.passwords import SHORTEST_TOKEN
 from relay.console.access.roles import AccessRole
 from relay.core.errors import ConfigError
 from relay.settings.address import Address, is_loopback
@@ -48,6 +49,7 @@ class AccessOptions:
     """How browsers reach the console, without a path; None: by any name, or on loopback by its names."""
     tokens_file: Path | None
     users_file: Path | None
+    api_token: str | None = field(repr=False)
     provider: ProviderOptions | None
     secret: bytes = field(repr=False)
     lifetime: float
@@ -57,6 +59,11 @@ class AccessOptions:
     @property
     def authenticates(self) -> bool:
         """Whether anything proves who sends a request; without it, everybody who reaches the console is admin."""
+        return self.admits_people or self.api_token is not None
+
+    @property
+    def admits_people(self) -> bool:
+        """Whether anybody can log in to the pages; API_TOKEN admits programs to the API alone."""
         return bool(self.tokens_file or self.users_file or self.provider)
 
     @property
@@ -67,12 +74,13 @@ class AccessOptions:
 
 def access_options(settings: Settings) -> AccessOptions:
     """What the settings say. Raises ConfigError with every problem, before anything listens."""
-    problems = [*_secret_problems(settings), *_provider_problems(settings)]
+    problems = [*_secret_problems(settings), *_api_token_problems(settings), *_provider_problems(settings)]
     options = AccessOptions(
         listen=settings.console_port,
         url=settings.console_url,
         tokens_file=_path(settings.console_tokens_file),
         users_file=_path(settings.console_users_file),
+        api_token=settings.api_token.get_secret_value().strip() if settings.api_token is not None else None,
         provider=_provider(settings) if not problems else None,
         secret=_secret(settings),
         lifetime=settings.console_login_lifetime,
@@ -83,7 +91,8 @@ def access_options(settings: Settings) -> AccessOptions:
         host, port = options.listen
         problems.append(
             f"CONSOLE_PORT={host}:{port} is open to other machines, and nothing says who may use the console. Set "
-            "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1"
+            "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1; for programs that "
+            "read the API, API_TOKEN is enough"
         )
     if problems:
         raise ConfigError("\n".join(problems))
@@ -94,6 +103,20 @@ def _secret_problems(settings: Settings) -> Iterator[str]:
     secret = settings.console_secret
     if secret is not None and len(secret.get_secret_value()) < _SHORTEST_SECRET:
         yield f"CONSOLE_SECRET is shorter than {_SHORTEST_SECRET} characters; write for example 32 random bytes as hex"
+
+
+def _api_token_problems(settings: Settings) -> Iterator[str]:
+    if settings.api_token is None:
+        return
+    token = settings.api_token.get_secret_value().strip()
+    if not token:
+        yield "API_TOKEN holds nothing but blanks; unset it, or write for example 32 random bytes as hex"
+    elif len(token) < SHORTEST_TOKEN and not is_loopback(settings.console_port.host):
+        yield (
+            f"API_TOKEN is shorter than {SHORTEST_TOKEN} characters, and other machines can try to guess it: "
+            f"CONSOLE_PORT is {settings.console_port.host}:{settings.console_port.port}. Write for example 32 random "
+            "bytes as hex, or listen on 127.0.0.1"
+        )
 
 
 def _provider_problems(settings: Settings) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
@@ -12,6 +14,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.access.templates import render
 from relay.console.problems import RequestProblem, problem_of
 
+_OF_LOGINS: Final = re.compile(r"/login(?!s)|/oidc/")
+"""Paths that a login must not lead back to: it would begin once more."""
 _KINDS = {400: "bad-request", 401: "unauthorized", 403: "forbidden", 413: "too-large", 415: "unsupported", 429: "busy"}
 
 
@@ -25,7 +29,10 @@ class AccessRefused(RequestProblem):
 
 def unauthenticated(challenges: str) -> AccessRefused:
     """Without a login, or with a wrong one: both read the same."""
-    message = "log in, or send a token that CONSOLE_TOKENS_FILE names: Authorization: Bearer TOKEN"
+    message = (
+        "log in, or send a token that CONSOLE_TOKENS_FILE names, or to the API the token of API_TOKEN: Authorization: "
+        "Bearer TOKEN"
+    )
     return AccessRefused(401, message, {"WWW-Authenticate": challenges})
 
 
@@ -68,4 +75,4 @@ def local_path(text: str) -> str:
     """``text`` when it is a path of this console, else ``/``: a login must not lead to another host."""
     # Browsers read a backslash as a slash and drop tabs and line ends, so that /\\host and /<tab>/host are //host.
     local = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
-    return text if local and len(text) <= 2000 and not text.startswith(("/login", "/oidc/")) else "/"
+    return text if local and len(text) <= 2000 and not _OF_LOGINS.match(text) else "/"

@@ -113,6 +113,7 @@ class LoginRoutes:
             csrf_token=logins.csrf_token(visit),
             passwords=options.users_file is not None,
             tokens=options.tokens_file is not None,
+            people=options.admits_people or not options.authenticates,
             provider=options.provider.host if options.provider is not None else "",
         )
         response = HTMLResponse(content, status, headers)

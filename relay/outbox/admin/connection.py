@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, Final, LiteralString
+from typing import Any
 
 from relay.core.errors import SchemaError
-from relay.outbox.tablecheck import NO_PRIVILEGE, UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
+from relay.outbox.tablecheck import UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
 from relay.postgres.codec import MOMENTS, Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
 from relay.postgres.errors import translating
+from relay.postgres.operating import OPERATOR, database_time, fetch, naming_the_grant, short_transaction
 from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
@@ -21,14 +21,12 @@ __all__ = [
     "Moment",
     "database_time",
     "fetch",
+    "naming_the_grant",
     "operating",
     "operating_beside",
     "rows",
     "short_transaction",
 ]
-
-_NAME: Final = "openoutbox-relay-cli"
-LOCK_TIMEOUT: Final = 0.5  # seconds; an operation gives way to a change of the table itself
 
 
 @contextmanager
@@ -38,7 +36,7 @@ def operating(url: str, table: TableName, doing: str, rights: str = "SELECT") ->
     Raises ConfigError for a wrong URL, SchemaError for a wrong table and for a missing right (naming the GRANT of
     ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
     """
-    parameters = connection_parameters(url, _NAME)
+    parameters = connection_parameters(url, OPERATOR)
     with translating():
         opened = connect(parameters, MOMENTS)
     grant = f'run as the owner of the table: GRANT {rights} ON {table.quoted} TO "{opened.info.user}"'
@@ -69,46 +67,11 @@ def operating_beside(
             ) from error
 
 
-@contextmanager
-def naming_the_grant(grant: str) -> Iterator[None]:
-    """Add ``grant`` to the message of a SchemaError about a missing right."""
-    try:
-        yield
-    except SchemaError as error:
-        if error.sqlstate != NO_PRIVILEGE:
-            raise
-        raise SchemaError(f"{error}; {grant}", error.sqlstate) from error
-
-
 def rows(
     connection: Connection, path: str, table: TableName, parameters: Mapping[str, object], *tags: str
 ) -> list[tuple[Any, ...]]:
     """The rows that a statement returns, for example ``outbox/admin:show``, in the variant of ``tags``."""
     return fetch(connection, statement(path, table, tags=tags), parameters)
-
-
-def fetch(connection: Connection, sql: LiteralString, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
-    """The rows that a statement returns, decoded from the binary protocol."""
-    with connection.cursor(binary=True) as cursor:
-        cursor.execute(sql, parameters)
-        return cursor.fetchall() if cursor.description else []
-
-
-@contextmanager
-def short_transaction(connection: Connection) -> Iterator[None]:
-    """One transaction that waits ``LOCK_TIMEOUT`` for a lock at most, then fails with StorageBusy."""
-    with connection.transaction():
-        milliseconds = f"{LOCK_TIMEOUT * 1000:.0f}"
-        connection.execute(statement("outbox/admin:lock_guard"), {"timeout": milliseconds})
-        yield
-
-
-def database_time(connection: Connection) -> datetime:
-    """The database's clock, by which every age is counted."""
-    [(now,)] = fetch(connection, statement("outbox/admin:clock"), {})
-    if not isinstance(now, datetime):
-        raise TypeError(f"the database clock returned a non-finite timestamp: {now}")
-    return now
 
 
 def _check_table(connection: Connection, table: TableName) -> None:

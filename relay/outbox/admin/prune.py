@@ -17,13 +17,12 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+from relay.postgres.operating import next_size
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where a dry run stops counting: a second or two of reading an index."""
 
-_LONGEST_BATCH: Final = 0.2  # seconds
-_SMALLEST_BATCH: Final = 50
 _REST: Final = 4  # while events wait, times as long as the batch before took
 _DOING: Final = "pruning"
 _RIGHTS: Final = "SELECT, DELETE, UPDATE (updated_at)"
@@ -135,9 +134,3 @@ def _events_wait(connection: Connection, table: TableName) -> bool:
         connection.execute(statement("outbox/claim:guard"))
         [(age,)] = rows(connection, "outbox/backlog:oldest_due_age", table, {})
     return bool(age > 0)
-
-
-def next_size(size: int, most: int, seconds: float) -> int:
-    """How many rows the next batch may have, after one of ``size`` rows took ``seconds``."""
-    fitting = int(size * _LONGEST_BATCH / seconds) if seconds > 0 else most
-    return max(min(fitting, size * 2, most), min(_SMALLEST_BATCH, most))

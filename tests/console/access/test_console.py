@@ -57,6 +57,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /log/chart": READER,
     "GET /log/events/{event_id:path}": READER,
     "GET /login": None,
+    "GET /logins": READER,
     "GET /settings": READER,
     "GET /store": READER,
     "GET /store/tenants/{tenant_id}": READER,
@@ -113,3 +114,21 @@ async def test_each_role_and_none_at_each_route(console: FastAPI, role: AccessRo
         assert refused == dict.fromkeys(routes, 401)
     else:
         assert refused == {route: 403 for route in routes if (TABLE[route] or READER) > role}
+
+
+async def test_api_token_reads_the_api_and_reaches_no_page() -> None:
+    variables = {"STORAGE_URL": "postgres://u@127.0.0.1:1/d", "API_TOKEN": "x" * 40}
+    app = build_console(Settings.from_env(variables, only=VARIABLES))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    headers = {"authorization": f"Bearer {'x' * 40}"}
+    refused = {}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8090", headers=headers) as client:
+        for route, needed in TABLE.items():
+            method, _, path = route.partition(" ")
+            code = (await client.request(method, path.replace("{action}", "bury"))).status_code
+            if needed is not None and code in (401, 403):
+                refused[route] = code
+
+    pages = {route: 401 for route, needed in TABLE.items() if needed is not None and "/api/" not in route}
+    changes = {route: 403 for route, needed in TABLE.items() if needed is not READER and "/api/" in route}
+    assert refused == pages | changes

@@ -8,6 +8,7 @@ import pytest
 
 from relay.console.access.options import AccessOptions, access_options
 from relay.console.access.roles import AccessRole
+from relay.console.serve import VARIABLES
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings
 
@@ -21,7 +22,7 @@ PROVIDER = {
 
 
 def options(**variables: str) -> AccessOptions:
-    return access_options(Settings.from_env({**NEEDED, **variables}))
+    return access_options(Settings.from_env({**NEEDED, **variables}, only=VARIABLES))
 
 
 def refusal(**variables: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.outbox.admin.prune import next_size
+from relay.postgres.operating import next_size
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,11 @@ NOT_RUN = {
         )
         for number in range(1, count + 1)
     },
+    **{f"docs/inbox.md python {number}": "tests/inbox/test_page.py runs the whole page" for number in range(1, 5)},
+    "docs/inbox.md sh 1": "tests/inbox/test_page.py runs the whole page",
+    "docs/inbox.md sh 2": "tests/inbox/test_page.py runs the whole page",
+    "docs/inbox.md sql 1": "tests/inbox/test_page.py grants each line",
+    "examples/bank/README.md sh 2": "tests/examples/test_examples.py runs it",
     "docs/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
     "docs/spark-archive.md python 1": "tests/spark/jobs/test_archive.py follows it beside its Spark",
     "docs/spark-archive.md sql 1": "tests/spark/test_grants.py holds it to what setup grants",

@@ -1,0 +1,214 @@
+"""``relay-cli inbox``: a consumer's table of the events that it has handled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from relay_cli.early_end import reported
+from relay_cli.groups import command_group
+from relay_cli.options import DryRun, Json, StorageUrl, outbox_of
+from relay_cli.output import Bar, moment, one_line, plural, print_json
+from relay_cli.values import age, whole
+
+if TYPE_CHECKING:
+    from relay.inbox.prune import InboxRetention, PrunedMarks
+    from relay.inbox.stats import InboxFigures
+    from relay.postgres.sql import TableName
+
+app = command_group("Create, prune and count a consumer's inbox: the events that it has handled (docs/inbox.md).")
+
+InboxTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table", metavar="[SCHEMA.]TABLE", help="The inbox, instead of openoutbox_inbox.", show_default=False
+    ),
+]
+OlderThan = Annotated[
+    float, typer.Option("--older-than", metavar="AGE", parser=age, help="Delete marks that are older than this.")
+]
+RedeliveredWithin = Annotated[
+    float,
+    typer.Option(
+        "--redelivered-within",
+        metavar="AGE",
+        parser=age,
+        help="How late a message may come again; a shorter --older-than is refused.",
+    ),
+]
+BatchSize = Annotated[
+    int,
+    typer.Option(
+        "--batch-size", metavar="N", parser=whole(1, 100_000), help="Maximum number of marks in one transaction."
+    ),
+]
+
+
+class _InboxPlace(NamedTuple):
+    """The consumer's database and its inbox; the URL holds the password."""
+
+    url: str
+    table: TableName
+
+
+def _place(context: typer.Context, storage_url: str | None, table: str | None) -> _InboxPlace:
+    from relay.postgres.sql import DEFAULT_INBOX, TableName
+
+    return _InboxPlace(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))
+
+
+@app.command("migrate")
+def migrate(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    table: InboxTable = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Create the inbox in the consumer's own database, if it is missing.
+
+    It may run again, and on several machines at once. A table of that name that differs is not changed: the error says
+    how it differs. A schema is never created. Consumers need INSERT on the table, and do not need this command.
+
+    Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
+
+    Example: relay-cli inbox migrate --dry-run
+    """
+    from relay.inbox.table import create, creation, is_created
+
+    url, name = _place(context, storage_url, table)
+    created = not is_created(url, name) if dry_run else create(url, name)
+    statements = creation(name) if created else []
+    if as_json:
+        print_json({"table": str(name), "dry_run": dry_run, "up_to_date": not created, "statements": statements})
+    elif not created:
+        typer.echo(f"{'-- ' if dry_run else ''}table {name} is up to date")
+    elif dry_run:
+        for sql in statements:
+            typer.echo(sql)
+    else:
+        typer.echo(f"created table {name}")
+
+
+@app.command("prune")
+def prune(
+    context: typer.Context,
+    older_than: OlderThan = "30d",  # type: ignore[assignment]  # typer parses a default as it parses a value
+    redelivered_within: RedeliveredWithin = "7d",  # type: ignore[assignment]  # likewise
+    dry_run: DryRun = False,
+    batch_size: BatchSize = 1000,
+    table: InboxTable = None,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Delete marks that are older than an age.
+
+    An event whose mark is deleted is new again: if its message comes once more, its effect happens twice. So keep marks
+    longer than the latest repeat. --redelivered-within says how late that may be; 7d is Kafka's default retention, and
+    for how long relay-cli prune keeps delivered events, which can be replayed. Raise it with either of them; dead
+    events, which are kept for 30d, count where they may have been published before they were given up.
+
+    Works beside consumers: small batches, each a short transaction that waits for no lock. After Ctrl-C it reports the
+    deleted marks (exit code 130) and may be run again. A dry run counts from the index, up to 5000000.
+
+    Needs SELECT, DELETE and UPDATE on the table.
+
+    Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
+
+    Example: relay-cli inbox prune --older-than 30d --dry-run
+    """
+    from relay.inbox.prune import InboxRetention, preview
+
+    url, name = _place(context, storage_url, table)
+    retention = InboxRetention(older_than, redelivered_within, batch_size)
+    if dry_run:
+        _report(preview(url, name, retention), as_json=as_json, dry_run=True)
+    else:
+        _prune(url, name, retention, as_json=as_json)
+
+
+def _prune(url: str, table: TableName, retention: InboxRetention, *, as_json: bool) -> None:
+    """Prune and report, after an early end too."""
+    from relay.inbox.prune import preview, prune
+
+    result: PrunedMarks | None = None
+    bar = Bar("pruning")
+    total: int | None = None
+
+    def on_batch(sums: PrunedMarks) -> None:
+        nonlocal result
+        result = sums
+        bar.show(sums.count, total)
+
+    def report(*, complete: bool) -> None:
+        if result is not None:
+            _report(result, as_json=as_json, dry_run=False, complete=complete)
+
+    with reported(bar, report, lambda: result is not None and result.count > 0):
+        if bar.possible:
+            estimate = preview(url, table, retention)
+            total = estimate.count if estimate.exact else None
+        prune(url, table, retention, on_batch)
+
+
+def _report(result: PrunedMarks, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
+    if as_json:
+        answer = {
+            "marks": result.count,
+            "before": result.before,
+            "dry_run": dry_run,
+            "exact": result.exact,
+            "complete": complete,
+        }
+        print_json(answer)
+        return
+    verb = "would delete" if dry_run else "deleted"
+    least = "" if result.exact else "at least "
+    typer.echo(f"{verb} {least}{plural(result.count, 'mark')} from before {moment(result.before)}")
+    if not complete:
+        typer.echo("not complete; run it again to continue")
+
+
+@app.command("stats")
+def stats(
+    context: typer.Context, table: InboxTable = None, storage_url: StorageUrl = None, as_json: Json = False
+) -> None:
+    """Show the inbox's size, its oldest mark, and how many events each consumer has handled.
+
+    Consumers are counted in the newest 1000000 marks. A mark that is older than your retention says that prune does not
+    run. Needs SELECT on the table.
+
+    Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
+
+    Example: relay-cli inbox stats
+    """
+    from relay.inbox.stats import read_figures
+
+    figures = read_figures(*_place(context, storage_url, table))
+    _print_json(figures) if as_json else _print_lines(figures)
+
+
+def _print_json(figures: InboxFigures) -> None:
+    consumers = [
+        {"consumer": each.consumer, "marks": each.marks, "oldest": each.oldest, "newest": each.newest}
+        for each in figures.consumers
+    ]
+    print_json(
+        {
+            "size_bytes": figures.size_bytes,
+            "oldest": figures.oldest,
+            "exact": figures.exact,
+            "consumers": consumers,
+        }
+    )
+
+
+def _print_lines(figures: InboxFigures) -> None:
+    oldest = "no mark" if figures.oldest is None else f"the oldest mark is of {moment(figures.oldest)}"
+    typer.echo(f"{figures.size_bytes} bytes with indexes; {oldest}")
+    least = "" if figures.exact else "at least "
+    for each in figures.consumers:
+        typer.echo(
+            f"{one_line(each.consumer)}: {least}{plural(each.marks, 'mark')}, the newest of {moment(each.newest)}"
+        )

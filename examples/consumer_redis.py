@@ -1,0 +1,70 @@
+"""A consumer of a Redis stream that counts every order once, however often its message arrives.
+
+    pip install '.[redis]'
+    export DATABASE_URL='postgres://user:secret@localhost:5432/app' REDIS='redis://localhost:6379/0'
+    relay-cli inbox migrate --storage-url "$DATABASE_URL"
+    python examples/consumer_redis.py        # Ctrl-C ends it
+
+Redis delivers a message to one consumer of the group, and keeps it pending until it is acknowledged. Another consumer
+claims what stays pending for CLAIM_AFTER_MS, because its consumer crashed, or is only slow: then both have it. The
+inbox marks the event in the transaction that has the effect, so the second one finds the mark and changes nothing. The
+message is acknowledged after that transaction. `relay-cli inbox prune` deletes old marks.
+"""
+
+import json
+import os
+from contextlib import suppress
+from typing import Any, cast
+
+import psycopg
+import redis
+
+from relay.client import inbox
+
+TOPIC = os.environ.get("TOPIC", "order.placed")
+GROUP = "revenue"
+CLAIM_AFTER_MS = int(os.environ.get("CLAIM_AFTER_MS", "60000"))
+
+Fields = dict[bytes, bytes]
+
+TABLE = "CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL)"
+ADD = """
+INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
+ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
+"""
+
+
+def handle(connection: psycopg.Connection, fields: Fields) -> bool:
+    """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
+    event_id = fields[b"id"].decode()
+    with connection.transaction(), inbox.once(connection, event_id, consumer=GROUP) as first:
+        if first:
+            connection.execute(ADD, json.loads(fields[b"payload"]))
+    print(event_id, "counted" if first else "seen before", flush=True)
+    return first
+
+
+def messages(client: redis.Redis, name: str) -> list[tuple[bytes, Fields]]:
+    """What others have left pending for too long, and then what is new."""
+    # Which types these answer with depends on the client's options, so it names none.
+    _, claimed, *_ = cast("Any", client.xautoclaim(TOPIC, GROUP, name, CLAIM_AFTER_MS, count=100))
+    read = cast("Any", client.xreadgroup(GROUP, name, {TOPIC: ">"}, count=100, block=1000))
+    return [*claimed, *(message for _, new in read for message in new)]
+
+
+def run() -> None:
+    client = redis.Redis.from_url(os.environ["REDIS"], protocol=2)
+    with suppress(redis.ResponseError):  # the group exists
+        client.xgroup_create(TOPIC, GROUP, id="0", mkstream=True)
+    name = f"{os.uname().nodename}-{os.getpid()}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(TABLE)
+        while True:
+            for message_id, fields in messages(client, name):
+                handle(connection, fields)
+                client.xack(TOPIC, GROUP, message_id)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        run()

@@ -1,0 +1,102 @@
+"""Delete old marks from an inbox, beside working consumers.
+
+An event whose mark is gone is new again, so a mark must outlive every repeat of its message. How late one may come is
+the operator's knowledge (the broker's retention, replays of old events), and marks younger than that are never deleted.
+
+Batches are deleted oldest first, each in a transaction of its own that takes a fraction of a second: a batch that takes
+longer is followed by a smaller one. Rows that another transaction locks are skipped and left to the next run. After an
+interruption exactly what was reported is deleted; the next run continues from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from relay.core.errors import ConfigError
+from relay.inbox.table import opened, rows
+from relay.postgres.codec import Moment
+from relay.postgres.connect import SyncConnection as Connection
+from relay.postgres.operating import database_time, next_size, short_transaction
+from relay.postgres.sql import TableName
+
+COUNT_MOST: Final = 5_000_000
+"""Where a dry run stops counting: a second or two of reading an index."""
+
+_DOING: Final = "pruning the inbox"
+_RIGHTS: Final = "SELECT, DELETE, UPDATE (received_at)"
+_DAY: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRetention:
+    """Which marks are old. Raises ConfigError when one may be needed still."""
+
+    older_than: float = 30 * _DAY
+    """Seconds since the mark."""
+    redelivered_within: float = 7 * _DAY
+    """Seconds within which the message of an event may come again."""
+    batch_size: int = 1000
+    """Most rows of one transaction."""
+
+    def __post_init__(self) -> None:
+        if self.older_than <= 0 or self.older_than < self.redelivered_within:
+            raise ConfigError(
+                f"--older-than: {self.older_than:g} s is shorter than a message may come again, which is "
+                f"{self.redelivered_within:g} s (--redelivered-within). An event whose mark is deleted before its last "
+                "repeat has its effect twice. Keep marks longer, or say how late a repeat may be"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedMarks:
+    """Marks deleted and committed so far; of a dry run, marks that would be."""
+
+    before: datetime
+    """By the database's clock at the start."""
+    count: int = 0
+    exact: bool = True
+    """False when a dry run has stopped counting at ``COUNT_MOST``."""
+
+
+def prune(
+    url: str, table: TableName, retention: InboxRetention, on_batch: Callable[[PrunedMarks], None] = lambda _: None
+) -> PrunedMarks:
+    """Delete; ``on_batch`` receives the totals after each batch, and once before the first.
+
+    Raises StorageBusy when the table is locked for more than half a second, SchemaError without the table or the
+    rights; what ``on_batch`` received stays deleted.
+    """
+    with opened(url, table, _DOING, _RIGHTS) as connection:
+        done = _start(connection, retention)
+        on_batch(done)
+        after: Moment = "-infinity"
+        size = retention.batch_size
+        while True:
+            began = time.monotonic()
+            with short_transaction(connection):
+                parameters = {"limit": size, "before": done.before, "after": after}
+                [(count, last)] = rows(connection, "inbox/admin:prune", table, parameters)
+            if count:
+                after = last
+                done = replace(done, count=done.count + count)
+                on_batch(done)
+            if count < size:
+                return done
+            size = next_size(size, retention.batch_size, time.monotonic() - began)
+
+
+def preview(url: str, table: TableName, retention: InboxRetention) -> PrunedMarks:
+    """What ``prune`` would delete now; counts from the index and locks nothing."""
+    with opened(url, table, _DOING, "SELECT") as connection:
+        start = _start(connection, retention)
+        bounds = {"before": start.before, "most": COUNT_MOST + 1}
+        [(count,)] = rows(connection, "inbox/admin:prunable", table, bounds)
+        return replace(start, count=min(count, COUNT_MOST), exact=count <= COUNT_MOST)
+
+
+def _start(connection: Connection, retention: InboxRetention) -> PrunedMarks:
+    return PrunedMarks(database_time(connection) - timedelta(seconds=retention.older_than))

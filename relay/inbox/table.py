@@ -1,0 +1,109 @@
+"""The table of an inbox: create it, and see that what stands under its name is one.
+
+It lives in the consumer's own database, since a mark and its effect are one transaction. A table of that name that
+differs is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, LiteralString
+
+from relay.core.errors import SchemaError
+from relay.postgres.codec import MOMENTS
+from relay.postgres.connect import SyncConnection as Connection
+from relay.postgres.connect import connect
+from relay.postgres.errors import translating
+from relay.postgres.operating import OPERATOR, fetch, naming_the_grant
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement, without_parameters
+from relay.postgres.url import connection_parameters
+
+_DOING: Final = "creating the inbox"
+_COLUMNS: Final = ["consumer text", "event_id text", "received_at timestamp with time zone"]
+_PRIMARY_KEY: Final = ["consumer", "event_id"]
+
+
+def creation(table: TableName) -> list[LiteralString]:
+    """The statements that make the table, as psql takes them."""
+    paths = ("inbox/table:create", "inbox/table:index")
+    return [f"{without_parameters(_sql(path, table)).rstrip()};" for path in paths]
+
+
+def is_created(url: str, table: TableName) -> bool:
+    """Whether the inbox exists. Raises SchemaError for a table that is none, StorageUnavailable."""
+    with _connected(url, _DOING) as connection:
+        return _exists(connection, table)
+
+
+def create(url: str, table: TableName) -> bool:
+    """Create the table unless it exists; whether it was created. Safe to run again, and beside itself.
+
+    Raises SchemaError for a table of that name that is no inbox and for a missing right, StorageUnavailable.
+    """
+    schema = quote_identifier(table.schema or DEFAULT_SCHEMA)
+    with _connected(url, _DOING) as connection:
+        grant = f'run as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA {schema} TO "{connection.info.user}"'
+        with naming_the_grant(grant), translating(_DOING), connection.transaction():
+            connection.execute(statement("inbox/table:lock"))
+            if _exists(connection, table):
+                return False
+            for sql in creation(table):
+                connection.execute(sql)
+            return True
+
+
+@contextmanager
+def opened(url: str, table: TableName, doing: str, rights: str) -> Iterator[Connection]:
+    """A connection, once ``table`` has been seen to be an inbox.
+
+    Raises ConfigError for a wrong URL, SchemaError without the table and for a missing right (naming the GRANT of
+    ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
+    """
+    with _connected(url, doing) as connection:
+        grant = f'run as the owner of the table: GRANT {rights} ON {table.quoted} TO "{connection.info.user}"'
+        with naming_the_grant(grant), translating(doing):
+            if not _exists(connection, table):
+                option = "" if str(table) == DEFAULT_INBOX else f" --table {table}"
+                raise SchemaError(f"{doing}: there is no table {table}; create it: relay-cli inbox migrate{option}")
+            yield connection
+
+
+def rows(
+    connection: Connection, path: str, table: TableName, parameters: Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    """The rows that a statement on the inbox returns, for example ``inbox/admin:size``."""
+    return fetch(connection, _sql(path, table), parameters)
+
+
+@contextmanager
+def _connected(url: str, doing: str) -> Iterator[Connection]:
+    parameters = connection_parameters(url, OPERATOR)
+    with translating():
+        connected = connect(parameters, MOMENTS)
+    with translating(doing), connected as connection:
+        yield connection
+
+
+def _exists(connection: Connection, table: TableName) -> bool:
+    """Whether there is such a table. Raises SchemaError when it is no inbox."""
+    found = fetch(connection, statement("inbox/table:describe"), {"table": table.quoted})
+    if not found:
+        return False
+    kind, columns, primary_key, indexed = found[0]
+    faults = []
+    if kind != "r":
+        faults.append("it is not a plain table")
+    if columns != _COLUMNS:
+        faults.append(f"its columns are {', '.join(columns)}, not {', '.join(_COLUMNS)}")
+    if primary_key != _PRIMARY_KEY:
+        faults.append(f"its primary key is not ({', '.join(_PRIMARY_KEY)})")
+    if not indexed:
+        faults.append(f"it lacks an index: CREATE INDEX CONCURRENTLY ON {table.quoted} (received_at)")
+    if faults:
+        raise SchemaError(f"table {table} is not an inbox; nothing was changed: {'; '.join(faults)}")
+    return True
+
+
+def _sql(path: str, table: TableName) -> LiteralString:
+    return statement(path, names={DEFAULT_INBOX: table})

@@ -1,0 +1,65 @@
+"""What operations at a table have in common, whichever table it is: reads, short transactions, the size of batches.
+
+Their connections are synchronous, in autocommit mode, with nothing prepared on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, LiteralString
+
+from relay.core.errors import SchemaError
+from relay.postgres.connect import SyncConnection as Connection
+from relay.postgres.sql import statement
+
+OPERATOR: Final = "openoutbox-relay-cli"
+"""The ``application_name`` of an operation."""
+LOCK_TIMEOUT: Final = 0.5
+"""Seconds; an operation gives way to a change of the table itself."""
+NO_PRIVILEGE: Final = "42501"
+
+_LONGEST_BATCH: Final = 0.2  # seconds
+_SMALLEST_BATCH: Final = 50
+
+
+@contextmanager
+def naming_the_grant(grant: str) -> Iterator[None]:
+    """Add ``grant`` to the message of a SchemaError about a missing right."""
+    try:
+        yield
+    except SchemaError as error:
+        if error.sqlstate != NO_PRIVILEGE:
+            raise
+        raise SchemaError(f"{error}; {grant}", error.sqlstate) from error
+
+
+def fetch(connection: Connection, sql: LiteralString, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    """The rows that a statement returns, decoded from the binary protocol."""
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def short_transaction(connection: Connection) -> Iterator[None]:
+    """One transaction that waits ``LOCK_TIMEOUT`` for a lock at most, then fails with StorageBusy."""
+    with connection.transaction():
+        milliseconds = f"{LOCK_TIMEOUT * 1000:.0f}"
+        connection.execute(statement("session:lock_guard"), {"timeout": milliseconds})
+        yield
+
+
+def database_time(connection: Connection) -> datetime:
+    """The database's clock, by which every age is counted."""
+    [(now,)] = fetch(connection, statement("session:clock"), {})
+    if not isinstance(now, datetime):
+        raise TypeError(f"the database clock returned a non-finite timestamp: {now}")
+    return now
+
+
+def next_size(size: int, most: int, seconds: float) -> int:
+    """How many rows the next batch may have, after one of ``size`` rows took ``seconds``."""
+    fitting = int(size * _LONGEST_BATCH / seconds) if seconds > 0 else most
+    return max(min(fitting, size * 2, most), min(_SMALLEST_BATCH, most))

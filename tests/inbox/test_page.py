@@ -1,0 +1,129 @@
+"""docs/inbox.md as it stands: its programs handle a message twice, its commands run, its grants are enough."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import django.db
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
+
+from relay.client import inbox
+from relay.inbox.prune import InboxRetention, prune
+from relay.inbox.stats import read_figures
+from tests.client.consumers import EVENT, alchemy_url
+from tests.client.django_connections import django_connection
+from tests.inbox.conftest import INBOX, count_marks, mark_hourly
+from tests.support.documents import Block, blocks, run_shell
+from tests.support.fixtures.outbox import Outbox, as_user
+from tests.support.fixtures.postgres import Database
+
+PAGE = list(blocks("docs/inbox.md"))
+URL = "postgres://user:secret@localhost:5432/app"
+
+
+def programs() -> list[Block]:
+    return [block for block in PAGE if block.language == "python"]
+
+
+def handler(number: int, **names: Any) -> Callable[..., Any]:
+    """The function that a program of the page defines."""
+    namespace: dict[str, Any] = {}
+    exec(compile(programs()[number - 1].text, f"docs/inbox.md python {number}", "exec"), namespace)
+    namespace.update(names)
+    handle: Callable[..., Any] = namespace["handle"]
+    return handle
+
+
+def with_psycopg(database: Database) -> None:
+    with database.connect() as connection:
+        for _ in range(2):
+            handler(1)(connection, EVENT, 10)
+
+
+def with_asyncio(database: Database) -> None:
+    async def run() -> None:
+        async with await database.connect_async() as connection:
+            for _ in range(2):
+                await handler(2)(connection, EVENT, 10)
+
+    asyncio.run(run())
+
+
+def with_sqlalchemy(database: Database) -> None:
+    engine = sqlalchemy.create_engine(alchemy_url(database, "psycopg"))
+    try:
+        for _ in range(2):
+            with Session(engine) as session:
+                handler(3)(session, EVENT, 10)
+    finally:
+        engine.dispose()
+
+
+def with_django(database: Database) -> None:
+    """The page's project has one database, so its alias is the default's."""
+    with django_connection(database, alias=django.db.DEFAULT_DB_ALIAS):
+        for _ in range(2):
+            handler(4)(EVENT, 10)
+
+
+FOLLOWERS = [with_psycopg, with_asyncio, with_sqlalchemy, with_django]
+
+
+@pytest.mark.parametrize("follow", FOLLOWERS)
+def test_a_message_that_comes_twice_has_one_effect(place: Outbox, follow: Callable[[Database], None]) -> None:
+    place.database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
+    place.database.run("INSERT INTO accounts VALUES (7, 100)")
+    follow(place.database)
+    assert place.database.run("SELECT balance FROM accounts") == [(90,)]
+    assert count_marks(place) == 1
+
+
+def test_every_program_of_the_page_is_followed() -> None:
+    assert len(programs()) == len(FOLLOWERS)
+
+
+def test_its_commands_run(outbox: Outbox, tmp_path: Path) -> None:
+    first, second = [block for block in PAGE if block.language == "sh"]
+    made = run_shell(first.adapted({URL: outbox.url}).text, tmp_path)
+    assert made.startswith("created table openoutbox_inbox\n")
+    mark_hourly(outbox, 36 * 24)
+    assert run_shell(second.adapted({URL: outbox.url}).text, tmp_path).startswith("deleted 25 marks")
+
+
+def test_its_grants_are_enough(place: Outbox) -> None:
+    for role, work in (
+        ("consumer", handle_once),
+        ("pruner", lambda url: prune(url, INBOX, InboxRetention())),
+        ("reader", lambda url: read_figures(url, INBOX)),
+    ):
+        with granted_line(place.database, role) as url:
+            work(url)
+    assert count_marks(place) == 1
+
+
+def handle_once(url: str) -> None:
+    with psycopg.connect(url) as connection, inbox.once(connection, EVENT, consumer="billing") as first:
+        assert first
+
+
+@contextmanager
+def granted_line(database: Database, role: str) -> Iterator[str]:
+    """The database's URL as a new role that has the one grant of the page to ``role``."""
+    (block,) = [block for block in PAGE if block.language == "sql"]
+    (line,) = [line for line in block.text.splitlines() if line.endswith(f" TO {role};")]
+    name = f"granted_{uuid.uuid4().hex[:8]}"
+    database.run(f"CREATE ROLE {name} LOGIN")
+    try:
+        database.run(line.replace(f" TO {role};", f" TO {name}"))
+        yield as_user(database.url, name)
+    finally:
+        database.run(f"DROP OWNED BY {name}")
+        database.run(f"DROP ROLE {name}")

@@ -1,0 +1,92 @@
+"""Old marks are deleted in batches, and none that a repeat may still need."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.client import inbox
+from relay.core.errors import ConfigError, SchemaError
+from relay.inbox import prune as module
+from relay.inbox.prune import InboxRetention, PrunedMarks, preview, prune
+from relay.inbox.stats import read_figures
+from tests.inbox.conftest import INBOX, count_marks, mark_hourly
+from tests.support.fixtures.outbox import Outbox
+
+DAY = 86_400.0
+WEEK = InboxRetention(older_than=7 * DAY, batch_size=10)
+
+
+def test_only_marks_of_that_age_go_in_batches(place: Outbox) -> None:
+    mark_hourly(place, 10 * 24)
+    url = place.pruner_url
+    assert preview(url, INBOX, WEEK).count == 3 * 24 + 1
+    reports: list[PrunedMarks] = []
+    done = prune(url, INBOX, WEEK, reports.append)
+    assert done.count == 3 * 24 + 1
+    assert [report.count for report in reports] == [0, 10, 20, 30, 40, 50, 60, 70, 73]
+    assert count_marks(place) == 7 * 24 - 1
+    assert prune(url, INBOX, WEEK).count == 0
+
+
+@pytest.mark.parametrize(("older_than", "redelivered_within"), [(6 * DAY, 7 * DAY), (0.0, 0.0), (30 * DAY, 31 * DAY)])
+def test_a_retention_shorter_than_a_repeat_is_refused(older_than: float, redelivered_within: float) -> None:
+    with pytest.raises(ConfigError, match="has its effect twice"):
+        InboxRetention(older_than, redelivered_within)
+
+
+def test_a_shorter_one_is_taken_where_repeats_come_sooner(place: Outbox) -> None:
+    mark_hourly(place, 5)
+    retention = InboxRetention(older_than=2.5 * 3600, redelivered_within=3600)
+    assert prune(place.pruner_url, INBOX, retention).count == 3
+
+
+def test_a_mark_that_another_session_holds_is_left_to_the_next_run(place: Outbox) -> None:
+    mark_hourly(place, 9 * 24)
+    with place.database.connect(autocommit=False) as connection:
+        connection.execute("SELECT FROM openoutbox_inbox ORDER BY received_at LIMIT 1 FOR UPDATE")
+        assert prune(place.pruner_url, INBOX, WEEK).count == 2 * 24
+    assert prune(place.pruner_url, INBOX, WEEK).count == 1
+
+
+def test_a_consumer_marks_while_a_batch_is_deleted(place: Outbox) -> None:
+    mark_hourly(place, 9 * 24)
+    with place.database.connect(autocommit=False) as pruner, place.database.connect(autocommit=False) as consumer:
+        pruner.execute("DELETE FROM openoutbox_inbox WHERE received_at < now() - interval '7 days'")
+        with inbox.once(consumer, "new", consumer="billing") as first:
+            assert first
+        consumer.commit()
+
+
+def test_a_pruned_event_is_new_again(place: Outbox) -> None:
+    with place.database.connect(autocommit=False) as connection:
+        with inbox.once(connection, "old", consumer="billing") as first:
+            assert first
+        connection.execute("UPDATE openoutbox_inbox SET received_at = now() - interval '8 days'")
+        connection.commit()
+        assert prune(place.pruner_url, INBOX, WEEK).count == 1
+        with inbox.once(connection, "old", consumer="billing") as first:
+            assert first
+
+
+def test_a_dry_run_stops_counting(place: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark_hourly(place, 9 * 24)
+    monkeypatch.setattr(module, "COUNT_MOST", 20)
+    counted = preview(place.pruner_url, INBOX, WEEK)
+    assert (counted.count, counted.exact) == (20, False)
+    assert count_marks(place) == 9 * 24
+
+
+def test_figures(place: Outbox) -> None:
+    assert read_figures(place.reader_url, INBOX).oldest is None
+    mark_hourly(place, 3)
+    mark_hourly(place, 2, "shipping")
+    figures = read_figures(place.reader_url, INBOX)
+    assert [(each.consumer, each.marks) for each in figures.consumers] == [("billing", 3), ("shipping", 2)]
+    assert figures.oldest == figures.consumers[0].oldest
+    assert figures.exact
+    assert figures.size_bytes > 0
+
+
+def test_a_missing_right_is_named(place: Outbox) -> None:
+    with pytest.raises(SchemaError, match=r"GRANT SELECT, DELETE, UPDATE \(received_at\) ON \"openoutbox_inbox\" TO"):
+        prune(place.reader_url, INBOX, WEEK)

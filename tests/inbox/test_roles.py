@@ -1,0 +1,58 @@
+"""deploy/postgres/roles.sql: what each role may do with an inbox, and no more."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from relay.client import inbox
+from tests.support.fixtures.outbox import Outbox
+
+MARK = "INSERT INTO openoutbox_inbox (consumer, event_id) VALUES ('c', gen_random_uuid()::text)"
+LOOK = "SELECT count(*) FROM openoutbox_inbox"
+CHANGE = "UPDATE openoutbox_inbox SET event_id = event_id"
+DELETE = "DELETE FROM openoutbox_inbox"
+EVENTS = "SELECT count(*) FROM openoutbox_events"
+ANNOUNCE = "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
+ALL = (MARK, LOOK, CHANGE, DELETE, EVENTS, ANNOUNCE)
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        ("consumer", {MARK, LOOK}),
+        ("pruner", {LOOK, DELETE, EVENTS}),
+        ("reader", {LOOK, EVENTS}),
+        ("writer", {ANNOUNCE}),
+        ("relay", {EVENTS}),
+    ],
+)
+def test_each_role_has_its_rights_on_the_inbox_and_no_other(place: Outbox, role: str, allowed: set[str]) -> None:
+    granted = set()
+    for statement in ALL:
+        with psycopg.connect(place.url_of(role)) as connection:
+            try:
+                connection.execute(statement.encode())
+                granted.add(statement)
+            except errors.InsufficientPrivilege:
+                pass
+            connection.rollback()
+    assert granted == allowed
+
+
+def test_the_consumer_handles_an_event_once(place: Outbox) -> None:
+    new = []
+    for _ in range(2):
+        with (
+            psycopg.connect(place.url_of("consumer")) as connection,
+            inbox.once(connection, "1", consumer="billing") as first,
+        ):
+            new.append(first)
+    assert new == [True, False]
+
+
+def test_insert_is_all_that_a_mark_needs(place: Outbox) -> None:
+    place.database.run("REVOKE SELECT ON openoutbox_inbox FROM openoutbox_consumer")
+    with psycopg.connect(place.url_of("consumer")) as connection, inbox.once(connection, "1", consumer="b") as first:
+        assert first

@@ -1,0 +1,55 @@
+"""Mutants of the inbox (``relay/client/inbox.py``, ``relay/inbox`` and ``sql/inbox``)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.system.mutants.mutant import Mutant
+
+_ONCE = "tests/client/test_inbox.py"
+_MARK = "sql/inbox/mark.sql"
+
+INBOX: Final = (
+    Mutant(
+        "each delivery is the first",
+        "relay/client/inbox.py",
+        "            first = bool(channel.fetch(*mark))",
+        "            first = not channel.fetch(*mark) or True",
+        (f"{_ONCE}::test_an_effect_happens_once",),
+    ),
+    Mutant(
+        "an error in the block leaves the mark",
+        "relay/client/inbox.py",
+        "            stack.enter_context(channel.savepoint())",
+        "            channel.savepoint()",
+        (f"{_ONCE}::test_an_error_takes_back_mark_and_effect_and_the_transaction_goes_on",),
+    ),
+    Mutant(
+        "a connection in autocommit mode is taken",
+        "relay/client/through_django.py",
+        "        return self._connection.get_autocommit() and not self._connection.in_atomic_block",
+        "        return False",
+        (f"{_ONCE}::test_autocommit_without_a_transaction_is_refused",),
+    ),
+    Mutant(
+        "consumers share their marks",
+        _MARK,
+        "VALUES (%(consumer)s::text, %(event_id)s::text)",
+        "VALUES (COALESCE('all', %(consumer)s::text), %(event_id)s::text)",
+        (f"{_ONCE}::test_consumers_and_events_are_apart",),
+    ),
+    Mutant(
+        "prune deletes marks of every age",
+        "sql/inbox/admin.sql",
+        "    WHERE received_at < %(before)s::timestamptz AND received_at >= %(after)s::timestamptz",
+        "    WHERE received_at >= %(after)s::timestamptz AND %(before)s::timestamptz IS NOT NULL",
+        ("tests/inbox/test_prune.py::test_only_marks_of_that_age_go_in_batches",),
+    ),
+    Mutant(
+        "a retention shorter than a repeat is taken",
+        "relay/inbox/prune.py",
+        "        if self.older_than <= 0 or self.older_than < self.redelivered_within:",
+        "        if self.older_than <= 0:",
+        ("tests/inbox/test_prune.py::test_a_retention_shorter_than_a_repeat_is_refused",),
+    ),
+)
