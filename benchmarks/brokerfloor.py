@@ -10,16 +10,22 @@ import asyncio
 import hashlib
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import nats
 import redis
 from confluent_kafka import Producer
 from nats.aio.msg import Msg
+from pamqp import commands, frame
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 
-from relay.app.build import kafka_options
+from relay.app.build import kafka_options, rabbit_options
 from relay.brokers.kafka.options import producer_config
+from relay.brokers.rabbitmq.connection import RabbitConnection
+from relay.brokers.rabbitmq.options import read_target
 from relay.settings.settings import Settings
 
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
@@ -48,11 +54,17 @@ def messages(count: int) -> list[Message]:
     return batch_messages
 
 
-def broker_pace(publisher: str, url: str, target: str, batch: int, count: int) -> Pace:
-    """Send ``count`` messages and wait for every acknowledgement. Raises RuntimeError where one is refused."""
+def broker_pace(publisher: str, url: str, targets: Sequence[str], batch: int, count: int) -> Pace:
+    """Send ``count`` messages and wait for every acknowledgement. Raises RuntimeError where one is refused.
+
+    To the targets in turn; only RabbitMQ has several.
+    """
     batch_messages = messages(count)
     started, cpu = time.monotonic(), time.process_time()
-    _SENDERS[publisher](url, target, batch, batch_messages)
+    if publisher == "rabbitmq":
+        asyncio.run(_rabbitmq(url, targets, batch_messages))
+    else:
+        _SENDERS[publisher](url, targets[0], batch, batch_messages)
     return Pace(count / (time.monotonic() - started), (time.process_time() - cpu) / count * 1e6)
 
 
@@ -118,6 +130,62 @@ def _redis(url: str, target: str, batch: int, batch_messages: list[Message]) -> 
                 fields: dict[Any, Any] = {"id": event_id, "payload": payload, "partition_key": key}
                 pipeline.xadd(target, fields | {"h:source": "x", "h:n": number})
             pipeline.execute()
+
+
+class _Confirms:
+    """Counts them; several queues confirm out of order."""
+
+    def __init__(self) -> None:
+        self.unconfirmed: dict[int, None] = {}
+        self.room = asyncio.Event()
+
+    def on_confirmed(self, tag: int, *, multiple: bool, stored: bool) -> None:
+        if not stored:
+            raise RuntimeError("a message was refused")
+        for confirmed in list(takewhile(lambda one: one <= tag, self.unconfirmed)) if multiple else [tag]:
+            del self.unconfirmed[confirmed]
+        self.room.set()
+
+    def on_returned(self, message_id: str, reason: str) -> None:
+        raise RuntimeError(f"{message_id}: {reason}")
+
+    def on_blocked(self, reason: str | None) -> None:
+        raise RuntimeError(f"blocked: {reason}")
+
+    def on_channel_closed(self, code: int, text: str) -> None:
+        raise RuntimeError(f"{code} {text}")
+
+    def on_lost(self, reason: str) -> None:
+        raise RuntimeError(reason)
+
+
+async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Message]) -> None:
+    """The library has frames and no connection: that is the relay's own."""
+    environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "rabbitmq", "PUBLISHER_URL": url}
+    options = rabbit_options(Settings.from_env(environ))
+    connection = await RabbitConnection.connect(read_target(options), 10.0)
+    confirms = connection.owner = _Confirms()
+    await connection.open_channel()
+    for at, (event_id, key, payload, number) in enumerate(batch_messages):
+        properties = commands.Basic.Properties(
+            content_type="application/octet-stream",
+            headers={"X-Partition-Key": key, "source": "x", "n": number},
+            delivery_mode=2,
+            message_id=event_id,
+        )
+        method = commands.Basic.Publish(exchange="", routing_key=targets[at % len(targets)], mandatory=True)
+        parts = (method, ContentHeader(0, len(payload), properties), ContentBody(payload))
+        confirms.unconfirmed[at + 1] = None
+        connection.write(b"".join(frame.marshal(part, 1) for part in parts))
+        while len(confirms.unconfirmed) > _WINDOW:
+            confirms.room.clear()
+            await confirms.room.wait()
+        if at % 100 == 0:
+            await asyncio.sleep(0)
+    while confirms.unconfirmed:
+        confirms.room.clear()
+        await confirms.room.wait()
+    connection.cut()
 
 
 _SENDERS: dict[str, Callable[[str, str, int, list[Message]], None]] = {"kafka": _kafka, "nats": _nats, "redis": _redis}

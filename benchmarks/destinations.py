@@ -18,8 +18,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
+from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
+from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.valkey import ValkeyServer
 
 _PARTITIONS = 6
@@ -55,8 +57,8 @@ class Destinations(Protocol):
     pid: int
     """Its process."""
 
-    def prepare(self, target: str) -> None:
-        """Make the topic or stream called ``target``."""
+    def prepare(self, target: str) -> Sequence[str]:
+        """Make the topic or stream called ``target``; returns what it is called, or the names of several."""
 
     def received(self, target: str) -> Received:
         """Read everything back."""
@@ -73,9 +75,10 @@ class Kafka:
         self.url, self.pid = server.url, server.pid
         self._admin = AdminClient({"bootstrap.servers": self.url, "log_level": 0})
 
-    def prepare(self, target: str) -> None:
+    def prepare(self, target: str) -> Sequence[str]:
         """Make the topic."""
         self._admin.create_topics([NewTopic(target, num_partitions=_PARTITIONS, config=_CONFIG)])[target].result(30)
+        return (target,)
 
     def received(self, target: str) -> Received:
         """Read every partition from its beginning to its high watermark."""
@@ -128,9 +131,10 @@ class Nats:
         server = stack.enter_context(NatsServer())
         self.url, self.pid = server.url, server.pid
 
-    def prepare(self, target: str) -> None:
+    def prepare(self, target: str) -> Sequence[str]:
         """Make the stream, of one subject."""
         asyncio.run(self._make(target))
+        return (target,)
 
     def received(self, target: str) -> Received:
         """Read the stream from its beginning. The stream drops what has the id of an earlier message."""
@@ -175,8 +179,9 @@ class Redis:
         self.url, self.pid = server.url, server.pid
         self._client = stack.enter_context(redis.Redis.from_url(self.url))
 
-    def prepare(self, target: str) -> None:
+    def prepare(self, target: str) -> Sequence[str]:
         """Its first entry creates a stream."""
+        return (target,)
 
     def received(self, target: str) -> Received:
         """Read the stream from its beginning."""
@@ -194,5 +199,43 @@ class Redis:
             after = b"(" + entries[-1][0]
 
 
-BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis]] = {"kafka": Kafka, "nats": Nats, "redis": Redis}
+class RabbitMQ:
+    """One RabbitMQ node, quorum queues."""
+
+    queues = 1
+    """How many a target has."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        server = stack.enter_context(RabbitServer())
+        self.url, self.pid = server.url, server.pid
+
+    def prepare(self, target: str) -> Sequence[str]:
+        """Make the queues."""
+        names = self._names(target)
+        with RabbitAdmin(self.url) as admin:
+            for name in names:
+                admin.declare(name, {"x-queue-type": "quorum"})
+        return names
+
+    def received(self, target: str) -> Received:
+        """Take everything out of the queues."""
+        with RabbitAdmin(self.url) as admin:
+            return Received.of(event_id for name in self._names(target) for event_id in admin.drain(name))
+
+    def discard(self, target: str) -> None:
+        """Delete the queues."""
+        with RabbitAdmin(self.url) as admin:
+            for name in self._names(target):
+                admin.delete(name)
+
+    def _names(self, target: str) -> list[str]:
+        return [target] if self.queues == 1 else [f"{target}.{number}" for number in range(self.queues)]
+
+
+BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis] | type[RabbitMQ]] = {
+    "kafka": Kafka,
+    "nats": Nats,
+    "redis": Redis,
+    "rabbitmq": RabbitMQ,
+}
 """By PUBLISHER_TYPE."""

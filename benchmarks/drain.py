@@ -28,6 +28,7 @@ from typing import NamedTuple
 import psycopg
 
 from benchmarks.brokerfloor import broker_pace
+from benchmarks.destinations import RabbitMQ
 from benchmarks.disturbance import Sample
 from benchmarks.drain_table import table
 from benchmarks.filling import UNFINISHED, fill, hide, note_deletes, pace, pace_of_deletes, show
@@ -114,15 +115,14 @@ def _wait_until_drained(connection: psycopg.Connection, relay: RelayProcess, who
 def _measure(events: int, servers: Servers, batch: int, who: Contender) -> Cell:
     target = f"bench{uuid.uuid4().hex[:10]}"
     broker = servers.brokers.get(who.publisher)
-    if broker is not None:
-        broker.prepare(target)
+    names = (target,) if broker is None else broker.prepare(target)
     try:
         if who.relay == _BROKER_FLOOR:
-            alone = broker_pace(who.publisher, servers.url(who.publisher), target, batch, events)
+            alone = broker_pace(who.publisher, servers.url(who.publisher), names, batch, events)
             return Cell(who.publisher, who.relay, batch, alone.per_second, alone.cpu_seconds_per_million)
         url = servers.fresh_table()
         with psycopg.connect(url, autocommit=True) as connection:
-            fill(connection, target, events)
+            fill(connection, names, events)
         if who.publisher == _FLOOR:
             cell = floor(servers, url, batch)
         else:
@@ -191,7 +191,10 @@ def _arguments() -> argparse.Namespace:
         "--rounds", type=int, default=3, help="rounds of each publisher and batch size that count (default 3)"
     )
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--publishers", nargs="+", default=["null", "kafka", "nats", "redis"])
+    parser.add_argument("--publishers", nargs="+", default=["null", "kafka", "nats", "redis", "rabbitmq"])
+    parser.add_argument(
+        "--queues", type=int, default=1, help="queues that RabbitMQ spreads the events over (default 1)"
+    )
     parser.add_argument("--modes", nargs="+", default=["keep", "delete"], choices=["keep", "delete"])
     parser.add_argument(
         "--no-broker-floor", dest="broker_floor", action="store_false", help="without the broker's floors"
@@ -241,6 +244,7 @@ class Figures:
 def main() -> None:
     """Measure, print the table of the rounds that count, and write every cell as JSON with --json."""
     options = _arguments()
+    RabbitMQ.queues = options.queues
     ends = time.monotonic() + options.within - _CLOSING
     figures = Figures(options.json, options.events, append=options.append)
     with ExitStack() as stack:

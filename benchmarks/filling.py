@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psycopg
 
 FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, delivered_at)
-SELECT gen_random_uuid(), %(event_type)s, 'key-' || n %% 1000, decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
+SELECT gen_random_uuid(), (%(event_types)s::text[])[1 + n %% cardinality(%(event_types)s::text[])],
+       'key-' || n %% 1000, decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
        jsonb_build_object('source', 'benchmark', 'n', n::text), %(status)s::text,
        CASE %(status)s::text WHEN 'DELIVERED' THEN NOW() END
 FROM generate_series(1, %(count)s) AS n
@@ -42,9 +45,10 @@ FROM deletes
 """
 
 
-def fill(connection: psycopg.Connection, event_type: str, count: int) -> None:
-    """Insert pending rows, and leave the table as a busy database's housekeeping would."""
-    connection.execute(FILL, {"event_type": event_type, "count": count, "status": "PENDING"})
+def fill(connection: psycopg.Connection, event_type: str | Sequence[str], count: int) -> None:
+    """Insert pending rows, of several types in turn, and leave the table as a busy database's housekeeping would."""
+    types = [event_type] if isinstance(event_type, str) else list(event_type)
+    connection.execute(FILL, {"event_types": types, "count": count, "status": "PENDING"})
     tidy(connection)
 
 
@@ -56,7 +60,7 @@ def tidy(connection: psycopg.Connection) -> None:
 
 def fill_delivered(connection: psycopg.Connection, count: int) -> None:
     """Insert rows that were delivered before."""
-    connection.execute(FILL, {"event_type": "history", "count": count, "status": "DELIVERED"})
+    connection.execute(FILL, {"event_types": ["history"], "count": count, "status": "DELIVERED"})
     tidy(connection)
 
 

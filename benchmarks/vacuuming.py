@@ -135,7 +135,7 @@ class Loop:
 
     def through(self, count: int) -> float:
         """Insert, claim and settle so many at once; milliseconds of the claim."""
-        self._connection.execute(FILL, {"event_type": "t", "count": count, "status": "PENDING"})
+        self._connection.execute(FILL, {"event_types": ["t"], "count": count, "status": "PENDING"})
         took, claimed = self.claim(count)
         if claimed != count:
             raise RuntimeError(f"{claimed} of {count} events were claimed")

@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.support.fixtures.kafka",
     "tests.support.fixtures.nats",
     "tests.support.fixtures.redis",
+    "tests.support.fixtures.rabbitmq",
     "tests.support.fixtures.daemon",
     "tests.support.fixtures.measured",
     "tests.support.fixtures.engine",

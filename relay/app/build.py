@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from relay.app.subscriptions import SubscriptionLag
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
+    from relay.brokers.rabbitmq.options import RabbitOptions
     from relay.brokers.redis.options import RedisOptions
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.recorder import RecorderOptions
@@ -136,6 +137,19 @@ def redis_options(settings: Settings) -> RedisOptions:
     )
 
 
+def rabbit_options(settings: Settings) -> RabbitOptions:
+    """PUBLISHER_URL and the RABBITMQ_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
+        from relay.brokers.rabbitmq.options import RabbitOptions
+
+    return RabbitOptions(
+        url=_required(settings.publisher_url, "PUBLISHER_URL"),
+        exchange=settings.rabbitmq_exchange or "",
+        publish_timeout=settings.rabbitmq_publish_timeout,
+        connection_timeout=settings.rabbitmq_connection_timeout,
+    )
+
+
 def build_publisher(settings: Settings) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
 
@@ -165,6 +179,13 @@ def _redis(settings: Settings) -> Publisher:
     return RedisPublisher(redis_options(settings))
 
 
+def _rabbitmq(settings: Settings) -> Publisher:
+    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
+        from relay.brokers.rabbitmq.publisher import RabbitPublisher
+
+    return RabbitPublisher(rabbit_options(settings))
+
+
 def _stdout(_settings: Settings) -> Publisher:
     from relay.brokers.stdout import StdoutPublisher
 
@@ -181,6 +202,7 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "kafka": _kafka,
     "nats": _nats,
     "redis": _redis,
+    "rabbitmq": _rabbitmq,
     "stdout": _stdout,
     "null": _null,
 }

@@ -62,7 +62,7 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
         message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats or redis for real use")]
+        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis or rabbitmq")]
     try:
         await _probe(settings)
         findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
@@ -72,6 +72,8 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
             findings += await _nats(settings, types)
         elif kind == "kafka":
             findings += await _kafka(settings, types)
+        elif kind == "rabbitmq":
+            findings += await _rabbitmq(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
@@ -125,6 +127,23 @@ async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
         else {one.name: one for one in streams}
     )
     return findings + [_window(settings, stream.name, stream.duplicate_window) for stream in used.values()]
+
+
+async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
+    from relay.brokers.rabbitmq.queues import has_exchange, missing_queues  # noqa: PLC0415 - only with this broker
+
+    options = build.rabbit_options(settings)
+    if options.exchange:
+        if await has_exchange(options):
+            return [
+                Finding(Level.OK, "exchange", f"exchange {options.exchange!r} exists; its bindings were not checked")
+            ]
+        advice = "create it, or correct RABBITMQ_EXCHANGE; until then events are retried and become dead letters"
+        return [Finding(Level.ERROR, "exchange", f"exchange {options.exchange!r} does not exist", advice)]
+    advice = "declare it, durable and of type quorum; until then its events are retried and become dead letters"
+    missing = await missing_queues(options, types)
+    findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
+    return findings or [_destinations("queues", "queue", types)]
 
 
 def _add_stream(subject: str) -> str:

@@ -1,4 +1,4 @@
-"""The session in use: opened on demand, replaced after it has ended. Used by NATS and Redis."""
+"""The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis and RabbitMQ."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 _WITHIN: Final = 0.5  # seconds for the connection, and for the answer
 _MOST: Final = 3  # addresses of one URL that are asked
-_PORTS: Final = {"kafka": 9092, "nats": 4222, "redis": 6379}
+_PORTS: Final = {"kafka": 9092, "nats": 4222, "redis": 6379, "rabbitmq": 5672}
 _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -22,7 +22,12 @@ class _Server(NamedTuple):
     matches: Callable[[bytes], bool]
 
 
-BROKER_NAMES: Final = {"kafka": "a Kafka broker", "nats": "a NATS server", "redis": "a Redis server"}
+BROKER_NAMES: Final = {
+    "kafka": "a Kafka broker",
+    "nats": "a NATS server",
+    "redis": "a Redis server",
+    "rabbitmq": "a RabbitMQ node",
+}
 """What ``what_listens`` calls the broker of each PUBLISHER_TYPE."""
 _SERVERS: Final = (
     _Server(BROKER_NAMES["nats"], b"", lambda answer: answer.startswith(b"INFO ")),
@@ -33,6 +38,12 @@ _SERVERS: Final = (
         lambda answer: answer[4:8] == b"\0\0\0\x01" and answer[:2] == b"\0\0",
     ),
     _Server(BROKER_NAMES["redis"], b"PING\r\n", lambda answer: answer[:5] in (b"+PONG", b"-NOAU", b"-NOPE", b"-DENI")),
+    # AMQP 0-9-1; the answer is connection.start, a method on channel 0.
+    _Server(
+        BROKER_NAMES["rabbitmq"],
+        b"AMQP\0\0\x09\x01",
+        lambda answer: answer[:3] == b"\x01\0\0" and answer[7:11] == bytes.fromhex("000a000a"),
+    ),
     _Server("PostgreSQL", bytes.fromhex("00000008 04d2162f"), lambda answer: answer in (b"S", b"N")),  # SSLRequest
     _Server("a web server", b"GET / HTTP/1.0\r\n\r\n", lambda answer: answer.startswith(b"HTTP/")),
 )

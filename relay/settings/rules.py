@@ -23,12 +23,13 @@ _PREFIXES = (
     "KAFKA_",
     "NATS_",
     "REDIS_",
+    "RABBITMQ_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
     "CONSOLE_",
 )
-# Set automatically by Kubernetes and container links for a service called kafka, nats or redis.
+# Set automatically by Kubernetes and container links for a service called kafka, nats, redis or rabbitmq.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
@@ -53,7 +54,12 @@ def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
         yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
-        example = {"kafka": "host:9092", "nats": "nats://host:4222", "redis": "redis://host:6379/0"}
+        example = {
+            "kafka": "host:9092",
+            "nats": "nats://host:4222",
+            "redis": "redis://host:6379/0",
+            "rabbitmq": "amqp://host:5672",
+        }
         kind = settings.publisher_type
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
@@ -68,8 +74,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
     if broker_of(settings.publisher_url.get_secret_value()) is None:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
-            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, nats "
-            "or redis, or a PUBLISHER_URL that begins with kafka://, nats:// or redis://",
+            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
+            "nats, redis or rabbitmq, or a PUBLISHER_URL that begins with kafka://, nats://, redis:// or amqp://",
         )
 
 
@@ -183,6 +189,7 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
         "kafka": ("KAFKA_WRITE_TIMEOUT", settings.kafka_write_timeout),
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
+        "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
     }
     timeout = timeouts.get(settings.publisher_type)
     return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)

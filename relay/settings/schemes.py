@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-BROKERS: Final = ("kafka", "nats", "redis")
+BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq")
 """The values of PUBLISHER_TYPE that need a PUBLISHER_URL."""
 
 _OWNERS: Final = {
@@ -20,8 +20,8 @@ _OWNERS: Final = {
     "unix": "redis",
     "postgres": "a database",
     "postgresql": "a database",
-    "amqp": "RabbitMQ",
-    "amqps": "RabbitMQ",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
     "http": "a web server",
     "https": "a web server",
 }

@@ -38,7 +38,7 @@ from relay.settings.kinds import (
 )
 from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "stdout", "null")
+PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -106,11 +106,13 @@ class Publishing(_Group):
     publisher_url: SecretUrl | None = _variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…` (see messages.md).",
-        shown="required for kafka, nats and redis",
+        "`redis+cluster://…`; `amqp://…` (see messages.md).",
+        shown="required for kafka, nats, redis and rabbitmq",
     )
     publisher_url_file: Text | None = _instead_of("PUBLISHER_URL", "URL")
-    publisher_type: Annotated[Literal["kafka", "nats", "redis", "stdout", "null"], *_choice(*PUBLISHERS)] = _variable(
+    publisher_type: Annotated[
+        Literal["kafka", "nats", "redis", "rabbitmq", "stdout", "null"], *_choice(*PUBLISHERS)
+    ] = _variable(
         _implied_type,
         "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose scheme "
         "implies no type (`host:9092`) needs it.",
@@ -221,6 +223,19 @@ class Redis(_Group):
     redis_write_timeout: Duration = _variable(
         "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
     )
+
+
+class RabbitMQ(_Group):
+    """RabbitMQ"""
+
+    rabbitmq_exchange: Text | None = _variable(
+        None,
+        "The exchange that messages go to, with the event type as routing key. The default exchange routes each to the "
+        "queue of that name.",
+        shown="the default exchange",
+    )
+    rabbitmq_publish_timeout: Duration = _variable("10s", "Longest wait for the confirm of a message.")
+    rabbitmq_connection_timeout: Duration = _variable("10s", "Longest wait for a connection.")
 
 
 class Serving(_Group):
@@ -352,6 +367,7 @@ GROUPS: tuple[type[_Group], ...] = (
     Kafka,
     Nats,
     Redis,
+    RabbitMQ,
     Serving,
     Logging,
     Storing,
@@ -360,7 +376,9 @@ GROUPS: tuple[type[_Group], ...] = (
 """In the order in which they are shown; a group's docstring is its heading."""
 
 
-class Variables(Admitting, Storing, Logging, Serving, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage):
+class Variables(
+    Admitting, Storing, Logging, Serving, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+):
     """All of them in one."""
 
 

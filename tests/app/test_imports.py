@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-BROKERS = {"confluent_kafka", "nats", "redis", "hiredis"}
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
 ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
@@ -52,8 +52,18 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 """Makes libraries as absent as in an environment without their extra."""
-CLIENTS = {"kafka": {"confluent_kafka"}, "nats": {"nats", "nkeys"}, "redis": {"redis", "hiredis"}}
-URLS = {"kafka": "127.0.0.1:1", "nats": "nats://127.0.0.1:1", "redis": "redis://127.0.0.1:1"}
+CLIENTS = {
+    "kafka": {"confluent_kafka"},
+    "nats": {"nats", "nkeys"},
+    "redis": {"redis", "hiredis"},
+    "rabbitmq": {"pamqp"},
+}
+URLS = {
+    "kafka": "127.0.0.1:1",
+    "nats": "nats://127.0.0.1:1",
+    "redis": "redis://127.0.0.1:1",
+    "rabbitmq": "amqp://127.0.0.1:1",
+}
 
 
 def imported(program: str, *arguments: str) -> set[str]:
@@ -90,6 +100,7 @@ def test_the_daemons_help_connects_to_nothing() -> None:
         ("kafka", "127.0.0.1:1", {"confluent_kafka"}),
         ("nats", "nats://127.0.0.1:1", {"nats"}),
         ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
+        ("rabbitmq", "amqp://127.0.0.1:1", {"pamqp"}),
     ],
 )
 def test_the_daemon_needs_the_chosen_brokers_library_alone(publisher: str, url: str, libraries: set[str]) -> None:
@@ -113,7 +124,8 @@ def ended_without(libraries: set[str], program: str, *arguments: str, **env: str
 
 
 @pytest.mark.parametrize(
-    ("publisher", "library"), [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis")]
+    ("publisher", "library"),
+    [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis"), ("rabbitmq", "pamqp")],
 )
 def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publisher: str, library: str) -> None:
     ended = ended_without({library}, RELAY_EXIT, PUBLISHER_TYPE=publisher, PUBLISHER_URL=URLS[publisher])

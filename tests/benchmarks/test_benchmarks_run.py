@@ -68,6 +68,16 @@ def test_drain(tmp_path: Path) -> None:
     assert all(0 <= one["disturbance"]["steal"] < 1 for one in figures["rounds"])
 
 
+@pytest.mark.rabbitmq
+def test_drain_into_several_queues(tmp_path: Path) -> None:
+    sizes = ["--events=2000", "--rounds=1", "--disturbed", "--modes=keep", "--batches=100", "--queues=3"]
+    figures = run("drain", tmp_path / "d.json", *sizes, "--publishers", "rabbitmq")
+    cells = {cell["relay"]: cell for cell in figures["cells"] if cell["publisher"] == "rabbitmq"}
+    assert cells.keys() == {"openoutbox", "broker's floor"}
+    assert (cells["openoutbox"]["lost"], cells["openoutbox"]["duplicates"]) == (0, 0)
+    assert all(cell["events_per_second"] > 0 for cell in cells.values())
+
+
 @pytest.mark.kafka
 def test_peers(tmp_path: Path) -> None:
     """Our own command as another relay."""

@@ -14,6 +14,8 @@ from redis.asyncio import Redis
 
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.brokers.nats.session import NatsSession
+from relay.brokers.rabbitmq.publisher import RabbitPublisher
+from relay.brokers.rabbitmq.session import RabbitSession
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.brokers.redis.session import RedisSession
 from relay.core.outcome import Unreachable
@@ -21,8 +23,10 @@ from relay.core.ports import Publisher
 from relay.localservers.process import free_port
 from relay.localservers.server import LocalServer
 from tests.brokers.harness.base import Collector, make_event
-from tests.support.options import nats_options, redis_options
+from tests.support.options import nats_options, rabbit_options, redis_options
+from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.nats import NatsServer
+from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.waiting import eventually, patience, wait_until_async
 
@@ -32,14 +36,17 @@ _EVENTS = 60
 
 
 async def abandon_in_the_middle(
-    server: LocalServer, publisher: Publisher, session: NatsSession | RedisSession, writer: asyncio.StreamWriter
+    server: LocalServer,
+    publisher: Publisher,
+    session: NatsSession | RedisSession | RabbitSession,
+    transport: asyncio.WriteTransport,
 ) -> int:
     """Offer more than a server that hangs takes, abandon it, let the server go on; how many events were written."""
     events, sink = [make_event("late", b"x" * _SIZE) for _ in range(_EVENTS)], Collector()
     os.kill(server.pid, signal.SIGSTOP)
     try:
         publishing = asyncio.create_task(publisher.publish(events, sink))
-        await eventually(lambda: writer.transport.get_write_buffer_size() > _SIZE)
+        await eventually(lambda: transport.get_write_buffer_size() > _SIZE)
         written = len(session._pending)
         async with asyncio.timeout(patience(20)):
             await publisher.abandon("the broker hangs")
@@ -62,7 +69,7 @@ async def test_nats_gets_nothing_more_after_it_was_abandoned() -> None:
         await publisher.probe(patience(5))
         session = await publisher._current.get()
         writer: asyncio.StreamWriter = session._client._transport._io_writer  # type: ignore[union-attr]
-        written = await abandon_in_the_middle(server, publisher, session, writer)
+        written = await abandon_in_the_middle(server, publisher, session, writer.transport)
 
         async def alone() -> bool:
             return await asyncio.to_thread(_connections, port) == 0
@@ -89,12 +96,36 @@ async def test_redis_gets_nothing_more_after_it_was_abandoned(own_redis: ValkeyS
     writer = session._writer
     assert writer is not None
     async with Redis.from_url(own_redis.url) as client:
-        written = await abandon_in_the_middle(own_redis, publisher, session, writer)
+        written = await abandon_in_the_middle(own_redis, publisher, session, writer.transport)
 
         async def alone() -> bool:
             return len(await client.client_list()) == 1
 
         await wait_until_async(alone, what="the server to see the connection's end")
         arrived = await client.xlen("late")
+    await publisher.close()
+    assert arrived < written
+
+
+@pytest.mark.rabbitmq
+async def test_rabbitmq_gets_nothing_more_after_it_was_abandoned(own_rabbitmq: RabbitServer) -> None:
+    with RabbitAdmin(own_rabbitmq.url) as admin:
+        admin.declare("late")
+    publisher = RabbitPublisher(rabbit_options(own_rabbitmq.url))
+    await publisher.open()
+    session = await publisher._current.get()
+    transport = session._connection._transport
+    assert transport is not None
+    written = await abandon_in_the_middle(own_rabbitmq, publisher, session, transport)
+
+    def connections() -> int:
+        return len(own_rabbitmq.control("list_connections", "pid").splitlines())
+
+    async def alone() -> bool:
+        return await asyncio.to_thread(connections) <= 1  # the heading
+
+    await wait_until_async(alone, what="the node to see the connection's end")
+    with RabbitAdmin(own_rabbitmq.url) as admin:
+        arrived = admin.count("late")
     await publisher.close()
     assert arrived < written

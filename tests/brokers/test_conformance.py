@@ -16,9 +16,11 @@ from tests.brokers.harness.kafka import KafkaHarness
 from tests.brokers.harness.memory import MemoryHarness
 from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
+from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
+from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.waiting import eventually, patience, wait_until_async
 
@@ -31,11 +33,13 @@ HARNESSES: dict[str, Make] = {
     "kafka": lambda request: KafkaHarness(request.getfixturevalue("breakable_kafka")),
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
+    "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
 }
 SERVERS = {
     "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
     "nats": [pytest.mark.nats],
     "redis": [pytest.mark.redis],
+    "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
 }
 
 
@@ -57,6 +61,13 @@ def breakable_nats() -> Iterator[NatsServer]:
 def breakable_redis() -> Iterator[ValkeyServer]:
     """As above."""
     with ValkeyServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def breakable_rabbitmq() -> Iterator[RabbitServer]:
+    """As above."""
+    with RabbitServer(config=["max_message_size = 1000000"]) as server:
         yield server
 
 

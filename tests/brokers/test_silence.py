@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.brokers.nats.publisher import NatsPublisher
+from relay.brokers.rabbitmq.publisher import RabbitPublisher
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged
 from relay.core.ports import Publisher
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
-from tests.support.options import nats_options, redis_options
+from tests.support.fixtures.rabbitmq import MakeQueue
+from tests.support.options import nats_options, rabbit_options, redis_options
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.waiting import pace
 
@@ -41,6 +43,17 @@ async def nats(nats_url: str) -> AsyncIterator[NatsPublisher]:
     """The same with NATS."""
     with TcpProxy(port(nats_url), bytes_per_second=1e6) as proxy:
         publisher = NatsPublisher(nats_options(f"nats://127.0.0.1:{proxy.port}", publish_timeout=TIMEOUT))
+        await publisher.open()
+        yield publisher
+        await publisher.close()
+
+
+@pytest.fixture
+async def rabbitmq(rabbitmq_url: str) -> AsyncIterator[RabbitPublisher]:
+    """The same with RabbitMQ."""
+    login, _, place = rabbitmq_url.rpartition("@")
+    with TcpProxy(port(place), bytes_per_second=1e6) as proxy:
+        publisher = RabbitPublisher(rabbit_options(f"{login}@127.0.0.1:{proxy.port}", publish_timeout=TIMEOUT))
         await publisher.open()
         yield publisher
         await publisher.close()
@@ -86,3 +99,17 @@ async def test_time_in_which_the_relay_does_not_run_does_not_count_against_nats(
     nats: NatsPublisher, stream: MakeStream
 ) -> None:
     await stand_still(nats, (await stream()).subject())
+
+
+@pytest.mark.rabbitmq
+async def test_what_a_slow_link_to_rabbitmq_still_carries_does_not_time_out(
+    rabbitmq: RabbitPublisher, queue: MakeQueue
+) -> None:
+    await carry_much(rabbitmq, queue())
+
+
+@pytest.mark.rabbitmq
+async def test_time_in_which_the_relay_does_not_run_does_not_count_against_rabbitmq(
+    rabbitmq: RabbitPublisher, queue: MakeQueue
+) -> None:
+    await stand_still(rabbitmq, queue())

@@ -104,8 +104,16 @@ def test_migrate_says_whether_an_extension_is_new(outbox: Outbox, tmp_path: Path
         answer(tmp_path, Mistake(command, env, 0, (f"extension {extension} is up to date",), ("added",)))
 
 
-async def test_what_listens_is_recognized(postgres: str, kafka: str, nats_url: str, redis_url: str) -> None:
-    servers = {kafka: "a Kafka broker", nats_url: "a NATS server", redis_url: "a Redis server", postgres: "PostgreSQL"}
+async def test_what_listens_is_recognized(
+    postgres: str, kafka: str, nats_url: str, redis_url: str, rabbitmq_url: str
+) -> None:
+    servers = {
+        kafka: "a Kafka broker",
+        nats_url: "a NATS server",
+        redis_url: "a Redis server",
+        rabbitmq_url: "a RabbitMQ node",
+        postgres: "PostgreSQL",
+    }
     for url, name in servers.items():
         host, _, port = place(url).rpartition(":")
         assert await what_listens(f"nats://u:hunter2@{host}:{port}/?x=1", "nats") == f"{host} port {port} is {name}"
@@ -113,7 +121,7 @@ async def test_what_listens_is_recognized(postgres: str, kafka: str, nats_url: s
 
 
 def test_check_names_the_server_that_answers_instead(
-    outbox: Outbox, kafka: str, nats_url: str, redis_url: str, tmp_path: Path
+    outbox: Outbox, kafka: str, nats_url: str, redis_url: str, rabbitmq_url: str, tmp_path: Path
 ) -> None:
     for kind, url, *says in (
         ("nats", f"nats://u:hunter2@{kafka}", "no NATS server has answered", "is a Kafka broker: correct the address"),
@@ -121,6 +129,8 @@ def test_check_names_the_server_that_answers_instead(
         ("redis", f"redis://{kafka}", "Connection closed", "is a Kafka broker: correct"),
         ("redis", f"redis://u:hunter2@{place(redis_url)}", "WRONGPASS: invalid username", "check the login"),
         ("redis", "redis://127.0.0.1:1", "127.0.0.1:1: CONNECTION: Connection refused", "nothing listens"),
+        ("rabbitmq", f"amqp://u:hunter2@{place(nats_url)}", "is not a RabbitMQ server", "is a NATS server: correct"),
+        ("rabbitmq", f"amqp://u:hunter2@{place(rabbitmq_url)}", "ACCESS_REFUSED", "check the login"),
         ("redis", f"rediss://{place(redis_url)}/0?ssl_ca_certs=/nowhere/ca", "ssl_ca_certs='/nowhere/ca' cannot be"),
     ):
         env = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": kind, "PUBLISHER_URL": url}

@@ -121,7 +121,7 @@ def test_what_the_programs_import_is_compiled(tmp_path: Path) -> None:
     files = done.stdout.decode().splitlines()
     assert {str(ROOT / "relay/app/run.py"), str(ROOT / "cli/relay_cli/stats.py")} <= set(files)
     libraries = {file.partition("site-packages/")[2].split("/")[0] for file in files} - {""}
-    assert {"confluent_kafka", "nats", "redis", "psycopg", "typer", "uvicorn"} <= libraries
+    assert {"confluent_kafka", "nats", "redis", "pamqp", "psycopg", "typer", "uvicorn"} <= libraries
     assert libraries & {"pyspark", "fastapi", "opentelemetry", "pandas"} <= {"opentelemetry"}  # imported by redis-py
 
 

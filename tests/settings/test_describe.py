@@ -34,12 +34,18 @@ CONSOLE = {
     **dict.fromkeys(("CONSOLE_SECRET", "CONSOLE_SECRET_FILE", "CONSOLE_OIDC_CLIENT_ID"), "unset"),
     **dict.fromkeys(("CONSOLE_OIDC_CLIENT_SECRET", "CONSOLE_OIDC_CLIENT_SECRET_FILE"), "unset"),
 }
-BEYOND = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset", **FILES, **LOG, **CONSOLE}
+RABBITMQ = {
+    "RABBITMQ_EXCHANGE": "the default exchange",
+    "RABBITMQ_PUBLISH_TIMEOUT": "10s",
+    "RABBITMQ_CONNECTION_TIMEOUT": "10s",
+}
+OURS = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 
 def test_every_variable_of_the_contract_exists_with_its_default() -> None:
-    rows = {row.variable: row.default.removesuffix(" for kafka, nats and redis") for row in describe()}
+    rows = {row.variable: row.default.removesuffix(" for kafka, nats, redis and rabbitmq") for row in describe()}
 
     assert {name: rows.pop(name) for name in BEYOND} == BEYOND
     assert rows == contract_defaults()

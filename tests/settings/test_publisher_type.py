@@ -8,7 +8,7 @@ from relay.settings.settings import Settings
 from tests.settings.test_settings import NEEDED, refusal, settings
 
 
-@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis"])
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq"])
 def test_a_broker_needs_an_address(publisher: str) -> None:
     assert f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={publisher} needs it" in refusal(PUBLISHER_TYPE=publisher)
 
@@ -32,6 +32,8 @@ def test_the_address_of_another_broker_is_refused_without_its_password() -> None
         ("unix:///run/redis.sock", "redis"),
         ("redis+sentinel://host:26379/mymaster", "redis"),
         ("rediss+cluster://host:6379", "redis"),
+        ("amqp://user@host:5672,host2/vhost", "rabbitmq"),
+        ("amqps://host", "rabbitmq"),
     ],
 )
 def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: str) -> None:
@@ -40,7 +42,7 @@ def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: st
     assert (implied.publisher_type, implied.publisher_name, implied.warnings) == (publisher, publisher, ())
 
 
-@pytest.mark.parametrize("url", ["host:9092", "host", "amqp://host", "https://host/hook", "kafak://host:9092", "://"])
+@pytest.mark.parametrize("url", ["host:9092", "host", "sqs://host", "https://host/hook", "kafak://host:9092", "://"])
 def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
     message = refusal(PUBLISHER_URL=url)
 
@@ -50,9 +52,15 @@ def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "owner"),
-    [("kafka://h", "kafka"), ("tls://h", "nats"), ("unix:///s", "redis"), ("redis+sentinel://h/m", "redis")],
+    [
+        ("kafka://h", "kafka"),
+        ("tls://h", "nats"),
+        ("amqps://h", "rabbitmq"),
+        ("unix:///s", "redis"),
+        ("redis+sentinel://h/m", "redis"),
+    ],
 )
-@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis"])
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq"])
 def test_a_type_that_contradicts_the_scheme_is_refused(publisher: str, url: str, owner: str) -> None:
     if publisher == owner:
         assert settings(PUBLISHER_TYPE=publisher, PUBLISHER_URL=url).publisher_type == publisher

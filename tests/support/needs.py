@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.servers.rabbitmq import missing
 from tests.support.waiting import PATIENCE
 
-SERVERS: Final = ("postgres", "kafka", "nats", "redis", "clickhouse", "spark", "prometheus", "packages")
+SERVERS: Final = ("postgres", "kafka", "nats", "redis", "rabbitmq", "clickhouse", "spark", "prometheus", "packages")
 """Markers of what a run must start or fetch; each brings the marker ``server``."""
 
 _FIXTURES: Final = {
@@ -24,6 +25,7 @@ _FIXTURES: Final = {
     "kafka": {"kafka", "kafka_proxy"},
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
+    "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
 }
@@ -34,6 +36,7 @@ _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
     "redis": ("valkey-server", "redis-server"),
+    "rabbitmq": ("rabbitmqctl",),
     "spark": ("spark-submit", "spark-class"),
     "prometheus": ("promtool", "prometheus"),
     "packages": ("uv", "pip"),
@@ -73,6 +76,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the markers before ``-m`` selects, and scale pytest's own timeout."""
     timeout = float(config.getini("timeout"))
+    absent = missing()
     for item in items:
         for need in _derived(item):
             item.add_marker(need)
@@ -81,6 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own = {mark.name for mark in item.iter_markers()}
         if own & set(SERVERS):
             item.add_marker("server")
+        if "rabbitmq" in own and absent is not None:
+            item.add_marker(pytest.mark.skip(reason=absent))
         item.stash[_NEEDS] = frozenset(own)
         mark = item.get_closest_marker("timeout")
         limit = float(mark.args[0]) if mark else timeout
@@ -138,6 +144,8 @@ def _need_of(words: list[Any]) -> str:
     program = Path(str(words[0])).name
     if program == "java":
         return "kafka" if any(str(word).startswith("kafka.") for word in words) else "spark"
+    if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
+        return "rabbitmq"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from relay.app import build
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
+from relay.brokers.rabbitmq.options import RabbitOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
 from relay.deliverylog.recorder import RecorderOptions
@@ -41,6 +42,10 @@ def nats_options(url: str, **changes: Any) -> NatsOptions:
 
 def redis_options(url: str, **changes: Any) -> RedisOptions:
     return replace(build.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
+
+
+def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
+    return replace(build.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
 
 
 def recorder_options(**changes: Any) -> RecorderOptions:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from relay.brokers.files import check_files
 from relay.brokers.nats.identity import identity_arguments
+from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
 
 _SERVER = re.compile(
     r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:\[\]\s]+)(?::\d{1,5})?)/?"
 )
-_FILES = frozenset({"credentials", "nkey_seed", "tls_ca", "tls_cert", "tls_key"})
+_FILES = frozenset({"credentials", "nkey_seed"}) | TLS_FILES
 _LIMIT = "max_control_line"
 _SHAPE = (
     "write nats://user:password@host:4222,host2:4222 or tls://…, and percent-encode special characters of user, "
@@ -68,7 +67,7 @@ def connect_arguments(options: NatsOptions) -> dict[str, Any]:
     arguments |= _login(server["login"] for server in servers)
     arguments |= identity_arguments(files)
     if any(server["scheme"] == "tls" for server in servers) or any(name.startswith("tls_") for name in files):
-        arguments["tls"] = _tls(files)
+        arguments["tls"] = client_context(files)
     return arguments
 
 
@@ -114,16 +113,3 @@ def _login(logins: Iterable[str | None]) -> dict[str, str]:
     if not separator:
         return {"token": unquote(user)}
     return {"user": unquote(user), "password": unquote(password)}
-
-
-def _tls(files: dict[str, str]) -> ssl.SSLContext:
-    named = {name: path for name, path in files.items() if name.startswith("tls_")}
-    check_files(named, named)
-    try:
-        context = ssl.create_default_context(cafile=files.get("tls_ca"))
-        if "tls_cert" in files:
-            context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
-    except OSError as error:  # what ssl raises names no file
-        shown = ", ".join(f"{name}={path!r}" for name, path in named.items())
-        raise ConfigError(f"PUBLISHER_URL: {shown}: not a PEM file of that kind: {error}") from None
-    return context

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.fixtures.kafka import create_topic
+from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.waiting import patience, wait_until
@@ -103,6 +104,27 @@ class Redis:
         with redis.Redis.from_url(self._url) as client:
             entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", client.xrange(self.destination))
             return Counter(fields[b"id"].decode() for _, fields in entries)
+
+
+class RabbitMQ:
+    """A quorum queue of the shared node, reached through a proxy. Reading it takes its messages out."""
+
+    def __init__(self, proxy: TcpProxy, url: str) -> None:
+        self.proxy = proxy
+        self._url = url
+        self.destination = f"chaos.{uuid.uuid4().hex}"
+        self._counts: Counter[str] = Counter()
+        with RabbitAdmin(url) as admin:
+            admin.declare(self.destination, {"x-queue-type": "quorum"})
+
+    def env(self) -> dict[str, str]:
+        login, _, _ = self._url.rpartition("@")
+        return {"PUBLISHER_TYPE": "rabbitmq", "PUBLISHER_URL": f"{login}@127.0.0.1:{self.proxy.port}/"}
+
+    def received(self) -> Counter[str]:
+        with RabbitAdmin(self._url) as admin:
+            self._counts.update(admin.drain(self.destination))
+        return self._counts
 
 
 def read_topic(address: str, topic: str) -> Counter[str]:

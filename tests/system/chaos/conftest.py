@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
-from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, Redis
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis
 
 MakeBroker = Callable[[str], Broker]
+_BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {"nats": Nats, "redis": Redis, "rabbitmq": RabbitMQ}
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def kafka_proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
-    """``make_broker("kafka")``, ``"nats"`` or ``"redis"``: a new destination behind a proxy."""
+    """``make_broker("kafka")``, ``"nats"``, ``"redis"`` or ``"rabbitmq"``: a new destination behind a proxy."""
     proxies: list[TcpProxy] = []
 
     def own_proxy(url: str) -> TcpProxy:
@@ -33,8 +34,8 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     def make(kind: str) -> Broker:
         if kind == "kafka":
             return Kafka(request.getfixturevalue("kafka_proxy"))
-        url: str = request.getfixturevalue("nats_url" if kind == "nats" else "redis_url")
-        return Nats(own_proxy(url), url) if kind == "nats" else Redis(own_proxy(url), url)
+        url: str = request.getfixturevalue(f"{kind}_url")
+        return _BEHIND_URL[kind](own_proxy(url), url)
 
     yield make
     for proxy in proxies:

@@ -1,7 +1,7 @@
 """A broker that cuts the connection on a certain message: that event fails alone, and all others flow.
 
 Real servers, each with a reason of its own to cut: Redis at its bound on a client's query buffer, NATS at its bound on
-a control line, Kafka behind a proxy that resets on a pattern.
+a control line, Kafka and RabbitMQ behind a proxy that resets on a pattern.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.servers.nats import NatsServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.waiting import PATIENCE, wait_until
-from tests.system.chaos.brokers import Kafka
+from tests.system.chaos.brokers import Kafka, RabbitMQ
 from tests.system.chaos.conftest import MakeBroker
 from tests.system.chaos.load import Writers
 
@@ -72,19 +72,21 @@ def nats_server(stack: ExitStack) -> Cutting:
     return Cutting(env, "orders.good", Row("orders." + "x" * 600, b"small"))
 
 
-def kafka(broker: Kafka) -> Cutting:
+def proxied(broker: Kafka | RabbitMQ) -> Cutting:
     proxy: TcpProxy = broker.proxy
     proxy.tap = ResetOnPoison()
     return Cutting(broker.env(), broker.destination, Row(broker.destination, b"POISON" + uuid.uuid4().bytes))
 
 
-@pytest.fixture(params=["redis", "nats", pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka"))])
+@pytest.fixture(
+    params=["redis", "nats", "rabbitmq", pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka"))]
+)
 def cutting(request: pytest.FixtureRequest, make_broker: MakeBroker) -> Iterator[Cutting]:
     with ExitStack() as stack:
-        if request.param == "kafka":
-            broker = make_broker("kafka")
-            assert isinstance(broker, Kafka)
-            yield kafka(broker)
+        if request.param in ("kafka", "rabbitmq"):
+            broker = make_broker(request.param)
+            assert isinstance(broker, Kafka | RabbitMQ)
+            yield proxied(broker)
         else:
             yield redis(stack) if request.param == "redis" else nats_server(stack)
 

@@ -1,0 +1,318 @@
+"""A connection to RabbitMQ: login, one channel with confirms, heartbeats, and what the server says.
+
+pamqp writes and reads the frames, but for two that come once a message: the frames of a message
+(``relay.brokers.rabbitmq.frames``) and the server's confirms, which are taken from the received bytes.
+
+A connection is lost once, and says so once. A channel that the server closes, as it does on an error of a message, is
+gone with everything unconfirmed on it; ``open_channel`` opens a new one, whose delivery tags begin at 1 again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from pamqp import commands, frame
+from pamqp.base import Frame
+from pamqp.common import FieldTable
+from pamqp.exceptions import PAMQPException
+from pamqp.header import ContentHeader
+
+from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
+from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
+from relay.brokers.sending import SendProgress
+from relay.core.errors import BrokerUnreachable, reason_of
+from relay.version import __version__
+
+HEARTBEAT_INTERVAL: Final = 20
+"""Seconds, the longest; two of them without a byte from the server mean that it is gone."""
+_LATE: Final = 0.5  # seconds that a look may be late because this process did not run
+_GREETING: Final = b"AMQP\x00\x00\x09\x01"
+_BEAT: Final = FRAME_START.pack(HEARTBEAT, 0, 0) + bytes([END])
+_CONFIRM: Final = struct.Struct(">HHQB")  # class, method, delivery tag, multiple
+_CONFIRM_BYTES: Final = 13
+_BASIC_ACK: Final = (60, 80)
+_KINDS: Final = (METHOD, HEADER, BODY, HEARTBEAT)
+_SMALLEST_FRAME: Final = 4096  # bytes; what AMQP demands of both sides
+_LARGEST_FRAME: Final = 1 << 17
+_CAPABILITIES: Final[FieldTable] = {
+    "publisher_confirms": True,
+    "basic.nack": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
+
+Answer = TypeVar("Answer", bound=Frame)
+
+
+class Owner(Protocol):
+    """Takes what the server says after the channel is open."""
+
+    def on_confirmed(self, tag: int, *, multiple: bool, stored: bool) -> None:
+        """A confirm of one message, or of all up to it."""
+
+    def on_returned(self, message_id: str, reason: str) -> None:
+        """No queue takes this message; its confirm follows."""
+
+    def on_blocked(self, reason: str | None) -> None:
+        """The server takes no messages for now, or again: None."""
+
+    def on_channel_closed(self, code: int, text: str) -> None:
+        """The channel is gone, with what was unconfirmed on it."""
+
+    def on_lost(self, reason: str) -> None:
+        """The connection is gone."""
+
+
+class ServerClosed(Exception):
+    """The server ended the connection or the channel instead of answering a request."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class RabbitConnection(asyncio.Protocol):
+    """One connection; ``connect`` makes one."""
+
+    def __init__(self) -> None:
+        self.owner: Owner | None = None
+        """None for a connection that publishes nothing."""
+        self.frame_max = _LARGEST_FRAME
+        """Bytes of one frame, at most."""
+        self.sending = SendProgress(None)
+        self.lost: str | None = None
+        """Why the connection is gone; None while it stands."""
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._loop = asyncio.get_running_loop()
+        self._awaited: tuple[type[Frame], asyncio.Future[Any]] | None = None
+        self._returned: commands.Basic.Return | None = None
+        """Its content is on the way."""
+        self._beat: asyncio.TimerHandle | None = None
+        self._interval = 0.0
+        self._heard = self._beat_due = 0.0
+
+    @classmethod
+    async def connect(cls, target: RabbitTarget, timeout: float) -> RabbitConnection:
+        """Log in to the first node that lets it. Raises BrokerUnreachable with each node's reason."""
+        reasons = []
+        for address in target.addresses:
+            connection = cls()
+            seconds = timeout / len(target.addresses)
+            try:
+                async with asyncio.timeout(seconds):
+                    await connection._open(address, target)
+            except TimeoutError:
+                reasons.append(f"{address}: no RabbitMQ node has answered within {seconds:g} s")
+            except (OSError, ServerClosed, UnicodeError) as error:  # the last: a host that is no name
+                reasons.append(f"{address}: {reason_of(error)}")
+            else:
+                return connection
+            finally:
+                if connection._interval == 0.0:  # not open: nothing is left behind, when cancelled too
+                    connection.cut()
+        raise BrokerUnreachable("; ".join(reasons))
+
+    async def open_channel(self) -> None:
+        """Open the channel, with confirms. Raises ServerClosed."""
+        await self.ask(commands.Channel.Open(), commands.Channel.OpenOk, CHANNEL)
+        await self.ask(commands.Confirm.Select(), commands.Confirm.SelectOk, CHANNEL)
+
+    async def ask(self, request: Frame | None, answer: type[Answer], channel: int) -> Answer:
+        """Send a request and wait for its answer, one request at a time. Raises ServerClosed."""
+        if self.lost is not None:
+            raise ServerClosed(0, self.lost)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._awaited = (answer, future)
+        try:
+            if request is not None:
+                self._send(request, channel)
+            received: Answer = await future
+            return received
+        finally:
+            self._awaited = None
+
+    def write(self, frames: bytes) -> None:
+        """Write whole frames to the socket now; one that is closed already loses the connection."""
+        if self._transport is None or self._transport.is_closing():
+            self._lose("the connection was lost")
+            return
+        self.sending.written += len(frames)
+        self._transport.write(frames)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the socket to take them."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def cut(self) -> None:
+        """Abort the connection, and drop what is buffered for it; the owner is not told."""
+        self.owner = None
+        self._lose("the connection was closed")
+
+    async def close(self) -> None:
+        """Say goodbye, so that the server logs no lost connection, and cut. Raises nothing of the connection."""
+        try:
+            await self.ask(commands.Connection.Close(200, "done", 0, 0), commands.Connection.CloseOk, 0)
+        except ServerClosed:
+            return
+        finally:
+            self.cut()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.sending = SendProgress(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._lose("the connection was lost" + (f": {reason_of(exc)}" if exc else ""))
+
+    def data_received(self, data: bytes) -> None:
+        """Take every frame that is complete."""
+        self._heard = self._loop.time()
+        data = self._received + data if self._received else data
+        at, end = 0, len(data)
+        while end - at >= OVERHEAD and self.lost is None:
+            kind, _, size = FRAME_START.unpack_from(data, at)
+            if kind not in _KINDS or size > _LARGEST_FRAME:
+                self._lose("what answers is not a RabbitMQ server")
+                return
+            after = at + size + OVERHEAD
+            if after > end:
+                break
+            if kind == METHOD and size == _CONFIRM_BYTES:
+                self._take_confirm(data, at)
+            elif kind != HEARTBEAT:
+                self._take(data[at:after], kind)
+            at = after
+        self._received = data[at:]
+
+    def _take_confirm(self, data: bytes, at: int) -> None:
+        """A method of that size: nearly always a confirm."""
+        class_id, method_id, tag, multiple = _CONFIRM.unpack_from(data, at + FRAME_START.size)
+        if (class_id, method_id) == _BASIC_ACK and self.owner is not None:
+            self.owner.on_confirmed(tag, multiple=bool(multiple & 1), stored=True)
+        else:
+            self._take(data[at : at + _CONFIRM_BYTES + OVERHEAD], METHOD)
+
+    def _take(self, data: bytes, kind: int) -> None:
+        if kind == BODY:  # of a message that was returned
+            return
+        try:
+            _, _, received = frame.unmarshal(data)
+        except (PAMQPException, ValueError, KeyError, struct.error) as error:
+            self._lose(f"a frame of the server cannot be read: {reason_of(error)}")
+            return
+        if isinstance(received, ContentHeader):
+            self._take_returned(received)
+        elif self._awaited is not None and isinstance(received, self._awaited[0]):
+            if not self._awaited[1].done():
+                self._awaited[1].set_result(received)
+        else:
+            self._take_unasked(received)
+
+    def _take_unasked(self, received: object) -> None:
+        match received:
+            case commands.Basic.Return():
+                self._returned = received
+            case commands.Basic.Nack():
+                self._on_nack(received)
+            case commands.Connection.Blocked():
+                self._on_blocked(received.reason or "no reason given")
+            case commands.Connection.Unblocked():
+                self._on_blocked(None)
+            case commands.Channel.Close():
+                self._on_channel_close(received)
+            case commands.Connection.Close():
+                self._on_close(received)
+
+    def _take_returned(self, header: ContentHeader) -> None:
+        returned, self._returned = self._returned, None
+        if returned is not None and self.owner is not None:
+            reason = f"{returned.reply_text} (exchange {returned.exchange!r}, routing key {returned.routing_key!r})"
+            self.owner.on_returned(str(header.properties.message_id or ""), reason)
+
+    def _on_nack(self, received: commands.Basic.Nack) -> None:
+        if self.owner is not None:
+            self.owner.on_confirmed(received.delivery_tag or 0, multiple=bool(received.multiple), stored=False)
+
+    def _on_blocked(self, reason: str | None) -> None:
+        if self.owner is not None:
+            self.owner.on_blocked(reason)
+
+    def _on_channel_close(self, received: commands.Channel.Close) -> None:
+        self._send(commands.Channel.CloseOk(), CHANNEL)
+        code, text = received.reply_code or 0, received.reply_text or ""
+        if not self._fail_awaited(ServerClosed(code, text)) and self.owner is not None:
+            self.owner.on_channel_closed(code, text)
+
+    def _on_close(self, received: commands.Connection.Close) -> None:
+        self._send(commands.Connection.CloseOk(), 0)
+        self._lose(f"the server closed the connection: {received.reply_text}", received.reply_code or 0)
+
+    # the connection's life
+
+    async def _open(self, address: RabbitAddress, target: RabbitTarget) -> None:
+        host = address.host if target.tls else None
+        await self._loop.create_connection(
+            lambda: self, address.host, address.port, ssl=target.tls, server_hostname=host
+        )
+        self.write(_GREETING)
+        start = await self.ask(None, commands.Connection.Start, 0)
+        if "PLAIN" not in str(start.mechanisms).split():
+            raise ServerClosed(0, f"the server takes no login by password, but {start.mechanisms}")
+        login = commands.Connection.StartOk(
+            client_properties={"product": "openoutbox-relay", "version": __version__, "capabilities": _CAPABILITIES},
+            mechanism="PLAIN",
+            response=f"\0{target.user}\0{target.password}",
+            locale="en_US",
+        )
+        tune = await self.ask(login, commands.Connection.Tune, 0)
+        self.frame_max = max(_SMALLEST_FRAME, min(tune.frame_max or _LARGEST_FRAME, _LARGEST_FRAME))
+        heartbeat = min(tune.heartbeat or HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL)
+        self._send(commands.Connection.TuneOk(min(tune.channel_max or 1, 1) or 1, self.frame_max, heartbeat), 0)
+        await self.ask(commands.Connection.Open(target.vhost), commands.Connection.OpenOk, 0)
+        self._interval = heartbeat / 2
+        self._beat_at(self._loop.time() + self._interval)
+
+    def _beat_at(self, due: float) -> None:
+        self._beat_due = due
+        self._beat = self._loop.call_at(due, self._keep_alive)
+
+    def _keep_alive(self) -> None:
+        """Send a heartbeat and look for the server's; a process that was stopped reads first what has arrived."""
+        now = self._loop.time()
+        silence = now - self._heard
+        if now - self._beat_due < _LATE and silence > 4 * self._interval:
+            self._lose(f"no heartbeat of the server within {silence:.0f} s")
+            return
+        self.write(_BEAT)
+        self._beat_at(now + self._interval)
+
+    def _send(self, request: Frame, channel: int) -> None:
+        if self.lost is None:
+            self.write(frame.marshal(request, channel))
+
+    def _fail_awaited(self, error: ServerClosed) -> bool:
+        """Tell the request that is under way; whether there is one."""
+        if self._awaited is None or self._awaited[1].done():
+            return False
+        self._awaited[1].set_exception(error)
+        return True
+
+    def _lose(self, reason: str, code: int = 0) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail_awaited(ServerClosed(code, reason))
+        if self.owner is not None:
+            self.owner.on_lost(reason)

@@ -1,0 +1,50 @@
+"""The errors by which RabbitMQ closes a channel, sorted into the outcomes of docs/messages.md#errors.
+
+The server closes the channel for the sake of one message, and does not say which. Its text tells it: all messages of a
+channel go to one exchange, so an exchange that is missing or forbidden refuses each of them; a topic permission names
+the routing key; a message that is too large is known by its size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, Permanent, Transient
+
+NACK: Final = Transient("NACK", "a queue refused the message: it is full (x-overflow), or cannot store now")
+_REFUSED, _NOT_FOUND, _PRECONDITION = 403, 404, 406
+_TOPIC: Final = re.compile(r"access to topic '(?P<key>.*)' in exchange ", re.DOTALL)
+_SIZE: Final = re.compile(r"message size (?P<size>\d+) is larger than (?:configured )?max size (?P<most>\d+)")
+
+
+class Blame(NamedTuple):
+    """What a channel was closed for: which of its events are refused, and how."""
+
+    refuses: Callable[[OutboxEvent], bool]
+    outcome: Outcome
+    max_size: int | None = None
+    """Bytes of payload that the server takes, where it says so."""
+
+
+def blame(code: int, text: str) -> Blame | None:
+    """Return what the server's text says; None where it does not say which messages it is about."""
+    if code == _NOT_FOUND:
+        return Blame(lambda _: True, Transient("NOT_FOUND", text))
+    if code == _REFUSED:
+        outcome, topic = Transient("ACCESS_REFUSED", text), _TOPIC.search(text)
+        if topic is None:
+            return Blame(lambda _: True, outcome)
+        key = topic["key"]
+        return Blame(lambda event: event.event_type == key, outcome)
+    if code == _PRECONDITION and (match := _SIZE.search(text)) is not None:
+        most = int(match["most"])
+        return Blame(lambda event: len(event.payload) > most, too_large(int(match["size"]), most), most)
+    return None
+
+
+def too_large(size: int, most: int) -> Permanent:
+    """The outcome of a payload over the server's ``max_message_size``."""
+    return Permanent("MAX_MESSAGE_SIZE", f"{size} bytes, over the server's max_message_size of {most}")

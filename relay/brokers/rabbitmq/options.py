@@ -1,0 +1,114 @@
+"""What the RabbitMQ publisher can be configured with, and what PUBLISHER_URL says."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from relay.brokers.tls import TLS_FILES, client_context
+from relay.core.errors import ConfigError
+
+_URL: Final = re.compile(
+    r"(?P<scheme>amqps?)://(?:(?P<login>[^@/?#]*)@)?(?P<hosts>[^@/?#]+)(?:/(?P<vhost>[^/?#]*))?(?:\?(?P<query>[^#]*))?",
+    re.IGNORECASE,
+)
+_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
+_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+_LAST_PORT: Final = 65_535
+_LONGEST_NAME: Final = 255  # bytes of a short string
+_SHAPE: Final = (
+    "write amqp://user:password@host:5672,host2:5672/vhost or amqps://…, and percent-encode special characters of "
+    "user, password and vhost (@ is %40, / is %2F, ? is %3F, # is %23)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RabbitOptions:
+    """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
+
+    url: str = field(repr=False)
+    """``amqp://user:password@host:5672,host2:5672/vhost``; ``amqps://`` demands TLS.
+
+    User, password and vhost are percent-decoded; without a login it is guest's, without a vhost ``/``. The query may
+    name files: ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
+    """
+    exchange: str
+    """Where messages go, with the event type as routing key; empty for the default exchange, which routes to the queue
+    of that name.
+    """
+    publish_timeout: float
+    """From the offer of a message to its confirm."""
+    connection_timeout: float
+    """For a connection to any of the hosts, TLS and login included."""
+    max_pending: int = 4000
+    """Most unconfirmed messages; beyond that ``publish`` waits."""
+
+
+class RabbitAddress(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitTarget:
+    """What PUBLISHER_URL says."""
+
+    addresses: tuple[RabbitAddress, ...]
+    user: str
+    password: str = field(repr=False)
+    vhost: str
+    tls: ssl.SSLContext | None
+
+    def __str__(self) -> str:
+        """The addresses, without a login."""
+        return ", ".join(map(str, self.addresses))
+
+
+def read_target(options: RabbitOptions) -> RabbitTarget:
+    """Read the URL and the current content of the files it names.
+
+    Raises ConfigError, without any part of a login, for an invalid one.
+    """
+    if len(options.exchange.encode()) > _LONGEST_NAME:
+        raise ConfigError(f"RABBITMQ_EXCHANGE is longer than {_LONGEST_NAME} bytes, the most that AMQP can name")
+    match = _URL.fullmatch(options.url.strip())
+    if match is None:
+        raise ConfigError(f"PUBLISHER_URL is not usable for RabbitMQ: {_SHAPE}")
+    scheme = match["scheme"].lower()
+    user, _, password = (match["login"] or "guest:guest").partition(":")
+    return RabbitTarget(
+        addresses=tuple(_address(part, _PORTS[scheme]) for part in match["hosts"].split(",")),
+        user=unquote(user),
+        password=unquote(password),
+        vhost=unquote(match["vhost"] or "") or "/",
+        tls=_tls(scheme, match["query"] or ""),
+    )
+
+
+def _address(part: str, default_port: int) -> RabbitAddress:
+    match = _HOST.fullmatch(part.strip())
+    if match is None or int(match["port"] or 1) > _LAST_PORT:
+        raise ConfigError(f"PUBLISHER_URL names no RabbitMQ node; {_SHAPE}")
+    return RabbitAddress(match["host"].strip("[]"), int(match["port"] or default_port))
+
+
+def _tls(scheme: str, query: str) -> ssl.SSLContext | None:
+    """No message shows a part of the query where it may be the rest of a password."""
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(parameters.keys() - TLS_FILES):
+        shown = "a parameter" if "@" in query else repr(unknown[0])
+        known = ", ".join(sorted(TLS_FILES))
+        raise ConfigError(f"PUBLISHER_URL: {shown} is not known; RabbitMQ takes {known}; {_SHAPE}")
+    if scheme == "amqps":
+        return client_context(parameters)
+    if parameters:
+        raise ConfigError(f"PUBLISHER_URL: {min(parameters)} is for TLS; write amqps://")
+    return None

@@ -1,0 +1,72 @@
+"""Events to RabbitMQ: persistent, mandatory messages, many of them unconfirmed, each with its own confirm.
+
+A session is opened on the first publish, and again after it was lost or abandoned. An event waits only for its own
+confirm, and for at most the publish timeout.
+
+A probe uses a short connection of its own: a server that lacks memory or disk reads nothing more from a connection that
+publishes, but answers another one. So being blocked is no outage, and a half-dead session cannot answer a probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from relay.brokers.current_session import CurrentSession
+from relay.brokers.rabbitmq.connection import RabbitConnection
+from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
+from relay.brokers.rabbitmq.session import RabbitSession
+from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink
+
+
+class RabbitPublisher:
+    """Publishes over one session at a time; see the module's text."""
+
+    name = "rabbitmq"
+    keeps_runs = False
+
+    def __init__(self, options: RabbitOptions) -> None:
+        self._options = options
+        self._current = CurrentSession(self._connect)
+
+    async def open(self) -> None:
+        """Check the configuration. Raises ConfigError; does not connect."""
+        await asyncio.to_thread(read_target, self._options)
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
+        await self._current.publish(events, sink)
+
+    async def probe(self, timeout: float) -> None:
+        """Log in on a connection of its own. Raises BrokerUnreachable."""
+        target = await self._target()
+        connection = await RabbitConnection.connect(target, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await connection.close()
+        except TimeoutError:
+            raise BrokerUnreachable(f"{target}: no answer within {timeout:g} s") from None
+
+    async def abandon(self, reason: str) -> None:
+        """Cut the connection and what is buffered for it."""
+        if (session := await self._current.give_up(reason)) is not None:
+            session.end(reason)
+
+    async def close(self) -> None:
+        """Abandon what is left."""
+        await self.abandon("the publisher was closed")
+
+    def twin(self) -> RabbitPublisher:
+        """A publisher with connections of its own."""
+        return RabbitPublisher(self._options)
+
+    async def _connect(self) -> RabbitSession:
+        return await RabbitSession.connect(self._options, await self._target())
+
+    async def _target(self) -> RabbitTarget:
+        try:  # read for every connection: mounted certificates are replaced while the relay runs
+            return await asyncio.to_thread(read_target, self._options)
+        except ConfigError as error:
+            raise BrokerUnreachable(str(error)) from None

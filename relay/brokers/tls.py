@@ -1,0 +1,30 @@
+"""TLS towards a broker, from the files that PUBLISHER_URL names."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Final
+
+from relay.brokers.files import check_files
+from relay.core.errors import ConfigError
+
+TLS_FILES: Final = frozenset({"tls_ca", "tls_cert", "tls_key"})
+"""The parameters of a URL that name them."""
+
+
+def client_context(files: Mapping[str, str]) -> ssl.SSLContext:
+    """The context for the current content of the files; the system's authorities without ``tls_ca``.
+
+    Raises ConfigError with parameter and path for a file that cannot be used.
+    """
+    named = {name: path for name, path in files.items() if name in TLS_FILES}
+    check_files(named, named)
+    try:
+        context = ssl.create_default_context(cafile=files.get("tls_ca"))
+        if "tls_cert" in files:
+            context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
+    except OSError as error:  # what ssl raises names no file
+        shown = ", ".join(f"{name}={path!r}" for name, path in named.items())
+        raise ConfigError(f"PUBLISHER_URL: {shown}: not a PEM file of that kind: {error}") from None
+    return context
