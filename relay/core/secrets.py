@@ -54,7 +54,7 @@ _USER_AND_MORE: Final = re.compile(r"[^\s/?#@:\[]*:(?!\d{1,5}(?:[/?,;)\s\"']|$))
 _WHOLE_ADDRESS: Final = re.compile(r"@[\w.\-\[\]]*(?::\d|/)[^@]*$")
 """A host with a port or a path: an ``@`` after a blank belongs to something else."""
 _HEADER: Final = re.compile(r"\b(bearer|basic)(\s+)[\w.~+/=\-]{8,}", re.IGNORECASE)
-_QUOTED_NAME: Final = r"(?P<mark>\\*[\"'])(?P<key>[^\"'\\=:]{1,100})(?P=mark)\s*[=:]\s*"
+_QUOTED_NAME: Final = r"(?<!\\)(?P<mark>\\*[\"'])(?P<key>[^\"'\\=:]{1,100})(?P=mark)\s*[=:]\s*"
 _BARE_NAME: Final = r"(?<![\w.\-%])(?P<name>[\w.\-%]++)\s*=\s*"
 _NAMED: Final = re.compile(f"{_QUOTED_NAME}|{_BARE_NAME}")
 _OPENING: Final = re.compile(r"\\*[\"']")

@@ -32,7 +32,7 @@ _MISSED = """() => {
     return [...document.querySelectorAll(controls)].filter((one) => !focused.has(one)).map((one) => one.outerHTML);
 }"""
 """The controls that never had the focus."""
-_CHANGE = "main form[method=post], main a[href^='/changes/new'], main a[href^='/types/pause']"
+_CHANGE = "main form[method=post]:not([action='/logout']), main a[href^='/changes/new'], main a[href^='/types/pause']"
 _FORMS = {"replay", "bury", "type-pause"}
 """Pages that are a form for a change and nothing else."""
 _CHANGING = _FORMS | {"search", "event", "event-waiting", "dead", "types", "fleet"}

@@ -240,7 +240,7 @@ def test_masking_never_fails_and_masks_no_more_a_second_time(text: str) -> None:
     assert mask_secrets(once) == once
 
 
-@pytest.mark.parametrize("piece", ["a", "a:", "a@", "a=", "://", "password=", '"', "x://", "u:p@ "])
+@pytest.mark.parametrize("piece", ["a", "a:", "a@", "a=", "://", "password=", '"', "x://", "u:p@ ", "\\"])
 def test_a_long_text_is_masked_soon(piece: str) -> None:
     """Quadratic time would pass the suite's timeout."""
-    assert mask_secrets(piece * 20_000) is not None
+    assert mask_secrets(piece * 60_000) is not None
