@@ -92,7 +92,6 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "fleet": "/fleet",
         "settings": "/settings",
         "settings-all": "/settings?all=true",
-        "logins": "/logins",
         "log": "/log",
         "log-event": f"/log/events/{LOGGED}?tenant_id=acme",
         "log-attempt": "/log/attempts/attempt-0?tenant_id=acme",
