@@ -20,7 +20,7 @@ from relay.core.errors import ConfigError
 from relay.inbox.table import opened, rows
 from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
-from relay.postgres.operating import database_time, next_size, short_transaction
+from relay.postgres.operating import database_time, next_size, short_transaction, uninterrupted
 from relay.postgres.sql import TableName
 
 COUNT_MOST: Final = 5_000_000
@@ -77,13 +77,14 @@ def prune(
         size = retention.batch_size
         while True:
             began = time.monotonic()
-            with short_transaction(connection):
-                parameters = {"limit": size, "before": done.before, "after": after}
-                [(count, last)] = rows(connection, "inbox/admin:prune", table, parameters)
-            if count:
-                after = last
-                done = replace(done, count=done.count + count)
-                on_batch(done)
+            with uninterrupted():
+                with short_transaction(connection):
+                    parameters = {"limit": size, "before": done.before, "after": after}
+                    [(count, last)] = rows(connection, "inbox/admin:prune", table, parameters)
+                if count:
+                    after = last
+                    done = replace(done, count=done.count + count)
+                    on_batch(done)
             if count < size:
                 return done
             size = next_size(size, retention.batch_size, time.monotonic() - began)

@@ -5,9 +5,12 @@ Their connections are synchronous, in autocommit mode, with nothing prepared on 
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from types import FrameType
 from typing import Any, Final, LiteralString
 
 from relay.core.errors import SchemaError
@@ -49,6 +52,32 @@ def short_transaction(connection: Connection) -> Iterator[None]:
         milliseconds = f"{LOCK_TIMEOUT * 1000:.0f}"
         connection.execute(statement("session:lock_guard"), {"timeout": milliseconds})
         yield
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back a first Ctrl-C until the block has ended, so that what it commits is counted; a second ends it at once.
+
+    Outside the main thread, which alone receives Ctrl-C, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupted = False
+
+    def hold(_number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted = True
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def database_time(connection: Connection) -> datetime:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
-from relay.postgres.operating import next_size
+from relay.postgres.operating import next_size, uninterrupted
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
@@ -112,15 +112,16 @@ def _prune_kind(
     size = most
     while True:
         began = time.monotonic()
-        with short_transaction(connection):
-            parameters = {"limit": size, "before": before, "after": after}
-            [(count, last)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
-        seconds = time.monotonic() - began
-        if count:
-            after = last
-            delivered, dead = (count, 0) if kind == "delivered" else (0, count)
-            done = replace(done, delivered=done.delivered + delivered, dead=done.dead + dead)
-            on_batch(done)
+        with uninterrupted():
+            with short_transaction(connection):
+                parameters = {"limit": size, "before": before, "after": after}
+                [(count, last)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
+            seconds = time.monotonic() - began
+            if count:
+                after = last
+                delivered, dead = (count, 0) if kind == "delivered" else (0, count)
+                done = replace(done, delivered=done.delivered + delivered, dead=done.dead + dead)
+                on_batch(done)
         if count < size:
             return done
         size = next_size(size, most, seconds)

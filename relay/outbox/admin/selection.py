@@ -18,6 +18,7 @@ from relay.core.event import Status
 from relay.outbox.admin import examination
 from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
 from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
+from relay.postgres.operating import uninterrupted
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
@@ -147,12 +148,13 @@ class SelectionReader:
             first = 0
             while first < len(part) and (size := options.next_size(done)):
                 pace.wait()
-                with short_transaction(self._connection):
-                    changed = apply(self.places(part[first : first + size]))
-                pace.add(changed)
-                first += size
-                done += changed
-                on_batch(done)
+                with uninterrupted():
+                    with short_transaction(self._connection):
+                        changed = apply(self.places(part[first : first + size]))
+                    pace.add(changed)
+                    first += size
+                    done += changed
+                    on_batch(done)
             if not options.next_size(done):
                 break
             if not part:

@@ -89,7 +89,7 @@ EXTREMES = {
 
 UNDELIVERABLE = [
     {"PUBLISHER_URL": "127.0.0.1:9092"},
-    {"PUBLISHER_URL": "amqp://127.0.0.1:5672"},
+    {"PUBLISHER_URL": "mqtt://127.0.0.1:1883"},
     {"PUBLISHER_URL": "kafka://127.0.0.1:9092", "PUBLISHER_TYPE": "kafak"},
     {"PUBLISHER_URL": "kafka://127.0.0.1:9092", "PUBLISHER_TYPE": "nats"},
     {"PUBLISHER_TYPE": "redis"},
