@@ -1,4 +1,4 @@
-"""The inbox is created once, whoever else creates it, and a table that differs is left alone."""
+"""Concurrent migrations create the inbox once, and a table that differs is left alone."""
 
 from __future__ import annotations
 

@@ -111,17 +111,17 @@ def test_alone_it_closes_the_pages_to_everybody(caplog: pytest.LogCaptureFixture
         login = browser.send("GET", "/login")
 
     assert (page.status_code, page.headers["location"]) == (303, "/login")
-    assert "Nobody can log in to this console" in login.text
+    assert "This console has no way to log in" in login.text
     assert "<form" not in login.text
     (warning,) = [record for record in caplog.records if getattr(record, "action", "") == "access_api_only"]
-    assert "nobody can log in to the pages" in warning.getMessage()
+    assert "the pages have no way to log in" in warning.getMessage()
 
 
 def test_where_people_log_in_the_login_page_does_not_take_it(tmp_path: Path) -> None:
     variables = settings_with(CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
     with served(sample_app(variables)) as url, httpx.Client() as client:
         browser = Browser(url, client)
-        assert "Nobody can log in" not in browser.send("GET", "/login").text
+        assert "no way to log in" not in browser.send("GET", "/login").text
         assert browser.log_in(token=TOKEN).status_code == 401
         assert browser.log_in(token=token("reader-token")).status_code == 303
 
