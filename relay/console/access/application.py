@@ -39,7 +39,7 @@ def install(app: FastAPI, settings: Settings) -> None:
         )
     elif not options.admits_people:
         logger.warning(
-            "API_TOKEN admits to /api/ alone, and the pages have no way to log in. For people, set CONSOLE_TOKENS_FILE, "
-            "CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
+            "API_TOKEN admits to /api/ alone, and the pages have no way to log in. For people, set "
+            "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
             extra={"action": "access_api_only"},
         )
