@@ -22,7 +22,7 @@ from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from relay.app.build import kafka_options, rabbit_options
+from relay.app.publishers import kafka_options, rabbit_options
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target

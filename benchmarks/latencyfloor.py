@@ -16,7 +16,7 @@ import nats
 import redis
 from confluent_kafka import Producer
 
-from relay.app.build import kafka_options
+from relay.app.publishers import kafka_options
 from relay.brokers.kafka.options import producer_config
 from relay.settings.settings import Settings
 

@@ -31,8 +31,9 @@ import psycopg
 import uvloop
 
 from benchmarks.servers import Servers
-from relay.app.build import build_publisher, engine_options, storage_options
+from relay.app.build import engine_options, storage_options
 from relay.app.collector import set_collector
+from relay.app.publishers import build_publisher
 from relay.engine.relay import Relay
 from relay.outbox.storage import PostgresOutbox
 from relay.settings.settings import Settings

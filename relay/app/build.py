@@ -1,8 +1,7 @@
 """Turn settings into the options of each room, in one place. Default values stand in ``relay.settings`` only.
 
 The daemon (``relay.app.run``), ``relay-cli check`` (``relay.app.doctor``) and the other commands build from here, so
-that a variable means the same for all of them. Nothing connects here, and a broker's module is imported only when that
-broker is built.
+that a variable means the same for all of them. Nothing connects here. What the publisher needs: ``relay.app.publishers``.
 """
 
 from __future__ import annotations
@@ -11,12 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
+from relay.app.required import required
 from relay.core.backoff import RetryPolicy
-from relay.core.errors import ConfigError
-from relay.core.extras import requires
-from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
 from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.replays import OutboxReplays
@@ -26,10 +21,6 @@ from relay.settings.settings import Settings
 if TYPE_CHECKING:
     from relay.app.delivery_log import DeliveryLogParts
     from relay.app.subscriptions import SubscriptionLag
-    from relay.brokers.kafka.options import KafkaOptions
-    from relay.brokers.nats.options import NatsOptions
-    from relay.brokers.rabbitmq.options import RabbitOptions
-    from relay.brokers.redis.options import RedisOptions
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.recorder import RecorderOptions
 
@@ -54,7 +45,7 @@ def retry_policy(settings: Settings) -> RetryPolicy:
 def storage_options(settings: Settings) -> PostgresOptions:
     """The STORAGE_* variables, and the others that the statements use."""
     return PostgresOptions(
-        url=_required(settings.storage_url, "STORAGE_URL"),
+        url=required(settings.storage_url, "STORAGE_URL"),
         relay_id=settings.relay_id,
         table=settings.storage_table_name,
         lease_timeout=settings.lease_timeout,
@@ -70,7 +61,7 @@ def build_wake_ups(settings: Settings) -> OutboxWakeUps | None:
     """Return the listener for wake-ups; None unless WAKE_UP is on."""
     if not settings.wake_up:
         return None
-    return OutboxWakeUps(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
+    return OutboxWakeUps(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -90,124 +81,6 @@ def engine_options(settings: Settings) -> EngineOptions:
     )
 
 
-def kafka_options(settings: Settings) -> KafkaOptions:
-    """PUBLISHER_URL and the KAFKA_* variables. Raises ConfigError without a URL or the extra."""
-    with requires("kafka", "PUBLISHER_TYPE=kafka"):
-        from relay.brokers.kafka.options import KafkaOptions
-
-    return KafkaOptions(
-        in_order=settings.ordering == "key",
-        receipts=_wants_receipts(settings),
-        url=_required(settings.publisher_url, "PUBLISHER_URL"),
-        batch_size=settings.kafka_batch_size,
-        batch_bytes=settings.kafka_batch_bytes,
-        batch_timeout=settings.kafka_batch_timeout,
-        compression=settings.kafka_compression,
-        required_acks="one" if settings.kafka_required_acks == "one" else "all",
-        write_timeout=settings.kafka_write_timeout,
-        read_timeout=settings.kafka_read_timeout,
-        connection_timeout=settings.kafka_connection_timeout,
-        max_attempts=settings.kafka_max_attempts,
-    )
-
-
-def nats_options(settings: Settings) -> NatsOptions:
-    """PUBLISHER_URL and the NATS_* variables. Raises ConfigError without a URL or the extra."""
-    with requires("nats", "PUBLISHER_TYPE=nats"):
-        from relay.brokers.nats.options import NatsOptions
-
-    return NatsOptions(
-        receipts=_wants_receipts(settings),
-        url=_required(settings.publisher_url, "PUBLISHER_URL"),
-        publish_timeout=settings.nats_publish_timeout,
-        connection_timeout=settings.nats_connection_timeout,
-    )
-
-
-def redis_options(settings: Settings) -> RedisOptions:
-    """PUBLISHER_URL and the REDIS_* variables. Raises ConfigError without a URL or the extra."""
-    with requires("redis", "PUBLISHER_TYPE=redis"):
-        from relay.brokers.redis.options import RedisOptions
-
-    return RedisOptions(
-        receipts=_wants_receipts(settings),
-        url=_required(settings.publisher_url, "PUBLISHER_URL"),
-        connection_timeout=settings.redis_connection_timeout,
-        write_timeout=settings.redis_write_timeout,
-    )
-
-
-def rabbit_options(settings: Settings) -> RabbitOptions:
-    """PUBLISHER_URL and the RABBITMQ_* variables. Raises ConfigError without a URL or the extra."""
-    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
-        from relay.brokers.rabbitmq.options import RabbitOptions
-
-    return RabbitOptions(
-        url=_required(settings.publisher_url, "PUBLISHER_URL"),
-        exchange=settings.rabbitmq_exchange or "",
-        publish_timeout=settings.rabbitmq_publish_timeout,
-        connection_timeout=settings.rabbitmq_connection_timeout,
-    )
-
-
-def build_publisher(settings: Settings) -> Publisher:
-    """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
-
-    Raises ConfigError without the extra that brings the client library.
-    """
-    return _PUBLISHERS[settings.publisher_type](settings)
-
-
-def _kafka(settings: Settings) -> Publisher:
-    with requires("kafka", "PUBLISHER_TYPE=kafka"):
-        from relay.brokers.kafka.publisher import KafkaPublisher
-
-    return KafkaPublisher(kafka_options(settings))
-
-
-def _nats(settings: Settings) -> Publisher:
-    with requires("nats", "PUBLISHER_TYPE=nats"):
-        from relay.brokers.nats.publisher import NatsPublisher
-
-    return NatsPublisher(nats_options(settings))
-
-
-def _redis(settings: Settings) -> Publisher:
-    with requires("redis", "PUBLISHER_TYPE=redis"):
-        from relay.brokers.redis.publisher import RedisPublisher
-
-    return RedisPublisher(redis_options(settings))
-
-
-def _rabbitmq(settings: Settings) -> Publisher:
-    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
-        from relay.brokers.rabbitmq.publisher import RabbitPublisher
-
-    return RabbitPublisher(rabbit_options(settings))
-
-
-def _stdout(_settings: Settings) -> Publisher:
-    from relay.brokers.stdout import StdoutPublisher
-
-    return StdoutPublisher()
-
-
-def _null(_settings: Settings) -> Publisher:
-    from relay.brokers.null import NullPublisher
-
-    return NullPublisher()
-
-
-_PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
-    "kafka": _kafka,
-    "nats": _nats,
-    "redis": _redis,
-    "rabbitmq": _rabbitmq,
-    "stdout": _stdout,
-    "null": _null,
-}
-
-
 def build_delivery_log(settings: Settings) -> DeliveryLogParts | None:
     """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported."""
     if settings.delivery_log_url is None:
@@ -223,7 +96,7 @@ def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
         return None
     from relay.app.subscriptions import SubscriptionLag
 
-    return SubscriptionLag(_required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
+    return SubscriptionLag(required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
 
 
 def recorder_options(settings: Settings) -> RecorderOptions:
@@ -251,7 +124,7 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
     return partial(
         open_delivery_log,
-        _required(settings.delivery_log_url, "DELIVERY_LOG_URL"),
+        required(settings.delivery_log_url, "DELIVERY_LOG_URL"),
         schema=settings.delivery_log_schema,
         prefix=settings.delivery_log_prefix,
         retention_days=settings.delivery_log_retention_days,
@@ -261,15 +134,4 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
 def build_replays(settings: Settings) -> OutboxReplays:
     """Return the reader of replays, which marks an operator's replays in the delivery log."""
-    return OutboxReplays(_required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
-
-
-def _wants_receipts(settings: Settings) -> bool:
-    """Whether the delivery log records where the broker put a message: it does for deliveries, not for failures."""
-    return settings.delivery_log_url is not None and settings.delivery_log_record == "all"
-
-
-def _required(secret: SecretStr | None, name: str) -> str:
-    if secret is None:
-        raise ConfigError(f"{name} is not set")
-    return secret.get_secret_value()
+    return OutboxReplays(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from relay.app import build
+from relay.app import publishers
 from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
@@ -93,7 +93,7 @@ async def _broker_advice(settings: Settings) -> str:
 
 
 async def _probe(settings: Settings) -> None:
-    publisher = build.build_publisher(settings)
+    publisher = publishers.build_publisher(settings)
     await publisher.open()
     try:
         await publisher.probe(_PROBE)
@@ -104,7 +104,7 @@ async def _probe(settings: Settings) -> None:
 async def _kafka(settings: Settings, types: list[str]) -> list[Finding]:
     from relay.brokers.kafka.topics import read_topics  # noqa: PLC0415 - only with this broker
 
-    topics = await read_topics(build.kafka_options(settings))
+    topics = await read_topics(publishers.kafka_options(settings))
     advice = "create it or let this login see it, unless the brokers create topics automatically"
     missing = [name for name in types if name not in topics]
     findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", advice) for name in missing]
@@ -114,7 +114,7 @@ async def _kafka(settings: Settings, types: list[str]) -> list[Finding]:
 async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
     from relay.brokers.nats.streams import read_streams  # noqa: PLC0415 - only with this broker
 
-    streams = await read_streams(build.nats_options(settings))
+    streams = await read_streams(publishers.nats_options(settings))
     stream_of = {name: next((stream for stream in streams if stream.takes(name)), None) for name in types}
     findings = [
         Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", _add_stream(name))
@@ -132,7 +132,7 @@ async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
 async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
     from relay.brokers.rabbitmq.queues import has_exchange, missing_queues  # noqa: PLC0415 - only with this broker
 
-    options = build.rabbit_options(settings)
+    options = publishers.rabbit_options(settings)
     if options.exchange:
         if await has_exchange(options):
             return [

@@ -18,7 +18,7 @@ def duplicate_window(settings: Settings, alternative: str = "") -> float:
         return 0.0
     if settings.publisher_url is None:
         raise ConfigError(f"PUBLISHER_URL is not set; set it{alternative}")
-    from relay.app.build import nats_options  # noqa: PLC0415 - the whole composition, which most commands do without
+    from relay.app.publishers import nats_options  # noqa: PLC0415 - the whole composition, which most commands do without
 
     options = nats_options(settings)  # before the next import: it names the extra when nats-py is missing
     from relay.brokers.nats.streams import read_streams  # noqa: PLC0415 - nats-py only where it is used

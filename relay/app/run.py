@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 
-from relay.app import build
+from relay.app import build, publishers
 from relay.app.collector import set_collector
 from relay.app.fleet import optional_parts
 from relay.core.errors import ConfigError, OutboxError, SchemaError
@@ -63,7 +63,7 @@ async def _live(settings: Settings) -> None:
     log = build.build_delivery_log(settings)
     recorder = log.recorder if log is not None else None
     lag = build.build_subscription_lag(settings)
-    publisher = build.build_publisher(settings)
+    publisher = publishers.build_publisher(settings)
     systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name))
     tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
     engine = build.engine_options(settings)

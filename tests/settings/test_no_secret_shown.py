@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from relay.app import build
+from relay.app import publishers
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.nats.options import connect_arguments
 from relay.brokers.redis.servers import RedisServers
@@ -53,17 +53,17 @@ def read(environ: dict[str, str], parts: list[str]) -> Settings | None:
 
 
 def kafka_hosts(accepted: Settings) -> tuple[str, str | None]:
-    config = producer_config(build.kafka_options(accepted))
+    config = producer_config(publishers.kafka_options(accepted))
     return config["bootstrap.servers"], config.get("sasl.password")
 
 
 def nats_hosts(accepted: Settings) -> tuple[str, str | None]:
-    arguments = connect_arguments(build.nats_options(accepted))
+    arguments = connect_arguments(publishers.nats_options(accepted))
     return ",".join(arguments["servers"]).removeprefix("nats://"), arguments.get("password")
 
 
 def redis_hosts(accepted: Settings) -> tuple[str, str | None]:
-    arguments = RedisServers(build.redis_options(accepted))._pool.connection_kwargs
+    arguments = RedisServers(publishers.redis_options(accepted))._pool.connection_kwargs
     return f"{arguments['host']}:{arguments['port']}", arguments.get("password")
 
 
@@ -94,7 +94,7 @@ def test_the_address_of_a_broker(kind: str, secret: tuple[str, list[str]]) -> No
     try:
         address, password = hosts(accepted)
         if not kind.startswith("kafka"):  # a trial producer for each example takes long; its own test does it
-            asyncio.run(build.build_publisher(accepted).open())
+            asyncio.run(publishers.build_publisher(accepted).open())
     except ConfigError as error:
         check(str(error), parts)
     else:
@@ -111,7 +111,7 @@ def test_several_servers_of_redis(scheme: str, secret: tuple[str, list[str]]) ->
     if accepted is None:
         return
     try:
-        servers = RedisServers(build.redis_options(accepted))
+        servers = RedisServers(publishers.redis_options(accepted))
     except ConfigError as error:
         check(str(error), parts)
     else:
@@ -128,7 +128,7 @@ def test_what_librdkafka_refuses(secret: tuple[str, list[str]]) -> None:
     accepted = read({"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": f"kafka://user:{text}@{HOST}:1"}, parts)
     assert accepted is not None
     try:
-        asyncio.run(build.build_publisher(accepted).open())
+        asyncio.run(publishers.build_publisher(accepted).open())
     except ConfigError as error:
         check(str(error), parts)
 
@@ -169,7 +169,9 @@ def test_a_value_of_another_shape(variable: str, shape: str, secret: tuple[str, 
         accepted = read({variable: shape.format(text), "PUBLISHER_TYPE": publisher}, parts)
         if accepted is not None and variable == "PUBLISHER_URL":
             try:
-                asyncio.run(build.build_publisher(accepted).open()) if publisher != "kafka" else kafka_hosts(accepted)
+                asyncio.run(publishers.build_publisher(accepted).open()) if publisher != "kafka" else kafka_hosts(
+                    accepted
+                )
             except ConfigError as error:
                 check(str(error), parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relay.app import build
+from relay.app import build, publishers
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.rabbitmq.options import RabbitOptions
@@ -33,19 +33,19 @@ def storage_options(url: str, relay_id: str, table: TableName | None = None, **c
 
 
 def kafka_options(url: str, **changes: Any) -> KafkaOptions:
-    return replace(build.kafka_options(_for_broker("kafka", "host:9092")), url=url, **changes)
+    return replace(publishers.kafka_options(_for_broker("kafka", "host:9092")), url=url, **changes)
 
 
 def nats_options(url: str, **changes: Any) -> NatsOptions:
-    return replace(build.nats_options(_for_broker("nats", "nats://host:4222")), url=url, **changes)
+    return replace(publishers.nats_options(_for_broker("nats", "nats://host:4222")), url=url, **changes)
 
 
 def redis_options(url: str, **changes: Any) -> RedisOptions:
-    return replace(build.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
+    return replace(publishers.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
 
 
 def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
-    return replace(build.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
+    return replace(publishers.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
 
 
 def recorder_options(**changes: Any) -> RecorderOptions:

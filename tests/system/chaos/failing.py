@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from relay.__main__ import main
-from relay.app import build
+from relay.app import publishers
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient, Withheld
 from relay.core.ports import Publisher
@@ -19,7 +19,7 @@ from relay.settings.settings import Settings
 
 SHARE = 0.05
 
-_build = build.build_publisher
+_build = publishers.build_publisher
 
 
 class Failing:
@@ -66,5 +66,5 @@ def build_failing(settings: Settings) -> Publisher:
 
 
 if __name__ == "__main__":
-    build.build_publisher = build_failing
+    publishers.build_publisher = build_failing
     sys.exit(main())

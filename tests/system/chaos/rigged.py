@@ -12,13 +12,13 @@ import sys
 from collections.abc import Sequence
 
 from relay.__main__ import main
-from relay.app import build
+from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
-_build = build.build_publisher
+_build = publishers.build_publisher
 
 
 class Poisonable:
@@ -45,5 +45,5 @@ def build_poisonable(settings: Settings) -> Publisher:
 
 
 if __name__ == "__main__":
-    build.build_publisher = build_poisonable
+    publishers.build_publisher = build_poisonable
     sys.exit(main())

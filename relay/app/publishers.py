@@ -1,0 +1,144 @@
+"""From settings to the publisher of PUBLISHER_TYPE, and to the options of each kind of destination.
+
+For the composition (``relay.app``), benchmarks and tests. Nothing connects here, and a broker's module is imported only
+when that broker is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from relay.app.required import required
+from relay.core.extras import requires
+from relay.core.ports import Publisher
+from relay.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.brokers.kafka.options import KafkaOptions
+    from relay.brokers.nats.options import NatsOptions
+    from relay.brokers.rabbitmq.options import RabbitOptions
+    from relay.brokers.redis.options import RedisOptions
+
+
+def kafka_options(settings: Settings) -> KafkaOptions:
+    """PUBLISHER_URL and the KAFKA_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("kafka", "PUBLISHER_TYPE=kafka"):
+        from relay.brokers.kafka.options import KafkaOptions
+
+    return KafkaOptions(
+        in_order=settings.ordering == "key",
+        receipts=_wants_receipts(settings),
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        batch_size=settings.kafka_batch_size,
+        batch_bytes=settings.kafka_batch_bytes,
+        batch_timeout=settings.kafka_batch_timeout,
+        compression=settings.kafka_compression,
+        required_acks="one" if settings.kafka_required_acks == "one" else "all",
+        write_timeout=settings.kafka_write_timeout,
+        read_timeout=settings.kafka_read_timeout,
+        connection_timeout=settings.kafka_connection_timeout,
+        max_attempts=settings.kafka_max_attempts,
+    )
+
+
+def nats_options(settings: Settings) -> NatsOptions:
+    """PUBLISHER_URL and the NATS_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("nats", "PUBLISHER_TYPE=nats"):
+        from relay.brokers.nats.options import NatsOptions
+
+    return NatsOptions(
+        receipts=_wants_receipts(settings),
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        publish_timeout=settings.nats_publish_timeout,
+        connection_timeout=settings.nats_connection_timeout,
+    )
+
+
+def redis_options(settings: Settings) -> RedisOptions:
+    """PUBLISHER_URL and the REDIS_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("redis", "PUBLISHER_TYPE=redis"):
+        from relay.brokers.redis.options import RedisOptions
+
+    return RedisOptions(
+        receipts=_wants_receipts(settings),
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        connection_timeout=settings.redis_connection_timeout,
+        write_timeout=settings.redis_write_timeout,
+    )
+
+
+def rabbit_options(settings: Settings) -> RabbitOptions:
+    """PUBLISHER_URL and the RABBITMQ_* variables. Raises ConfigError without a URL or the extra."""
+    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
+        from relay.brokers.rabbitmq.options import RabbitOptions
+
+    return RabbitOptions(
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        exchange=settings.rabbitmq_exchange or "",
+        publish_timeout=settings.rabbitmq_publish_timeout,
+        connection_timeout=settings.rabbitmq_connection_timeout,
+    )
+
+
+def build_publisher(settings: Settings) -> Publisher:
+    """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
+
+    Raises ConfigError without the extra that brings the client library.
+    """
+    return _PUBLISHERS[settings.publisher_type](settings)
+
+
+def _kafka(settings: Settings) -> Publisher:
+    with requires("kafka", "PUBLISHER_TYPE=kafka"):
+        from relay.brokers.kafka.publisher import KafkaPublisher
+
+    return KafkaPublisher(kafka_options(settings))
+
+
+def _nats(settings: Settings) -> Publisher:
+    with requires("nats", "PUBLISHER_TYPE=nats"):
+        from relay.brokers.nats.publisher import NatsPublisher
+
+    return NatsPublisher(nats_options(settings))
+
+
+def _redis(settings: Settings) -> Publisher:
+    with requires("redis", "PUBLISHER_TYPE=redis"):
+        from relay.brokers.redis.publisher import RedisPublisher
+
+    return RedisPublisher(redis_options(settings))
+
+
+def _rabbitmq(settings: Settings) -> Publisher:
+    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
+        from relay.brokers.rabbitmq.publisher import RabbitPublisher
+
+    return RabbitPublisher(rabbit_options(settings))
+
+
+def _stdout(_settings: Settings) -> Publisher:
+    from relay.brokers.stdout import StdoutPublisher
+
+    return StdoutPublisher()
+
+
+def _null(_settings: Settings) -> Publisher:
+    from relay.brokers.null import NullPublisher
+
+    return NullPublisher()
+
+
+_PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
+    "kafka": _kafka,
+    "nats": _nats,
+    "redis": _redis,
+    "rabbitmq": _rabbitmq,
+    "stdout": _stdout,
+    "null": _null,
+}
+
+
+def _wants_receipts(settings: Settings) -> bool:
+    """Whether the delivery log records where the broker put a message: it does for deliveries, not for failures."""
+    return settings.delivery_log_url is not None and settings.delivery_log_record == "all"

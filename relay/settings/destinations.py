@@ -1,0 +1,69 @@
+"""The variables of each kind of destination. ``relay.settings.variables`` has all others and the table of groups."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from relay.settings.fields import Group, choice, variable
+from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Size, Text
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Kafka(Group):
+    """Kafka"""
+
+    kafka_batch_size: Count | None = variable(
+        None, "Maximum number of messages in one produce request.", shown="the client's own"
+    )
+    kafka_batch_bytes: Size = variable(
+        "10485760", "Largest message the client accepts (`message.max.bytes`); the broker's own limit applies too."
+    )
+    kafka_batch_timeout: DurationOrZero = variable(
+        "10ms", "Upper bound on lingering; a complete batch is sent at once."
+    )
+    kafka_compression: Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], *choice(*COMPRESSIONS)] = variable(
+        "snappy", "Compression of produce requests."
+    )
+    kafka_required_acks: Annotated[Literal["all", "one", "none"], *choice("all", "one", "none")] = variable(
+        "all",
+        "Which replicas must have a message before it counts as delivered. `one` works without idempotence, "
+        "with a warning; `none` would lose events: it is raised to `one`, with a warning.",
+    )
+    kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
+    kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")
+    kafka_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+    kafka_max_attempts: Count = variable("5", "The client's own resends of one message.")
+    kafka_async: Flag = variable(
+        "false",
+        "Accepted and ignored, with a warning: `true` would mark events DELIVERED before the broker has them.",
+    )
+
+
+class Nats(Group):
+    """NATS"""
+
+    nats_publish_timeout: Duration = variable("5s", "Longest wait for the stream's acknowledgement.")
+    nats_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+
+
+class Redis(Group):
+    """Redis"""
+
+    redis_connection_timeout: Duration = variable("5s", "Longest wait for a connection.")
+    redis_write_timeout: Duration = variable(
+        "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
+    )
+
+
+class RabbitMQ(Group):
+    """RabbitMQ"""
+
+    rabbitmq_exchange: Text | None = variable(
+        None,
+        "The exchange that messages go to, with the event type as routing key. The default exchange routes each to the "
+        "queue of that name.",
+        shown="the default exchange",
+    )
+    rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
+    rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
