@@ -1,4 +1,4 @@
-"""The outcome of publishing one event: the seven results that a publisher may report.
+"""The outcome of publishing one event: the eight results that a publisher may report.
 
 A publisher resolves every event it was offered with exactly one of these. Two of them are no verdicts
 (docs/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe makes both
@@ -38,6 +38,8 @@ class Transient:
 
     code: str
     reason: str
+    not_before: float | None = None
+    """Seconds that the destination asks to be left alone, where it says so; the backoff may be longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """The event's own destination does not answer, while others may; no attempt is used."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Withheld:
     """Given back, because another event failed: one before it in its run, or one that ended the client's connection.
 
@@ -76,7 +85,7 @@ class Withheld:
     reason: str
 
 
-Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld
+Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Away | Withheld
 
 Resolution = tuple[OutboxEvent, Outcome]
 

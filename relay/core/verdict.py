@@ -8,6 +8,7 @@ from typing import assert_never
 from relay.core.backoff import RetryPolicy
 from relay.core.outcome import (
     Acknowledged,
+    Away,
     ConnectionCut,
     Outcome,
     Permanent,
@@ -66,8 +67,9 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
         case Transient(code, reason) | TimedOut(code, reason):
             failed = attempts + 1
             error = error_text(code, reason)
-            return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
-        case Unreachable() | ConnectionCut() | Withheld():
+            least = (outcome.not_before or 0.0) if isinstance(outcome, Transient) else 0.0
+            return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance, least), error)
+        case Unreachable() | Away() | ConnectionCut() | Withheld():
             return RELEASE
         case _:
             assert_never(outcome)
