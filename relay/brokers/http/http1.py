@@ -14,6 +14,7 @@ from relay.brokers.http.wire import Request, Wire
 
 _MOST_HEAD: Final = 65_536  # bytes of an answer's head
 MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
+_UNASKED: Final = "the server speaks before it is asked: it is no HTTP server"
 KEPT_BODY: Final = 1024  # bytes of it that an error may show
 
 
@@ -32,6 +33,8 @@ class Http1Connection:
         self._read = 0
         self._used = False
         """Whether it has carried a request before: then the server may be closing it just now."""
+        self._unasked = False
+        """The server spoke before the first request."""
         self.closed = False
         self.idle_since = self._loop.time()
 
@@ -42,7 +45,10 @@ class Http1Connection:
 
     async def post(self, request: Request, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
-        answer = self._answer = self._loop.create_future()
+        if self.closed:
+            raise BadAnswer(_UNASKED) if self._unasked else Cut("the server closed the connection", resend=True)
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._answer = answer
         self._head, self._body, self._read = None, b"", 0
         length = str(len(request.body))
         headers = [("Host", request.authority), *request.headers, ("Content-Length", length)]
@@ -69,7 +75,8 @@ class Http1Connection:
 
     def on_data(self, data: bytes) -> None:
         """Read the answer."""
-        if self._answer is None or self._answer.done():  # the server speaks unasked, or goes on too long
+        if self._answer is None or self._answer.done():
+            self._unasked = not self._used
             self.abort()
             return
         try:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionInputs, ConnectionState, H2Connection, H2ConnectionStateMachine
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -34,6 +34,15 @@ from relay.brokers.http.wire import Request, Wire
 
 MOST_STREAMS: Final = 32  # requests at a time, whatever more the server would take
 _MOST_REQUESTS: Final = 1_000_000  # on one connection: the numbers of streams end at 2^31
+
+
+class _Graceful(H2ConnectionStateMachine):
+    """h2 ends a connection at GOAWAY, although the streams that the server has taken may end (RFC 9113, 6.8)."""
+
+    _transitions: ClassVar[Any] = {
+        **H2ConnectionStateMachine._transitions,  # noqa: SLF001 - there is no other way to change one
+        (ConnectionState.CLIENT_OPEN, ConnectionInputs.RECV_GOAWAY): (None, ConnectionState.CLIENT_OPEN),
+    }
 
 
 class _Stream:
@@ -57,6 +66,7 @@ class Http2Connection:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._h2.state_machine = _Graceful()
         self._h2.initiate_connection()
         self._streams: dict[int, _Stream] = {}
         self._used = False
@@ -74,6 +84,8 @@ class Http2Connection:
 
     async def post(self, request: Request, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
+        if self.closed:
+            raise Cut("the server closed the connection", resend=True)
         stream = _Stream(request.body, self._loop.create_future())
         number = self._h2.get_next_available_stream_id()
         self._draining |= number > 2 * _MOST_REQUESTS

@@ -11,6 +11,7 @@ from relay.brokers.http.errors import Answer
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.headers import Header
 
+_ADVICE: Final = "it may refuse the client's certificate (HTTP_TLS_CERT), or ask for one"
 _REFUSAL: Final = 0.2  # seconds in which a server refuses a client's certificate
 
 
@@ -147,8 +148,8 @@ async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, 
     try:
         if context is not None:
             await asyncio.wait({wire.lost}, timeout=_REFUSAL)
-        if wire.lost.done():
-            raise BrokerUnreachable(f"{origin}: {wire.lost.result()}")
+        if wire.lost.done():  # uvloop does not pass on the server's alert
+            raise BrokerUnreachable(f"{origin}: {wire.lost.result()}, right after the TLS handshake: {_ADVICE}")
     finally:
         wire.transport.abort()
 

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on a free port of 127.0.0.1, a process of its own, which may be paused, stopped and started."""
+"""The program of a receiver of webhooks as a local server, which may be paused, stopped and started."""
 
 from __future__ import annotations
 
