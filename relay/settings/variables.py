@@ -13,7 +13,7 @@ from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
 from relay.settings.destinations import Kafka, Nats, RabbitMQ, Redis
-from relay.settings.fields import Group, choice, instead_of, variable
+from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
     Duration,
@@ -52,7 +52,7 @@ def _host_name() -> str:
     return socket.gethostname()
 
 
-class Storage(Group):
+class Storage(VariableGroup):
     """Storage"""
 
     storage_type: Annotated[Literal["postgres"], *choice("postgres")] = variable(
@@ -67,7 +67,7 @@ class Storage(Group):
     )
 
 
-class Publishing(Group):
+class Publishing(VariableGroup):
     """Publisher"""
 
     publisher_url: SecretUrl | None = variable(
@@ -93,7 +93,7 @@ class Publishing(Group):
     )
 
 
-class Relaying(Group):
+class Relaying(VariableGroup):
     """Relay"""
 
     poll_interval: Duration = variable("500ms", "Longest wait after an empty claim.")
@@ -135,7 +135,7 @@ class Relaying(Group):
     )
 
 
-class Retrying(Group):
+class Retrying(VariableGroup):
     """Retries"""
 
     retry_max_attempts: Count = variable("25", "Failed attempts after which an event is DEAD.")
@@ -144,7 +144,7 @@ class Retrying(Group):
     retry_jitter: Share = variable("0.15", "Largest random share added to a delay.")
 
 
-class Serving(Group):
+class Serving(VariableGroup):
     """Server and logs"""
 
     server_port: Listen = variable(
@@ -156,7 +156,7 @@ class Serving(Group):
     )
 
 
-class Logging(Group):
+class Logging(VariableGroup):
     """Delivery log"""
 
     delivery_log_url: SecretUrl | None = variable(
@@ -181,7 +181,7 @@ class Logging(Group):
     )
 
 
-class Storing(Group):
+class Storing(VariableGroup):
     """Event store"""
 
     event_store_schema: Schema | None = variable(
@@ -192,7 +192,7 @@ class Storing(Group):
     )
 
 
-GROUPS: tuple[type[Group], ...] = (
+GROUPS: tuple[type[VariableGroup], ...] = (
     Storage,
     Publishing,
     Relaying,
