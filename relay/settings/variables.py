@@ -1,7 +1,7 @@
 """Every environment variable of the relay: its name, kind, default and meaning, in one table.
 
-``relay --help``, ``docs/configuration.md`` and the checks all come from here. A field's name is its variable's in
-lower case; times are seconds, sizes are bytes. Defaults are written as a user would write them.
+``relay --help``, ``docs/reference/configuration.md`` and the checks all come from here. A field's name is its
+variable's in lower case; times are seconds, sizes are bytes. Defaults are written as a user would write them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Publishing(VariableGroup):
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…` (see messages.md).",
+        "`redis+cluster://…`; `amqp://…` (see docs/reference/messages.md).",
         shown="required for kafka, nats, redis and rabbitmq",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
@@ -98,7 +98,7 @@ class Relaying(VariableGroup):
 
     poll_interval: Duration = variable("500ms", "Longest wait after an empty claim.")
     wake_up: Flag = variable(
-        "false", "Listen for inserts too (see operations.md); needs the wake-up extension and a session."
+        "false", "Listen for inserts too (see docs/operate/operations.md); needs the wake-up extension and a session."
     )
     batch_size: Count = variable("100", "Maximum number of events in one claim.")
     batch_bytes: Size = variable("64MiB", "Maximum bytes of one claim; a single larger event is still claimed, alone.")
@@ -119,15 +119,16 @@ class Relaying(VariableGroup):
     fleet_allow_mixed: Flag = variable(
         "false",
         "Start although another relay of the table delivers to another destination; needs the extension fleet to "
-        "matter (see operations.md).",
+        "matter (see docs/operate/operations.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *choice("keep", "delete")] = variable(
         "keep",
         "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
-        "(see operations.md).",
+        "(see docs/operate/operations.md).",
     )
     ordering: Annotated[Literal["none", "key"], *choice("none", "key")] = variable(
-        "none", "`key`: publish the events of one `partition_key` strictly one after the other (see ordering.md)."
+        "none",
+        "`key`: publish the events of one `partition_key` strictly one after the other (see docs/guide/ordering.md).",
     )
     ordering_on_dead: Annotated[Literal["skip", "block"], *choice("skip", "block")] = variable(
         "skip",
