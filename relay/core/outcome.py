@@ -69,13 +69,6 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """The event's own destination does not answer, while others may; no attempt is used."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Withheld:
     """Given back, because another event failed: one before it in its run, or one that ended the client's connection.
 
@@ -85,7 +78,18 @@ class Withheld:
     reason: str
 
 
-Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Away | Withheld
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The destination of this event does not answer, while others of this publisher do.
+
+    Uses no attempt, and the gate stays open. The engine leaves events of this type out of claims for a time
+    (``relay.engine.away``). For publishers with several servers behind them: each is up or down apart.
+    """
+
+    reason: str
+
+
+Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld | Away
 
 Resolution = tuple[OutboxEvent, Outcome]
 

@@ -69,7 +69,7 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
             error = error_text(code, reason)
             least = (outcome.not_before or 0.0) if isinstance(outcome, Transient) else 0.0
             return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance, least), error)
-        case Unreachable() | Away() | ConnectionCut() | Withheld():
+        case Unreachable() | ConnectionCut() | Withheld() | Away():
             return RELEASE
         case _:
             assert_never(outcome)

@@ -74,8 +74,8 @@ class Http(VariableGroup):
 
     http_endpoints_file: Text | None = variable(
         None,
-        "TOML file that names an endpoint for each pattern of event types (see docs/reference/messages.md); `PUBLISHER_URL` takes the "
-        "others.",
+        "TOML file that names an endpoint for each pattern of event types; `PUBLISHER_URL` takes the others (see "
+        "docs/reference/messages.md).",
         shown="unset",
     )
     http_secrets: Secret | None = variable(

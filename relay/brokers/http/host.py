@@ -72,7 +72,7 @@ class Host:
     def add(self, entry: Entry, endpoint: Endpoint) -> None:
         """Take an event; ``pump`` sends it."""
         job = Job(entry, endpoint)
-        if self._circuit is not None and not self._circuit.admit():
+        if self._circuit is not None and self._circuit.open:
             self._answer(entry, Away(self._circuit.reason))
             return
         self._held[id(job)] = job
@@ -85,9 +85,11 @@ class Host:
             self._ready.append(job)
 
     def pump(self) -> None:
-        """Begin as many requests as there may be at a time."""
+        """Begin as many requests as there may be at a time: one while the circuit is half-open."""
         multiplexed = any(one.multiplexed for one in self._connections)
         most = self._options.connections_per_host * (MOST_STREAMS if multiplexed else 1)
+        if self._circuit is not None and self._circuit.half_open:
+            most = 1
         for _ in range(min(len(self._ready), most - len(self._workers))):
             worker = self._loop.create_task(self._work())
             self._workers.add(worker)
@@ -107,8 +109,6 @@ class Host:
         for connection in self._connections:
             connection.abort()
         self._connections.clear()
-        if self._circuit is not None:
-            self._circuit.give_back()
         self._take_down(list(self._held.values()), Unreachable(reason))
         self._report()
 
@@ -158,6 +158,14 @@ class Host:
     def _has_answered(self) -> None:
         if self._circuit is not None:
             self._circuit.worked()
+            self.pump()
+
+    def _has_failed(self, reason: str) -> None:
+        """Note a failure of one of several hosts; when that opens the circuit, what waits is away."""
+        if self._circuit is not None:
+            self._circuit.failed(reason)
+            if self._circuit.open:
+                self._take_down(self._waiting(), Away(reason))
 
     async def _no_answer(self, reason: str) -> Outcome:
         """A timeout alone decides nothing. The engine asks the only host, and this method asks one of several."""
@@ -166,7 +174,7 @@ class Host:
             return TimedOut("NO_ANSWER", text)
         if (refusal := await self._refusal()) is not None:
             return self._is_away(refusal)
-        self._circuit.failed(text)
+        self._has_failed(text)
         return Transient("NO_ANSWER", text)
 
     async def _was_cut(self, reason: str) -> Outcome:
@@ -174,7 +182,7 @@ class Host:
         if self._circuit is not None:
             if (refusal := await self._refusal()) is not None:
                 return self._is_away(refusal)
-            self._circuit.failed(text)
+            self._has_failed(text)
         return ConnectionCut(text)
 
     async def _refusal(self) -> str | None:
@@ -187,13 +195,14 @@ class Host:
 
     def _is_away(self, reason: str) -> Outcome:
         """No connection: what waits for one is away too."""
-        if self._circuit is not None:
-            self._circuit.failed(reason)
+        self._has_failed(reason)
         outcome = self._away(reason)
-        waiting = [job for job in self._ready if id(job) in self._held]
-        waiting += [job for lane in self._lanes.values() for job in lane]
-        self._take_down(waiting, outcome)
+        self._take_down(self._waiting(), outcome)
         return outcome
+
+    def _waiting(self) -> list[Job]:
+        """What is not under way."""
+        return [*self._ready, *(job for lane in self._lanes.values() for job in lane)]
 
     def _take_down(self, jobs: list[Job], outcome: Outcome) -> None:
         self._ready.clear()

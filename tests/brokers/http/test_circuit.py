@@ -15,7 +15,7 @@ class Clock:
 def opened(clock: Clock) -> Circuit:
     circuit = Circuit(5.0, clock)
     for _ in range(FAILURES):
-        assert circuit.admit()
+        assert not circuit.open
         circuit.failed("refused")
     return circuit
 
@@ -27,39 +27,29 @@ def test_it_opens_after_failures_in_a_row_and_not_before() -> None:
     circuit.worked()
     for _ in range(FAILURES - 1):
         circuit.failed("refused")
-    assert circuit.admit()
+    assert not circuit.open
     circuit.failed("refused")
-    assert not circuit.admit()
-    assert circuit.reason == "refused"
+    assert (circuit.open, circuit.half_open, circuit.reason) == (True, False, "refused")
 
 
-def test_after_the_pause_one_event_is_the_probe() -> None:
+def test_after_the_pause_it_is_half_open_until_an_answer() -> None:
     clock = Clock()
     circuit = opened(clock)
     clock.now = 4.9
-    assert not circuit.admit()
+    assert circuit.open
     clock.now = 5.0
-    assert [circuit.admit(), circuit.admit()] == [True, False]
+    assert (circuit.open, circuit.half_open) == (False, True)
     circuit.worked()
-    assert [circuit.admit(), circuit.admit()] == [True, True]
+    assert (circuit.open, circuit.half_open) == (False, False)
 
 
-def test_a_probe_that_fails_opens_it_for_another_pause() -> None:
+def test_a_failure_while_it_is_half_open_opens_it_for_another_pause() -> None:
     clock = Clock()
     circuit = opened(clock)
     clock.now = 5.0
-    assert circuit.admit()
     circuit.failed("refused again")
+    assert circuit.reason == "refused again"
     clock.now = 9.9
-    assert not circuit.admit()
+    assert circuit.open
     clock.now = 10.0
-    assert circuit.admit()
-
-
-def test_a_probe_that_is_abandoned_leaves_its_turn_to_the_next() -> None:
-    clock = Clock()
-    circuit = opened(clock)
-    clock.now = 5.0
-    assert circuit.admit()
-    circuit.give_back()
-    assert circuit.admit()
+    assert circuit.half_open
