@@ -34,6 +34,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _SHAPE: Final = (
     "write https://host/path, and percent-encode special characters (a blank is %20; in a login @ is %40, / is %2F)"
 )
+_CONTENT_TYPE: Final = re.compile(r"[!#$&^_.+\-0-9A-Za-z]+/[!#$&^_.+\-0-9A-Za-z]+(?:;[ !-~]*[!-~])?")
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _MOST_KNOWN: Final = 10_000  # event types whose endpoint is remembered
 
@@ -94,6 +95,8 @@ class EndpointTable:
 
 def read_table(options: HttpOptions) -> EndpointTable:
     """Read URL, secrets and table. Raises ConfigError, which names variable and row and shows no secret."""
+    if not _CONTENT_TYPE.fullmatch(options.content_type):
+        raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is no media type; write application/json")
     rows = [] if options.endpoints_file is None else _read_rows(options.endpoints_file, options)
     default = None
     if options.url is not None:

@@ -15,7 +15,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.http.circuit import Circuit
@@ -91,9 +91,7 @@ class Host:
         if self._circuit is not None and self._circuit.half_open:
             most = 1
         for _ in range(min(len(self._ready), most - len(self._workers))):
-            worker = self._loop.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            self._workers.add(self._loop.create_task(self._work()))
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
@@ -115,13 +113,17 @@ class Host:
     # Sending
 
     async def _work(self) -> None:
-        while self._ready:
-            job = self._ready.popleft()
-            try:
-                outcome = await self._send(job)
-            except Exception as error:  # noqa: BLE001 - whatever a library raises is about this request
-                outcome = Transient(type(error).__name__, f"{self.origin}: {error}")
-            self._finish(job, outcome)
+        try:
+            while self._ready:
+                job = self._ready.popleft()
+                try:
+                    outcome = await self._send(job)
+                except Exception as error:  # noqa: BLE001 - whatever a library raises is about this request
+                    outcome = Transient(type(error).__name__, f"{self.origin}: {error}")
+                self._finish(job, outcome)
+        finally:
+            # In the same turn in which nothing was ready: a later one would let pump count this worker, and start none.
+            self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def _finish(self, job: Job, outcome: Outcome) -> None:
         if self._held.pop(id(job), None) is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from h2.config import H2Configuration
 from h2.connection import ConnectionInputs, ConnectionState, H2Connection, H2ConnectionStateMachine
@@ -39,10 +39,10 @@ _MOST_REQUESTS: Final = 1_000_000  # on one connection: the numbers of streams e
 class _Graceful(H2ConnectionStateMachine):
     """h2 ends a connection at GOAWAY, although the streams that the server has taken may end (RFC 9113, 6.8)."""
 
-    _transitions: ClassVar[Any] = {
-        **H2ConnectionStateMachine._transitions,  # noqa: SLF001 - there is no other way to change one
-        (ConnectionState.CLIENT_OPEN, ConnectionInputs.RECV_GOAWAY): (None, ConnectionState.CLIENT_OPEN),
-    }
+    def __init__(self) -> None:
+        super().__init__()
+        state = ConnectionState.CLIENT_OPEN
+        self._transitions = {**self._transitions, (state, ConnectionInputs.RECV_GOAWAY): (None, state)}
 
 
 class _Stream:

@@ -156,9 +156,15 @@ async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, 
 
 async def _connect_to(origin: Origin, family: int, address: str, context: ssl.SSLContext | None) -> Wire:
     name = None if context is None else origin.host
-    _, wire = await asyncio.get_running_loop().create_connection(
-        Wire, address, origin.port, ssl=context, server_hostname=name, family=family
-    )
+    wire = Wire()
+    try:
+        await asyncio.get_running_loop().create_connection(
+            lambda: wire, address, origin.port, ssl=context, server_hostname=name, family=family
+        )
+    except asyncio.CancelledError:  # it may have succeeded just before
+        if hasattr(wire, "transport"):
+            wire.transport.abort()
+        raise
     return wire
 
 

@@ -140,6 +140,13 @@ def test_an_address_that_is_not_public_is_refused_at_the_start(host: str) -> Non
     assert read_table(http_options(f"https://{host}/")).match("any") is not None
 
 
+@pytest.mark.parametrize("wrong", ["json", "a/b\r\nX: y", "", "a/b ", "ä/b"])
+def test_a_content_type_that_is_none_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"^HTTP_CONTENT_TYPE: .* is no media type"):
+        read_table(http_options("https://host/", content_type=wrong))
+    assert read_table(http_options("https://host/", content_type='text/x; charset="utf-8"')).origins
+
+
 def test_a_name_in_another_script_is_sent_in_its_ascii_form() -> None:
     endpoint = read_table(http_options("https://bücher.example/")).match("any")
     assert endpoint is not None

@@ -25,7 +25,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import http_options
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
-from tests.support.waiting import eventually, patience, wait_until_async
+from tests.support.waiting import eventually, pace, patience, wait_until_async
 
 pytestmark = pytest.mark.http
 
@@ -131,6 +131,13 @@ async def test_events_of_a_key_arrive_in_order_over_many_connections(
         numbers = [int(post.body) for post in posts if post.header("x-partition-key") == key]
         assert numbers == sorted(numbers)
         assert len(numbers) == 30
+
+
+async def test_an_event_that_comes_as_the_last_worker_ends_is_sent(server: WebhookServer) -> None:
+    """The next event is offered by the sink's own turn, when the only worker has just found nothing more to do."""
+    async with opened(server.url, connections_per_host=1) as publisher:
+        for _ in range(50):
+            assert await outcomes(publisher, [make_event(new_type())]) == [Acknowledged()]
 
 
 async def test_connections_are_bounded_and_used_again(server: WebhookServer) -> None:
@@ -288,6 +295,12 @@ async def test_a_slow_link_and_a_pause_of_the_relay_are_no_timeout(server: Webho
         async with opened(f"http://127.0.0.1:{proxy.port}/", timeout=0.4) as publisher:
             large = [make_event(new_type(), bytes(800_000)) for _ in range(2)]
             assert await outcomes(publisher, large) == [Acknowledged()] * 2
+            sink, events = Collector(), [make_event(new_type())]
+            await publisher.publish(events, sink)
+            [host] = publisher._hosts.values()
+            await eventually(lambda: any(not connection.room for connection in host._connections))
+            pace(0.9)  # the process stands still, and the answer waits to be read
+            assert await sink.outcomes(events) == [Acknowledged()]
 
 
 async def test_a_server_that_is_not_http_is_transient() -> None:
