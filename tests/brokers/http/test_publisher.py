@@ -134,10 +134,19 @@ async def test_events_of_a_key_arrive_in_order_over_many_connections(
 
 
 async def test_an_event_that_comes_as_the_last_worker_ends_is_sent(server: WebhookServer) -> None:
-    """The next event is offered by the sink's own turn, when the only worker has just found nothing more to do."""
+    """It is offered in the turn in which the only worker has found nothing more to do."""
     async with opened(server.url, connections_per_host=1) as publisher:
-        for _ in range(50):
-            assert await outcomes(publisher, [make_event(new_type())]) == [Acknowledged()]
+        [host] = publisher._hosts.values()
+        first, second, later = make_event(new_type()), make_event(new_type()), Collector()
+
+        def offer_second(_: object) -> None:
+            endpoint = publisher._table.match(second.event_type)
+            assert endpoint is not None
+            host.add((second, later), endpoint)
+            host.pump()
+
+        await publisher.publish([first], offer_second)
+        assert await later.outcomes([second]) == [Acknowledged()]
 
 
 async def test_connections_are_bounded_and_used_again(server: WebhookServer) -> None:
