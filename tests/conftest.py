@@ -17,7 +17,7 @@ settings.load_profile("tests")
 
 LocalServer.patience = PATIENCE
 
-# Where it is set, each of the hundreds of processes that the tests start compiles its modules again. So does the Makefile.
+# Where it is set, each of the hundreds of processes that the tests start compiles its modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.

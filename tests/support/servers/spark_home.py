@@ -2,8 +2,8 @@
 
 Spark puts ``python/lib/pyspark.zip`` in front of the path of each Python process that it starts: five for the first
 ``save()`` of a driver, two more for its first read. Python stores no compiled modules of an archive, so each process
-compiles PySpark again. Without the archive it imports the same modules from the wheel, where they are compiled: 3 instead
-of 6 CPU seconds for a first ``save()``, and 1.2 instead of 2.5 for a first read (two shared cores).
+compiles PySpark again. Without the archive it imports the same modules from the wheel, where they are compiled: 3
+instead of 6 CPU seconds for a first ``save()``, and 1.2 instead of 2.5 for a first read (two shared cores).
 """
 
 from __future__ import annotations
