@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from anyio.to_thread import current_default_thread_limiter
+from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
@@ -87,12 +87,12 @@ async def _health() -> dict[str, str]:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    current_default_thread_limiter().total_tokens = MOST_THREADS
+    to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
     try:
         yield
     finally:
         app.state.console.live.close()
-        app.state.console.jobs.close()
+        await to_thread.run_sync(app.state.console.jobs.close)
         await app.state.console.log.close()
         await app.state.console.store.close()
 
@@ -101,7 +101,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer an error: a problem for the API, a page for people."""
     problem = problem_of(error)
     headers = getattr(error, "headers", None)
-    if request.url.path.startswith("/api/"):
+    if f"{request.url.path}/".startswith("/api/"):
         return problem.response(headers)
     identity = getattr(request.state, "identity", None)
     response = page(request, "error.html", identity, problem.status, title=problem.title, problem=problem)

@@ -67,10 +67,12 @@ def retrieve_change(console: ConsoleParts, identity: Reader, change_id: UUID) ->
 
 @router.post("/changes/{change_id}/stop")
 def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> ChangeItem:
-    """Stop a change of many events after its next batch. What was changed stays changed. It may be repeated."""
-    del identity
+    """Stop a change of many events after its next batch. What was changed stays changed. It may be repeated.
+
+    The change's `error` says who stopped it.
+    """
     change = recorded_change(console, change_id)
-    if change.state == "running" and not console.jobs.stop(change_id):
+    if change.state == "running" and not console.jobs.stop(change_id, identity.name):
         message = f"change {change_id} runs in another process of the console; stop it there"
         raise RequestProblem(409, "not-here", message)
     return ChangeItem.of(change)
