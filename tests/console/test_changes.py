@@ -73,6 +73,18 @@ def test_an_end_that_no_calendar_has_is_refused(console: ConsoleClient, recorded
     assert recorded.database.run("SELECT count(*) FROM openoutbox_changes") == [(0,)]
 
 
+def test_a_locked_table_is_not_waited_for(console: ConsoleClient, recorded: Outbox) -> None:
+    fill_aged(recorded, "DEAD", 1)
+    [[event_id]] = recorded.database.run("SELECT event_id FROM openoutbox_events")
+    paths = (f"{API}/events/{event_id}", f"{API}/prune-preview", f"/events/{event_id}", "/changes/new?action=replay")
+    bulk = REPLAY | {"dry_run": True}
+    with recorded.database.connect(autocommit=False) as other:
+        other.execute("LOCK TABLE openoutbox_events IN ACCESS EXCLUSIVE MODE")
+        assert [console.get(path).status_code for path in paths] == [503] * len(paths)
+        assert problem(console.post(f"{API}/changes", json=bulk)) == (503, "database-busy")
+        other.rollback()
+
+
 @pytest.mark.parametrize("kills", [False, True], ids=["stopped", "killed"])
 def test_what_a_console_has_changed_when_it_ends_is_recorded(recorded: Outbox, kills: bool) -> None:
     fill_aged(recorded, "DEAD", 300)

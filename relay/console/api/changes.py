@@ -17,7 +17,7 @@ from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS, BulkCount, count_events
 from relay.outbox.admin.changes import Change, list_changes, show_change
 from relay.outbox.admin.replay import ReplayOptions
-from relay.outbox.admin.selection import Kind, Selection
+from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection
 
 router = APIRouter(tags=["changes"])
 
@@ -78,12 +78,14 @@ def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> C
     return ChangeItem.of(change)
 
 
-def counted(console: Console, body: BulkBody) -> BulkCount:
-    """How many events a change would take now. Raises RequestProblem for a wrong selection, and as the change does."""
+def counted(console: Console, body: BulkBody, most: int = COUNT_MOST) -> BulkCount:
+    """How many events a change would take now, counted up to ``most``.
+
+    Raises RequestProblem for a wrong selection, and as the change does.
+    """
     action = Action(body.action)
-    return count_events(
-        console.url, console.table, action, selection_of(action, body.selection), _options(console, body)
-    )
+    selection = selection_of(action, body.selection)
+    return count_events(console.url, console.table, action, selection, _options(console, body), most)
 
 
 def begin_change(console: Console, identity: Identity, body: BulkBody, idempotency_key: str | None) -> Change:
