@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 STOPPED_BY_PROCESS: Final = "the console was stopped; the same selection changes the rest"
 """What the record says of a change that ended with its process."""
 
+_RECORDED_WITHIN: Final = 60.0  # seconds that a database may be away when a change ends
+_AGAIN_AFTER: Final = 1.0  # seconds
 _ENDED_WITHIN: Final = 3.0  # seconds that the batches of all changes have at the end of the process
 
 
@@ -58,7 +60,7 @@ class ChangeJobs:
         self._table = table
         self._lock = threading.Lock()
         self._running: dict[UUID, _Job] = {}
-        self._closed = False
+        self._closing = threading.Event()
 
     def start(
         self,
@@ -97,7 +99,7 @@ class ChangeJobs:
         """Stop every change, and wait three seconds at most until each has recorded its last batch."""
         deadline = time.monotonic() + _ENDED_WITHIN
         with self._lock:
-            self._closed = True
+            self._closing.set()
             jobs = list(self._running.values())
             for job in jobs:
                 _stop(job, STOPPED_BY_PROCESS)
@@ -105,15 +107,25 @@ class ChangeJobs:
             job.thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _refuse_more(self) -> None:
-        if self._closed:
+        if self._closing.is_set():
             raise RequestProblem(503, "shutting-down", "the console is shutting down")
         if len(self._running) >= MOST_JOBS:
             raise RequestProblem(503, "too-many-changes", f"{MOST_JOBS} changes run; wait until one has ended")
 
     def _run(self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job) -> None:
         try:
+            self._record_end(change_id, *self._change(change_id, action, selection, options, job))
+        finally:
+            with self._lock:
+                del self._running[change_id]
+
+    def _change(
+        self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job
+    ) -> tuple[int, ChangeState, str | None]:
+        """Change the events, and record each batch; how many they are, and how it ended."""
+        events = 0
+        try:
             with operating(self._url, self._table, _DOING) as connection:
-                events = 0
 
                 def on_batch(total: int) -> None:
                     nonlocal events
@@ -122,20 +134,26 @@ class ChangeJobs:
                     if job.stop.is_set():
                         raise _Stopped
 
-                state, error = ChangeState.COMPLETE, None
-                try:
-                    change_events(self._url, self._table, action, selection, options, on_batch)
-                except _Stopped:
-                    state, error = ChangeState.STOPPED, job.reason
-                except OutboxError as failure:
-                    state, error = ChangeState.FAILED, str(failure)
-                record_progress(connection, self._table, change_id, events, state, error)
+                change_events(self._url, self._table, action, selection, options, on_batch)
+        except _Stopped:
+            return events, ChangeState.STOPPED, job.reason
         except OutboxError as failure:
-            extra = {"action": "change_unrecorded", "change_id": str(change_id)}
-            _log.error("the end of change %s was not recorded: %s", change_id, failure, extra=extra)
-        finally:
-            with self._lock:
-                del self._running[change_id]
+            return events, ChangeState.FAILED, str(failure)
+        return events, ChangeState.COMPLETE, None
+
+    def _record_end(self, change_id: UUID, events: int, state: ChangeState, error: str | None) -> None:
+        """Record how it ended. What ended it may be the database: so try again for a minute."""
+        deadline = time.monotonic() + _RECORDED_WITHIN
+        while True:
+            try:
+                with operating(self._url, self._table, _DOING) as connection:
+                    record_progress(connection, self._table, change_id, events, state, error)
+            except OutboxError as failure:
+                if time.monotonic() < deadline and not self._closing.wait(_AGAIN_AFTER):
+                    continue
+                extra = {"action": "change_unrecorded", "change_id": str(change_id)}
+                _log.error("the end of change %s was not recorded: %s", change_id, failure, extra=extra)
+            return
 
 
 def _stop(job: _Job, reason: str) -> None:

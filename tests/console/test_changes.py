@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import httpx
 import pytest
 
 from relay.console.jobs import MOST_JOBS
-from tests.console.conftest import ConsoleClient
+from relay.localservers.postgres import PostgresServer
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
+from tests.console.conftest import ConsoleClient, client_of
 from tests.console.test_api import API, REPLAY, key, problem
 from tests.outbox.admin.filling import fill_aged
 from tests.support.console import ConsoleProcess
 from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.postgres import create_database
 from tests.support.waiting import wait_until
 
 SLOW = REPLAY | {"rate": 0.01}
@@ -105,6 +110,21 @@ def test_what_a_console_has_changed_when_it_ends_is_recorded(recorded: Outbox, k
     else:
         assert (state, events) == ("stopped", changed)
         assert error == "the console was stopped; the same selection changes the rest"
+
+
+def test_a_change_that_a_crash_of_the_database_ended_is_recorded_when_it_is_back(own_postgres: PostgresServer) -> None:
+    outbox = Outbox.create(create_database(own_postgres.url))
+    add_extension(outbox.owner_url, TableName(), "console")
+    fill_aged(outbox, "DEAD", 300)
+    console = client_of(outbox.url)
+    place = begun(console, REPLAY | {"rate": 20}, key())
+    own_postgres.stop(signal.SIGQUIT)
+    assert problem(console.get(place)) == (503, "database-unavailable")
+    own_postgres.start()
+    wait_until(lambda: console.get(place).json()["state"] == "failed", what="the end of the change in its record")
+    change = console.get(place).json()
+    assert change["error"]
+    assert change["events"] == outbox.counts()["PENDING"] < 300
 
 
 def test_the_change_of_a_console_that_was_killed_is_interrupted(console: ConsoleClient, recorded: Outbox) -> None:
