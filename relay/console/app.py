@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from anyio import to_thread
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
@@ -87,12 +88,12 @@ async def _health() -> dict[str, str]:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
+    current_default_thread_limiter().total_tokens = MOST_THREADS
     try:
         yield
     finally:
         app.state.console.live.close()
-        await to_thread.run_sync(app.state.console.jobs.close)
+        await asyncio.to_thread(app.state.console.jobs.close)  # no thread of requests: they may all wait
         await app.state.console.log.close()
         await app.state.console.store.close()
 
