@@ -209,11 +209,10 @@ class DeadlineConnection:
 
     async def _progressed(self, task: asyncio.Future[T], deadline: float) -> bool:
         """Wait for ``task`` as long as each ``deadline`` brings some of its reply; False when one brings nothing."""
-        soon = min(deadline, _SOON)
-        if (await asyncio.wait({task}, timeout=soon))[0]:
+        if await ended(task, min(deadline, _SOON)):
             return True
         received = self._received()
-        while not (await asyncio.wait({task}, timeout=deadline))[0]:
+        while not await ended(task, deadline):
             before, received = received, self._received()
             if received is None or received == before:
                 return False
@@ -276,7 +275,7 @@ class DeadlineConnection:
 
     async def _drop_unless_idle(self) -> None:
         connection = self._connection
-        if connection is not None and connection.info.transaction_status is not TransactionStatus.IDLE:
+        if connection is not None and connection.pgconn.transaction_status != TransactionStatus.IDLE:
             await self._drop()
 
     async def _drop(self) -> None:
@@ -284,6 +283,27 @@ class DeadlineConnection:
         if connection is not None:
             with suppress(psycopg.Error, OSError):
                 await connection.close()
+
+
+async def ended(task: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for ``task``, at most ``seconds``; says whether it is done. ``asyncio.wait`` does the same for more time."""
+    if task.done():
+        return True
+    loop = asyncio.get_running_loop()
+    change = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not change.done():
+            change.set_result(None)
+
+    timer = loop.call_later(seconds, wake)
+    task.add_done_callback(wake)
+    try:
+        await change
+    finally:
+        timer.cancel()
+        task.remove_done_callback(wake)
+    return task.done()
 
 
 async def _cancel(connection: Connection) -> bool:
