@@ -27,6 +27,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 
 from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
+from relay.core.tasks import ended
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
 from relay.postgres.reading import EagerConnection
@@ -283,27 +284,6 @@ class DeadlineConnection:
         if connection is not None:
             with suppress(psycopg.Error, OSError):
                 await connection.close()
-
-
-async def ended(task: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for ``task``, at most ``seconds``; says whether it is done. ``asyncio.wait`` does the same for more time."""
-    if task.done():
-        return True
-    loop = asyncio.get_running_loop()
-    change = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not change.done():
-            change.set_result(None)
-
-    timer = loop.call_later(seconds, wake)
-    task.add_done_callback(wake)
-    try:
-        await change
-    finally:
-        timer.cancel()
-        task.remove_done_callback(wake)
-    return task.done()
 
 
 async def _cancel(connection: Connection) -> bool:
