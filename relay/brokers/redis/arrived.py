@@ -36,7 +36,7 @@ class ArrivedReplies:
 
     def __init__(self, connection: AbstractConnection) -> None:
         self._parser: Any = getattr(connection, "_parser", None)
-        reader = getattr(self._parser, "_reader", None)
+        reader: Any = getattr(self._parser, "_reader", None)
         self.take: Callable[[], object] = _nothing
         """The next reply: an exception for an error reply, a list for what the server pushes, ``NOTHING`` for none.
         Raises RedisError for bytes that are no reply."""

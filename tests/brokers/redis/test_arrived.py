@@ -31,16 +31,16 @@ _BYTES = b"".join((*_REPLIES[:3], _PUSHED, *_REPLIES[3:]))
 
 def connection_of(*reads: bytes) -> AbstractConnection:
     """A connection of the library whose socket brings these bytes, one piece at each read."""
-    connection = ConnectionPool.from_url("redis://127.0.0.1:1").make_connection()
+    connection = ConnectionPool.from_url("redis://127.0.0.1:1").make_connection()  # type: ignore[no-untyped-call]
     stream = asyncio.StreamReader()
     pieces = iter(reads)
 
     async def read(_most: int) -> bytes:
         return next(pieces, b"")
 
-    stream.read = read  # type: ignore[method-assign]
-    connection._reader = stream  # type: ignore[attr-defined]
-    connection._parser.on_connect(connection)  # type: ignore[attr-defined]
+    stream.read = read  # type: ignore[method-assign,assignment]
+    connection._reader = stream
+    connection._parser.on_connect(connection)
     return connection  # type: ignore[no-any-return]
 
 
