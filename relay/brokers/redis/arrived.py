@@ -1,8 +1,8 @@
 """Replies that have arrived together, taken from the parser without a turn of redis-py for each.
 
 redis-py passes each reply through three coroutines, which takes a fifth of what a message costs the publisher
-(docs/design/performance.md). Connecting, reading from the socket and the first reply of what arrives are the library's; the
-replies behind it are in its parser already.
+(docs/design/performance.md). Connecting, reading from the socket and the first reply of what arrives are the
+library's; the replies behind it are in its parser already.
 
 The only module of this room that uses private parts of the library. ``tests/brokers/redis/test_arrived.py`` holds them
 to the library's behaviour, and ``make lowest`` runs it on the lowest version that pyproject.toml allows. With a version
@@ -40,12 +40,14 @@ class ArrivedReplies:
         self.take: Callable[[], object] = _nothing
         """The next reply: an exception for an error reply, a list for what the server pushes, ``NOTHING`` for none.
         Raises RedisError for bytes that are no reply."""
-        known = isinstance(reader, Reader) and hasattr(self._parser, "handle_push_response")
-        # What stands for no reply must never be taken for one: it is looked at where there cannot be any.
-        if known and not reader.has_data() and reader.gets() is NOTHING:
-            self.take = reader.gets
-        if self.take is _nothing:
+        if not (isinstance(reader, Reader) and hasattr(self._parser, "handle_push_response")):
             _warn()
+        elif not reader.has_data():  # else something was pushed right after the login: this session does without
+            # What stands for no reply must never be taken for one: it is looked at where there is none.
+            if reader.gets() is NOTHING:
+                self.take = reader.gets
+            else:
+                _warn()
 
     async def pass_on(self, pushed: list[Any]) -> None:
         """Give the library what the server pushed, which is no reply."""
