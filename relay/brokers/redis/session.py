@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AskError, RedisError
+from redis.exceptions import AskError, InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.brokers.entries import Entry, resolve
+from relay.brokers.redis.arrived import NOTHING, ArrivedReplies
 from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
@@ -55,6 +56,7 @@ class RedisSession:
         # Noted at the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+        self._arrived = ArrivedReplies(connection)
         self._options = options
         self._redirect = redirect
         self._pending: deque[Offer | None] = deque()
@@ -178,6 +180,7 @@ class RedisSession:
             while self.ended_as is None:
                 if self._pending:
                     self._answer(await self._next_reply())
+                    await self._answer_arrived()
                 else:
                     self._work.clear()
                     await self._work.wait()
@@ -186,15 +189,32 @@ class RedisSession:
         finally:
             await disconnect(self._connection)
 
+    async def _answer_arrived(self) -> None:
+        """Take the replies that have arrived together with the last one."""
+        take = self._arrived.take
+        while self._pending and (reply := take()) is not NOTHING:
+            if isinstance(reply, list):
+                await self._arrived.pass_on(reply)
+            else:
+                self._answer(self._outcome(reply))
+
     async def _next_reply(self) -> Outcome | AskError:
         """What the next reply says. Raises RedisError or OSError when none comes."""
         try:
-            entry_id = await self._connection.read_response()
-        except AskError as redirect:  # MovedError is one, too
-            return redirect
-        except REPLIES as error:
-            return classify(error)
-        return Acknowledged({"entry_id": text(entry_id)}) if self._options.receipts else ACKNOWLEDGED
+            reply = await self._connection.read_response()
+        except RedisError as error:
+            reply = error
+        return self._outcome(reply)
+
+    def _outcome(self, reply: object) -> Outcome | AskError:
+        """What a reply says. Raises an error that is no reply to one command."""
+        if isinstance(reply, bytes):  # XADD's only reply that is no error
+            return Acknowledged({"entry_id": text(reply)}) if self._options.receipts else ACKNOWLEDGED
+        if isinstance(reply, AskError):  # MovedError is one, too
+            return reply
+        if isinstance(reply, REPLIES):
+            return classify(reply)
+        raise reply if isinstance(reply, Exception) else InvalidResponse(f"a {type(reply).__name__} in reply to XADD")
 
     def _answer(self, reply: Outcome | AskError) -> None:
         """Give the oldest unanswered event its outcome; the sinks get all outcomes of one event-loop turn together."""
