@@ -1,4 +1,4 @@
-"""The site of ``docs/``: each page is in the navigation, no link leaves the folder, other projects' scripts are as released.
+"""The site of ``docs/``: each page is in the navigation, no link leaves it, other projects' scripts are as released.
 
 ``make check`` builds it strictly beside these tests: a link to a page or section that does not exist fails there.
 """

@@ -120,9 +120,8 @@ def test_the_container_is_run_as_the_image_is_tested() -> None:
     assert BLOCKS["sh 4"].text == "docker compose -f deploy/compose.yaml up --build\n"
 
 
-def test_the_page_is_the_second_in_the_readme_and_every_block_is_followed() -> None:
-    links = re.findall(r"^- \[(docs/[\w/-]+\.md)\]", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert links[1] == "docs/operate/deployment.md"
+def test_the_readme_names_the_page_and_every_block_is_followed() -> None:
+    assert "(docs/operate/deployment.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert list(BLOCKS) == [
         "sh 1",
         "sql 1",
