@@ -11,7 +11,7 @@ from relay.settings.variables import GROUPS
 _OTEL_MEANING = (
     "The OpenTelemetry standard's variables; metrics and traces are exported over OTLP when "
     "`OTEL_METRICS_EXPORTER=otlp`, `OTEL_TRACES_EXPORTER=otlp` or an OTLP endpoint is set (extra `otel`; see "
-    "docs/operate/operations.md)."
+    "docs/operate/monitoring.md)."
 )
 _USAGE = """\
 Usage: relay [--help] [--version]

@@ -16,7 +16,7 @@ from tests.support.console import chromium
 from tests.support.paths import CACHE
 
 WIDTHS: Final = (360, 768, 1400)
-PAGES: Final = ("index", "guide/first-event", "operate/operations", "reference/configuration", "design/architecture")
+PAGES: Final = ("index", "guide/first-event", "operate/monitoring", "reference/configuration", "design/architecture")
 _SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 

@@ -153,7 +153,7 @@ def _lease_differences(connection: Connection, table: TableName, lease_timeout: 
     """
     own = f"LEASE_TIMEOUT={format_duration(lease_timeout)}"
     advice = (
-        "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/operations.md says how to change it"
+        "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/running.md says how to change it"
     )
     parameters: dict[str, object] = {"sample": SAMPLE, "seconds": _RECLAIMED_WITHIN}
     reclaims = rows(connection, "outbox/backlog:recent_reclaims", table, parameters)
