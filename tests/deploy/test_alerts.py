@@ -69,7 +69,7 @@ def test_an_alert_is_tested_to_fire_and_not_to_fire(alert: str) -> None:
 def test_the_document_explains_every_alert_and_no_other() -> None:
     text = (ROOT / "docs/operate/alerts.md").read_text(encoding="utf-8")
 
-    assert re.findall(r"^### (Outbox\w+)$", text, re.MULTILINE) == ALERTS
+    assert re.findall(r"^## (Outbox\w+)$", text, re.MULTILINE) == ALERTS
 
 
 def test_every_alert_names_its_section_by_a_path_without_a_host() -> None:

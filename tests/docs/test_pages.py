@@ -42,7 +42,6 @@ UNFINISHED = {
     "docs/operate/console.md",
     "docs/operate/delivery-log.md",
     "docs/operate/deployment.md",
-    "docs/operate/monitoring.md",
     "docs/reference/cli.md",
     "docs/reference/configuration.md",
     "docs/reference/conformance.md",
