@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import NamedTuple
 
@@ -78,5 +79,10 @@ def markdown() -> str:
         if row.group != group:
             group = row.group
             lines += ["", f"## {group}", "", "| variable | kind | default | meaning |", "|---|---|---|---|"]
-        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {row.meaning} |")
+        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {_linked(row.meaning)} |")
     return "\n".join(lines).strip() + "\n"
+
+
+def _linked(text: str) -> str:
+    """The pages that a text names, as links from docs/reference."""
+    return re.sub(r"\bdocs/(\w+/([\w-]+)\.md)", r"[\2](../\1)", text)

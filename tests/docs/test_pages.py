@@ -20,32 +20,13 @@ PAGES = [document for document in DOCUMENTS if document.startswith("docs/")]
 
 UNFINISHED = {
     "docs/design/architecture.md",
-    "docs/design/dependencies.md",
     "docs/design/guarantees.md",
     "docs/design/performance.md",
     "docs/guide/client.md",
     "docs/guide/event-store.md",
-    "docs/guide/inbox.md",
-    "docs/guide/ordering.md",
-    "docs/guide/recipes/index.md",
-    "docs/guide/recipes/named-streams.md",
-    "docs/guide/recipes/order-process.md",
-    "docs/guide/recipes/projection.md",
-    "docs/guide/recipes/snapshots.md",
-    "docs/guide/recipes/upcasting.md",
     "docs/guide/spark-archive.md",
-    "docs/guide/spark-reconcile.md",
-    "docs/guide/spark-replay.md",
-    "docs/guide/spark-report.md",
     "docs/guide/spark.md",
-    "docs/operate/console-access.md",
-    "docs/operate/console.md",
     "docs/operate/delivery-log.md",
-    "docs/operate/deployment.md",
-    "docs/reference/cli.md",
-    "docs/reference/configuration.md",
-    "docs/reference/conformance.md",
-    "docs/reference/messages.md",
 }
 """Pages that are not written this way yet. May only shrink: a page that is, must be taken out."""
 
