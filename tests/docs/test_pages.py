@@ -19,14 +19,8 @@ LINES = 5
 PAGES = [document for document in DOCUMENTS if document.startswith("docs/")]
 
 UNFINISHED = {
-    "docs/design/architecture.md",
-    "docs/design/guarantees.md",
     "docs/design/performance.md",
     "docs/guide/client.md",
-    "docs/guide/event-store.md",
-    "docs/guide/spark-archive.md",
-    "docs/guide/spark.md",
-    "docs/operate/delivery-log.md",
 }
 """Pages that are not written this way yet. May only shrink: a page that is, must be taken out."""
 
