@@ -18,9 +18,7 @@ LINES = 5
 
 PAGES = [document for document in DOCUMENTS if document.startswith("docs/")]
 
-UNFINISHED = {
-    "docs/design/performance.md",
-}
+UNFINISHED: frozenset[str] = frozenset()
 """Pages that are not written this way yet. May only shrink: a page that is, must be taken out."""
 
 FRAGMENTS = {
