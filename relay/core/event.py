@@ -6,7 +6,7 @@ Glossary (the field's standard terms, used the same way everywhere):
 - *claim*: take due PENDING rows and lock them for this relay (PENDING -> DELIVERING).
 - *lease*: the right to work on a claimed row until LEASE_TIMEOUT after ``locked_at``.
 - *fence*: ``locked_by`` and the exact ``locked_at`` of one claim or renewal; only its holder may settle.
-- *renew*: extend a lease; *reap*: reclaim an expired one (it counts as a failed attempt).
+- *renew*: extend a lease; *reap*: reclaim an expired lease (it counts as a failed attempt).
 - *settle*: write an outcome back: DELIVERED, PENDING with backoff, or DEAD.
 - *release*: return a row unchanged (PENDING, attempts as before).
 - *backoff*: the delay before the next attempt; *dead letter*: a row in DEAD.

@@ -98,7 +98,7 @@ class Relaying(VariableGroup):
 
     poll_interval: Duration = variable("500ms", "Longest wait after an empty claim.")
     wake_up: Flag = variable(
-        "false", "Listen for inserts too (see docs/operate/operations.md); needs the wake-up extension and a session."
+        "false", "Listen for inserts too (see docs/operate/sizing.md); needs the wake-up extension and a session."
     )
     batch_size: Count = variable("100", "Maximum number of events in one claim.")
     batch_bytes: Size = variable("64MiB", "Maximum bytes of one claim; a single larger event is still claimed, alone.")
@@ -119,12 +119,12 @@ class Relaying(VariableGroup):
     fleet_allow_mixed: Flag = variable(
         "false",
         "Start although another relay of the table delivers to another destination; needs the extension fleet to "
-        "matter (see docs/operate/operations.md).",
+        "matter (see docs/operate/running.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *choice("keep", "delete")] = variable(
         "keep",
         "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
-        "(see docs/operate/operations.md).",
+        "(see docs/operate/running.md).",
     )
     ordering: Annotated[Literal["none", "key"], *choice("none", "key")] = variable(
         "none",
