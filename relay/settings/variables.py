@@ -28,9 +28,11 @@ from relay.settings.kinds import (
     Size,
     Table,
     Text,
+    UriReference,
 )
 from relay.settings.schemes import broker_of
 
+MESSAGE_FORMATS = ("openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server")
 PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
 
 
@@ -84,6 +86,20 @@ class Publishing(Group):
             "scheme implies no type (`host:9092`) needs it.",
             shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
         )
+    )
+    message_format: Annotated[
+        Literal["openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server"],
+        *choice(*MESSAGE_FORMATS),
+    ] = variable(
+        "openoutbox",
+        "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
+        "JSON object; what Debezium's outbox event router sends to Kafka, from Kafka Connect or from Debezium Server (see "
+        "message-formats.md).",
+    )
+    cloudevents_source: UriReference | None = variable(
+        None,
+        "The CloudEvents attribute `source`: a URI reference that names this outbox, for example `/shop/orders`.",
+        shown="required for cloudevents",
     )
     publisher_connect_retry_interval: Duration = variable(
         "5s", "Time between two attempts to reach a broker that does not answer."

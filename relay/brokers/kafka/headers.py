@@ -6,21 +6,34 @@ exactly one event id. Kafka carries every other name and value unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relay.core.event import OutboxEvent
-from relay.core.headers import wire_headers
+from relay.core.formats.message import USER_PREFIX, FormattedMessage
+from relay.core.headers import Header, wire_headers
 
 EVENT_ID_HEADER = "X-Event-ID"
-USER_PREFIX = "X-User-"
 
 
-def message_headers(event: OutboxEvent) -> list[tuple[str, str | bytes | None]]:
-    """Return names and values in the order in which they are sent, as confluent-kafka takes them."""
-    headers: list[tuple[str, str | bytes | None]] = [(EVENT_ID_HEADER, event.event_id)]
-    if event.headers != "{}":
-        ours = EVENT_ID_HEADER.lower()
-        headers += [
-            # The lengths first: cheaper than lowering every name.
-            (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
-            for name, value in wire_headers(event.headers)
-        ]
+KafkaHeaders = list[tuple[str, str | bytes | None]]
+"""As confluent-kafka takes them."""
+
+
+def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> KafkaHeaders:
+    """Return names and values in the order in which they are sent; of ``message``, where a format made one."""
+    headers: KafkaHeaders = [(EVENT_ID_HEADER, event.event_id)]
+    if message is not None:
+        headers += message.own
+        headers += _users(message.others)
+    elif event.headers != "{}":
+        headers += _users(wire_headers(event.headers))
     return headers
+
+
+def _users(headers: Iterable[Header]) -> KafkaHeaders:
+    ours = EVENT_ID_HEADER.lower()
+    return [
+        # The lengths first: cheaper than lowering every name.
+        (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
+        for name, value in headers
+    ]
