@@ -93,7 +93,7 @@ class Publishing(Group):
     ] = variable(
         "openoutbox",
         "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
-        "JSON object; what Debezium's outbox event router sends to Kafka, from Kafka Connect or from Debezium Server (see "
+        "JSON object; what Debezium's outbox event router sends to Kafka, by Kafka Connect or by Debezium Server (see "
         "message-formats.md).",
     )
     cloudevents_source: UriReference | None = variable(
