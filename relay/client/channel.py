@@ -102,7 +102,11 @@ def async_channel(target: object) -> AsyncChannel | None:
     if library == "asyncpg":
         from relay.client import through_asyncpg as asyncpg  # noqa: PLC0415
 
-        return asyncpg.AsyncpgChannel(target) if isinstance(target, asyncpg.ASYNC) else None
+        return (
+            asyncpg.AsyncpgChannel(cast("through_asyncpg.AsyncTarget", target))
+            if isinstance(target, asyncpg.ASYNC)
+            else None
+        )
     return None
 
 

@@ -7,17 +7,35 @@ has parameters: behind PgBouncer in transaction mode connect with ``statement_ca
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from relay.client.channel import Row, StatementFailure, Values
 
-AsyncTarget: TypeAlias = "asyncpg.Connection[Any] | PoolConnectionProxy[Any]"
+
+class AsyncTarget(Protocol):
+    """What is used of a connection of asyncpg, which has no types."""
+
+    def execute(self, query: str, /, *args: Any) -> Awaitable[str]:  # noqa: ANN401 - any parameter
+        """Send a statement; its status, ``INSERT 0 1``."""
+
+    def fetch(self, query: str, /, *args: Any) -> Awaitable[Sequence[Any]]:  # noqa: ANN401 - any parameter
+        """Send a statement; its rows."""
+
+    def transaction(self) -> Any:  # noqa: ANN401 - asyncpg's
+        """A transaction, or a savepoint of the open one."""
+
+    def is_in_transaction(self) -> bool:
+        """Whether one is open."""
+
+    def is_closed(self) -> bool:
+        """Whether the connection is closed or lost."""
+
 
 ASYNC = (asyncpg.Connection, PoolConnectionProxy)
 

@@ -241,7 +241,7 @@ class NatsSession:
             self._sweep_at(deadline)
         return serial
 
-    def _command(self, event: OutboxEvent, message: FormattedMessage | None) -> bytes | Permanent:
+    def _command(self, event: OutboxEvent, message: FormattedMessage | None = None) -> bytes | Permanent:
         """The publish command of the next serial up to the payload, or why the server would cut the connection on it.
 
         The server's control line is what stands between ``HPUB`` and the line's end: subject, reply subject and sizes.

@@ -6,7 +6,7 @@ Debezium Server's distribution is fetched once, 780 MB, into ``.cache``.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -94,7 +94,7 @@ def test_consumers_see_what_debezium_sent(
         compare(message, ours[event_id], is_null=event_id == f'"{ids[-1]}"'.encode())
 
 
-def write(connection: psycopg.Connection, rows: list[tuple[str | None, ...]]) -> None:
+def write(connection: psycopg.Connection, rows: Sequence[tuple[str | None, ...]]) -> None:
     connection.cursor().executemany("INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)", rows)
 
 
