@@ -1,9 +1,9 @@
 """The outcome of publishing one event: the seven results that a publisher may report.
 
 A publisher resolves every event it was offered with exactly one of these. Two of them are no verdicts
-(docs/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe makes both
-``Unreachable``. An answer makes ``TimedOut`` a ``Transient`` failure, and an event with ``ConnectionCut`` a suspect,
-which is offered again in ever smaller groups.
+(docs/reference/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe
+makes both ``Unreachable``. An answer makes ``TimedOut`` a ``Transient`` failure, and an event with ``ConnectionCut`` a
+suspect, which is offered again in ever smaller groups.
 """
 
 from __future__ import annotations

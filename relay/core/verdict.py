@@ -1,4 +1,4 @@
-"""From an outcome to what is written: the decision table of docs/messages.md#errors. Pure and total."""
+"""From an outcome to what is written: the decision table of docs/reference/messages.md#errors. Pure and total."""
 
 from __future__ import annotations
 

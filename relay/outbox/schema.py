@@ -134,7 +134,7 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
 def create_statements(table: str = DEFAULT_TABLE) -> list[str]:
     """The statements that make a new outbox table with its indexes, for the migrations of an application.
 
-    Django's ``migrations.RunSQL`` and Alembic's ``op.execute`` take them (docs/client.md#migrations). The result is
+    Django's ``migrations.RunSQL`` and Alembic's ``op.execute`` take them (docs/guide/client.md#migrations). The result is
     what ``relay-cli migrate`` makes. ``table`` is ``table`` or ``schema.table``; raises ConfigError for another name.
     """
     wanted = frozenset({"table", *INDEXES})

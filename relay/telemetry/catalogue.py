@@ -1,4 +1,4 @@
-"""Every metric of the relay: name, type, labels and meaning. The exporters and docs/operations.md come from here."""
+"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/operate/operations.md."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class RedisSession:
 
 
 def xadd(event: OutboxEvent, message: FormattedMessage | None = None) -> tuple[str | bytes, ...]:
-    """The command that appends an event to its stream (docs/messages.md)."""
+    """The command that appends an event to its stream (docs/reference/messages.md)."""
     return ("XADD", event.event_type, "*", *entry_fields(event, message))
 
 

@@ -1,4 +1,4 @@
-"""Events as CloudEvents 1.0, in binary and in structured mode (docs/message-formats.md#cloudevents).
+"""Events as CloudEvents 1.0, in binary and in structured mode (docs/reference/message-formats.md#cloudevents).
 
 ``binary`` puts each attribute into a header and leaves the body as it is; ``structured`` writes the whole event as one
 JSON object. The attributes: id = event_id, source = CLOUDEVENTS_SOURCE, type = event_type, time = created_at, subject =

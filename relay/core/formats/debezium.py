@@ -1,4 +1,4 @@
-"""Messages as Debezium's outbox event router writes them to Kafka (docs/from-debezium.md).
+"""Messages as Debezium's outbox event router writes them to Kafka (docs/guide/from-debezium.md).
 
 The router's message has the aggregate's id as its key, the payload as its value, and the event's id in the header
 ``id``; columns that it is configured to place in headers follow. Here the key is ``partition_key``, and the headers are

@@ -1,4 +1,4 @@
-"""docs/from-debezium.md, walked: Debezium Server and then the relay carry the same rows to one topic, byte for byte.
+"""docs/guide/from-debezium.md, walked: Debezium Server and then the relay carry the same rows to one topic, byte for byte.
 
 Debezium Server's distribution is fetched once, 780 MB, into ``.cache``.
 """
@@ -103,7 +103,9 @@ def walk(connection: psycopg.Connection, url: str) -> None:
     migrate(url, TableName())
     add_extension(url, TableName(), "key-order")
     [trigger] = [
-        block.text for block in blocks("docs/from-debezium.md") if block.language == "sql" and "CREATE" in block.text
+        block.text
+        for block in blocks("docs/guide/from-debezium.md")
+        if block.language == "sql" and "CREATE" in block.text
     ]
     connection.execute(trigger.encode())
 

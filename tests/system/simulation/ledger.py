@@ -1,7 +1,7 @@
 """What truly happened in one history, and the rules that every step of it must keep.
 
 The ledger sees each change of a row, each message that reaches the broker and each answer of the broker. A step that
-breaks a rule of docs/conformance.md#states raises ``Violation`` at once.
+breaks a rule of docs/reference/conformance.md#states raises ``Violation`` at once.
 """
 
 from __future__ import annotations
