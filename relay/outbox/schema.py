@@ -134,8 +134,8 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
 def create_statements(table: str = DEFAULT_TABLE) -> list[str]:
     """The statements that make a new outbox table with its indexes, for the migrations of an application.
 
-    Django's ``migrations.RunSQL`` and Alembic's ``op.execute`` take them (docs/guide/client.md#migrations). The result is
-    what ``relay-cli migrate`` makes. ``table`` is ``table`` or ``schema.table``; raises ConfigError for another name.
+    Django's ``migrations.RunSQL`` and Alembic's ``op.execute`` take them (docs/guide/client.md#migrations).
+    ``relay-cli migrate`` makes the same. ``table`` is ``table`` or ``schema.table``; raises ConfigError for other names.
     """
     wanted = frozenset({"table", *INDEXES})
     return [step.sql for step in steps(TableName.parse(table), live=False, wanted=wanted)]

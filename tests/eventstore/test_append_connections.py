@@ -185,7 +185,7 @@ async def test_an_append_belongs_to_the_transaction_of_any_connection(
 
 async def test_another_connection_is_refused_by_its_type(gapless_store: EventStore, database: Database) -> None:
     for connection, name in ((object(), "builtins.object"), (database.url, "builtins.str")):
-        with pytest.raises(TypeError, match=f"psycopg 3 or SQLAlchemy 2 as connection, not {name}"):
+        with pytest.raises(TypeError, match=f"psycopg 3, SQLAlchemy 2 or asyncpg as connection, not {name}"):
             await gapless_store.append(TENANT, STREAM, [NewEvent("A")], ANY, connection=cast("Any", connection))
         with pytest.raises(TypeError, match=name):
             append_sync(cast("Any", connection), TENANT, STREAM, [NewEvent("A")], ANY)

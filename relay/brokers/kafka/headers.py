@@ -6,11 +6,9 @@ exactly one event id. Kafka carries every other name and value unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import USER_PREFIX, FormattedMessage
-from relay.core.headers import Header, wire_headers
+from relay.core.headers import wire_headers
 
 EVENT_ID_HEADER = "X-Event-ID"
 
@@ -19,21 +17,21 @@ KafkaHeaders = list[tuple[str, str | bytes | None]]
 """As confluent-kafka takes them."""
 
 
-def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> KafkaHeaders:
-    """Return names and values in the order in which they are sent; of ``message``, where a format made one."""
+def message_headers(event: OutboxEvent) -> KafkaHeaders:
+    """Return names and values in the order in which they are sent."""
     headers: KafkaHeaders = [(EVENT_ID_HEADER, event.event_id)]
-    if message is not None:
-        headers += message.own
-        headers += _users(message.others)
-    elif event.headers != "{}":
-        headers += _users(wire_headers(event.headers))
+    if event.headers != "{}":
+        ours = EVENT_ID_HEADER.lower()
+        headers += [
+            # The lengths first: cheaper than lowering every name.
+            (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
+            for name, value in wire_headers(event.headers)
+        ]
     return headers
 
 
-def _users(headers: Iterable[Header]) -> KafkaHeaders:
+def formatted_headers(event: OutboxEvent, message: FormattedMessage) -> KafkaHeaders:
+    """The same for a message that a format made."""
     ours = EVENT_ID_HEADER.lower()
-    return [
-        # The lengths first: cheaper than lowering every name.
-        (USER_PREFIX + name, value) if len(name) == len(ours) and name.lower() == ours else (name, value)
-        for name, value in headers
-    ]
+    others = [(USER_PREFIX + name if name.lower() == ours else name, value) for name, value in message.others]
+    return [(EVENT_ID_HEADER, event.event_id), *message.own, *others]

@@ -31,7 +31,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import classify, invalid_topic
-from relay.brokers.kafka.headers import message_headers
+from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import MessageFormat
 from relay.core.outcome import (
@@ -327,12 +327,14 @@ class KafkaSession:
                 self._refuse(event, invalid, offer, refused)
                 continue
             in_client[at] = event
-            message = None if message_format is None else message_format(event)
-            payload = event.payload if message is None else message.payload
+            if message_format is None:
+                payload, headers = event.payload, message_headers(event)
+            else:
+                message = message_format(event)
+                payload, headers = message.payload, formatted_headers(event, message)
             try:
                 # By position: a third less than by name for a call that does little else (partition, callback, its
                 # alias, timestamp).
-                headers = message_headers(event, message)
                 produce(topic, payload, event.partition_key, -1, partial(note, at), None, 0, headers)
             except BufferError:
                 in_client[at] = None
@@ -345,12 +347,16 @@ class KafkaSession:
             if size > _SLICE_BYTES:
                 break
         done = at - start + (not full)
+        self._note_offered(offer, done, refused)
+        return done, full
+
+    def _note_offered(self, offer: _Offer, done: int, refused: list[Resolution]) -> None:
+        """Count what the client has taken, and resolve what it has not."""
         if done > len(refused):
             offer.unanswered += done - len(refused)
             self._offers[offer] = None
         if refused:
             offer.sink(refused)
-        return done, full
 
     def _refuse(self, event: OutboxEvent, outcome: Outcome, offer: _Offer, refused: list[Resolution]) -> None:
         """Note the outcome of an event that the client did not take; with runs, those behind it are withheld."""

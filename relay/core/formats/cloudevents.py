@@ -38,6 +38,7 @@ _VALUE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 _MEDIA_TYPE: Final = re.compile(r"[!-~][ -~]{0,254}")
 _JSON_MEDIA_TYPE: Final = re.compile(r"(?i)[^;]*[/+]json\s*(;.*)?")
 _SPACE: Final = 16  # bytes in which a payload begins and ends, space included
+_PLAIN: Final = re.compile(r"[!#$&-~]+")
 _VISIBLE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -58,7 +59,7 @@ class Binding(NamedTuple):
 
 def percent_encoded(value: str) -> str:
     """An attribute's value where headers hold visible ASCII characters alone."""
-    return quote(value, safe=_VISIBLE)
+    return value if _PLAIN.fullmatch(value) else quote(value, safe=_VISIBLE)  # quote takes four times as long
 
 
 KAFKA: Final = Binding("ce_")

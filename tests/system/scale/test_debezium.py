@@ -1,4 +1,4 @@
-"""docs/guide/from-debezium.md, walked: Debezium Server and then the relay carry the same rows to one topic, byte for byte.
+"""docs/guide/from-debezium.md, walked: Debezium Server, then the relay, carry the same rows to one topic, all alike.
 
 Debezium Server's distribution is fetched once, 780 MB, into ``.cache``.
 """
