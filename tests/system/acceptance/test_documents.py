@@ -170,6 +170,10 @@ def announcing(reader: Reader, block: Block) -> None:
     assert ("account.debited",) in reader.outbox.rows("event_type")
 
 
+def a_program(reader: Reader, block: Block) -> None:
+    run_python(block.text, reader.folder)
+
+
 def sqlalchemy_url(reader: Reader, driver: str) -> str:
     """The database's URL with another driver in it."""
     url = sqlalchemy.make_url(reader.outbox.url).set(drivername=f"postgresql{driver}")
@@ -322,6 +326,8 @@ RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
     "docs/guide/client.md python 1": announcing,
     "docs/guide/client.md python 2": announcing,
+    "docs/guide/client.md python 3": announcing,
+    "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
     "docs/guide/event-store.md python 3": appending_again,

@@ -38,6 +38,7 @@ ROWS = [
     ("1", "OrderShipped", "null"),
     *((f"key {number}", "many", f'{{"number": {number}}}') for number in range(200)),
 ]
+SQL = [block.text for block in blocks("docs/guide/from-debezium.md") if block.language == "sql"]
 NULL = ("no payload", "Deleted", None)
 PLACEMENT = {"debezium.transforms.outbox.table.fields.additional.placement": "type:header:eventType"}
 
@@ -87,6 +88,8 @@ def test_consumers_see_what_debezium_sent(
         settings = {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": f"kafka://{kafka}?partitioner=murmur2_random"}
         with Daemon(url, {**settings, "MESSAGE_FORMAT": "debezium-server", "ORDERING": "key"}):
             wait_until(lambda: delivered(connection) == len(rows), 60, "the relay")
+        connection.execute(SQL[2].encode())
+        assert connection.execute("SELECT FROM pg_replication_slots").fetchall() == []
     both = [Received.of(message) for message in consume(name, 2 * len(rows))]
     ours = by_id([message for message in both if "X-Event-ID" in message.headers])
     assert by_id(theirs).keys() == ours.keys()
@@ -99,14 +102,11 @@ def write(connection: psycopg.Connection, rows: Sequence[tuple[str | None, ...]]
 
 
 def walk(connection: psycopg.Connection, url: str) -> None:
-    """The page's step 1 as the commands do it, and its step 3 as it stands there."""
+    """The page's step 1 as the commands do it, and steps 2 and 3 as they stand there."""
     migrate(url, TableName())
     add_extension(url, TableName(), "key-order")
-    [trigger] = [
-        block.text
-        for block in blocks("docs/guide/from-debezium.md")
-        if block.language == "sql" and "CREATE" in block.text
-    ]
+    slots, trigger, _ = SQL
+    assert connection.execute(slots.encode()).fetchone()
     connection.execute(trigger.encode())
 
 
