@@ -34,6 +34,12 @@ WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/b
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 
 NOT_RUN = {
+    "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
+    "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
+    **{
+        f"docs/guide/from-debezium.md {block}": "tests/system/scale/test_debezium.py walks the page"
+        for block in ("sh 1", "sh 2", "sql 1", "sql 2", "sql 3")
+    },
     "README.md sh 1": "installs what this run has already; tests/system/acceptance/test_demo.py runs the demonstration",
     "README.md sh 2": "is this run",
     "README.md sh 3": "tests/system/acceptance/test_readme.py follows the whole section",
