@@ -61,5 +61,8 @@ class Telemetry(Protocol):
     def pauses(self, count: int) -> None:
         """That many pauses are in force."""
 
+    def away(self, event_types: Sequence[str]) -> None:
+        """The destinations of these event types do not answer; all others do."""
+
     def state(self, state: RelayState, reason: str) -> None:
         """The relay is active, paused (broker) or in error (storage); ``reason`` is empty when active."""
