@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
+from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
@@ -34,8 +35,6 @@ _PREFIXES = (
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
-CLOUDEVENTS = ("cloudevents", "cloudevents-structured")
-"""The values of MESSAGE_FORMAT that need a CLOUDEVENTS_SOURCE."""
 FORMATS_OF = {
     **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq")),
     **dict.fromkeys(("debezium", "debezium-server"), ("kafka",)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Any, Literal
 
+from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
@@ -32,7 +33,6 @@ from relay.settings.kinds import (
 )
 from relay.settings.schemes import broker_of
 
-MESSAGE_FORMATS = ("openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server")
 PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
 
 
@@ -89,7 +89,7 @@ class Publishing(VariableGroup):
     )
     message_format: Annotated[
         Literal["openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server"],
-        *choice(*MESSAGE_FORMATS),
+        *choice(*formats.NAMES),
     ] = variable(
         "openoutbox",
         "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
