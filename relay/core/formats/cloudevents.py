@@ -78,7 +78,8 @@ def binary(source: str, binding: Binding) -> MessageFormat:
         extensions, others, media_type = _sorted_headers(event.headers, binding)
         own = [(prefix + name, encode(value)) for name, value in _attributes(event, source).items()]
         own += [(prefix + name, encode(value)) for name, value in extensions.items()]
-        own.append((content_type, media_type or _apparent_type(event.payload)))
+        media_type = media_type or _apparent_type(event.payload)
+        own.append((content_type, media_type if content_type == CONTENT_TYPE else encode(media_type)))
         return FormattedMessage(event.payload, own, others)
 
     return message
