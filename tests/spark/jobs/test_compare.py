@@ -100,7 +100,9 @@ def test_messages_of_another_format_are_those_that_the_relay_makes(spark: SparkS
         number, topic, key, payload, headers, _, created, _ = each.row()
         event = OutboxEvent(EventId(number), topic, key, payload, headers, 0, 0.0, None, created.timestamp())
         message = made(event)
-        pairs = [(header, value.encode()) for header, value in [*message.own, *message.others]]
+        pairs: list[tuple[str, bytes | None]] = [
+            (header, value.encode()) for header, value in [*message.own, *message.others]
+        ]
         arrived.append(Arrived(each.number, each.number, key and key.encode(), message.payload, pairs))
     rows = spark.createDataFrame([each.row() for each in sent], ROWS)
     messages = from_kafka(spark.createDataFrame([each.row() for each in arrived], MESSAGES), ())
