@@ -30,6 +30,7 @@ from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import disconnect, text
 from relay.brokers.sending import SendProgress
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent, Unreachable
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
@@ -124,23 +125,25 @@ class RedisSession:
         commands: list[bytes] = []
         if not self._pending:
             self._silent_looks = 0
-        at, size, max_bulk = start, 0, self._options.max_bulk
+        at, size, max_bulk, message_format = start, 0, self._options.max_bulk, self._options.message_format
         stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
             offer = event, sink, _ = offers[at]
             at += 1
-            if len(event.payload) > max_bulk:
-                reason = f"{len(event.payload)} bytes of payload, over Redis' {max_bulk} for one string"
+            message = None if message_format is None else message_format(event)
+            length = len(event.payload if message is None else message.payload)
+            if length > max_bulk:
+                reason = f"{length} bytes of payload, over Redis' {max_bulk} for one string"
                 sink([(event, Permanent("TOO_LARGE", reason))])
                 continue
             if asking:
                 commands.append(_ASKING)
                 self._pending.append(None)
-            if len(event.payload) < _LARGE_PAYLOAD:
-                commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
+            if length < _LARGE_PAYLOAD:
+                commands.append(pack_command(xadd(event, message)))  # type: ignore[arg-type]  # its stub has tuples of one
             else:
-                commands.extend(pieces(event))
-            size += len(event.payload)
+                commands.extend(pieces(event, message))
+            size += length
             self._pending.append(offer)
         if commands:
             self._work.set()
@@ -238,17 +241,17 @@ class RedisSession:
         self._room.set()
 
 
-def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
+def xadd(event: OutboxEvent, message: FormattedMessage | None = None) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (docs/reference/messages.md)."""
-    return ("XADD", event.event_type, "*", *entry_fields(event))
+    return ("XADD", event.event_type, "*", *entry_fields(event, message))
 
 
-def pieces(event: OutboxEvent) -> Iterator[bytes]:
+def pieces(event: OutboxEvent, message: FormattedMessage | None = None) -> Iterator[bytes]:
     """The same command, packed, in pieces: the payload is one of them, so that it is not copied.
 
     hiredis holds three copies of it for a moment, and returns one.
     """
-    arguments = xadd(event)
+    arguments = xadd(event, message)
     yield b"*%d\r\n" % len(arguments)
     for argument in arguments:
         value = argument.encode() if isinstance(argument, str) else argument
