@@ -32,6 +32,7 @@ pytest_plugins = [
     "tests.support.fixtures.nats",
     "tests.support.fixtures.redis",
     "tests.support.fixtures.rabbitmq",
+    "tests.support.fixtures.aws",
     "tests.support.fixtures.daemon",
     "tests.support.fixtures.measured",
     "tests.support.fixtures.engine",

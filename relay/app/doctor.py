@@ -22,6 +22,7 @@ from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
 _NEVER_STORED: Final = frozenset({"stdout", "null"})
+_OF_AWS: Final = frozenset({"sqs", "sns"})
 
 
 def examine(settings: Settings, retention: float) -> list[Finding]:
@@ -62,7 +63,9 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
         message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis or rabbitmq")]
+        return [
+            Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq, sqs or sns")
+        ]
     try:
         await _probe(settings)
         findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
@@ -74,6 +77,8 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
             findings += await _kafka(settings, types)
         elif kind == "rabbitmq":
             findings += await _rabbitmq(settings, types)
+        elif kind in _OF_AWS:
+            findings += await _aws(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
@@ -84,6 +89,8 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
 async def _broker_advice(settings: Settings) -> str:
     """What to do about a broker that does not answer: a server of another kind on its address says the most."""
     kind, url = settings.publisher_type, settings.publisher_url
+    if kind in _OF_AWS:
+        return "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint"
     answer = await what_listens(url.get_secret_value(), kind) if url is not None else ""
     if not answer:
         return "nothing listens on the address in PUBLISHER_URL; check host and port, and that the broker runs"
@@ -144,6 +151,18 @@ async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
     missing = await missing_queues(options, types)
     findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
     return findings or [_destinations("queues", "queue", types)]
+
+
+async def _aws(settings: Settings, types: list[str]) -> list[Finding]:
+    from relay.brokers.aws.destinations import look  # noqa: PLC0415 - only with these services
+
+    noun = "queue" if settings.publisher_type == "sqs" else "topic"
+    advice = f"create the {noun} or grant the right; until then its events are retried and become dead letters"
+    wrong = await look(publishers.aws_options(settings), types)
+    findings = [
+        Finding(Level.ERROR, f"{noun}s", f"event type {name!r}: {problem}", advice) for name, problem in wrong.items()
+    ]
+    return findings or [_destinations(f"{noun}s", noun, types)]
 
 
 def _add_stream(subject: str) -> str:

@@ -24,6 +24,8 @@ _PREFIXES = (
     "NATS_",
     "REDIS_",
     "RABBITMQ_",
+    "SNS_",
+    "SQS_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
@@ -59,6 +61,8 @@ def _required(settings: Variables) -> Iterator[SettingIssue]:
             "nats": "nats://host:4222",
             "redis": "redis://host:6379/0",
             "rabbitmq": "amqp://host:5672",
+            "sqs": "sqs://eu-central-1",
+            "sns": "sns://eu-central-1",
         }
         kind = settings.publisher_type
         yield SettingIssue(
@@ -75,7 +79,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
             "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
-            "nats, redis or rabbitmq, or a PUBLISHER_URL that begins with kafka://, nats://, redis:// or amqp://",
+            "nats, redis, rabbitmq, sqs or sns, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, "
+            "amqp://, sqs:// or sns://",
         )
 
 
@@ -190,6 +195,8 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
         "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
+        "sqs": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
+        "sns": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
     }
     timeout = timeouts.get(settings.publisher_type)
     return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)

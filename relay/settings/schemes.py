@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq")
+BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq", "sqs", "sns")
 """The values of PUBLISHER_TYPE that need a PUBLISHER_URL."""
 
 _OWNERS: Final = {
@@ -22,6 +22,8 @@ _OWNERS: Final = {
     "postgresql": "a database",
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
+    "sqs": "sqs",
+    "sns": "sns",
     "http": "a web server",
     "https": "a web server",
 }

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Kafka, Nats, RabbitMQ, Redis
+from relay.settings.destinations import Aws, Kafka, Nats, RabbitMQ, Redis
 from relay.settings.fields import Group, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -31,7 +31,7 @@ from relay.settings.kinds import (
 )
 from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
+PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "sqs", "sns", "stdout", "null")
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -73,17 +73,17 @@ class Publishing(Group):
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…` (see messages.md).",
-        shown="required for kafka, nats, redis and rabbitmq",
+        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`; `sns://eu-central-1` (see messages.md).",
+        shown="required for kafka, nats, redis, rabbitmq, sqs and sns",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
-    publisher_type: Annotated[Literal["kafka", "nats", "redis", "rabbitmq", "stdout", "null"], *choice(*PUBLISHERS)] = (
-        variable(
-            _implied_type,
-            "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
-            "scheme implies no type (`host:9092`) needs it.",
-            shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
-        )
+    publisher_type: Annotated[
+        Literal["kafka", "nats", "redis", "rabbitmq", "sqs", "sns", "stdout", "null"], *choice(*PUBLISHERS)
+    ] = variable(
+        _implied_type,
+        "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
+        "scheme implies no type (`host:9092`) needs it.",
+        shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
     )
     publisher_connect_retry_interval: Duration = variable(
         "5s", "Time between two attempts to reach a broker that does not answer."
@@ -201,6 +201,7 @@ GROUPS: tuple[type[Group], ...] = (
     Nats,
     Redis,
     RabbitMQ,
+    Aws,
     Serving,
     Logging,
     Storing,
@@ -210,7 +211,7 @@ GROUPS: tuple[type[Group], ...] = (
 
 
 class Variables(
-    Admitting, Storing, Logging, Serving, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+    Admitting, Storing, Logging, Serving, Aws, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
 ):
     """All of them in one."""
 

@@ -11,6 +11,7 @@ import pytest
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
+from tests.brokers.harness.aws import SnsHarness, SqsHarness
 from tests.brokers.harness.base import Collector, Harness, make_event
 from tests.brokers.harness.kafka import KafkaHarness
 from tests.brokers.harness.memory import MemoryHarness
@@ -18,6 +19,7 @@ from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
+from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
@@ -34,12 +36,16 @@ HARNESSES: dict[str, Make] = {
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
     "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
+    "sqs": lambda request: SqsHarness(request.getfixturevalue("breakable_aws")),
+    "sns": lambda request: SnsHarness(request.getfixturevalue("breakable_aws")),
 }
 SERVERS = {
     "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
     "nats": [pytest.mark.nats],
     "redis": [pytest.mark.redis],
     "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
+    "sqs": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
+    "sns": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
 }
 
 
@@ -68,6 +74,15 @@ def breakable_redis() -> Iterator[ValkeyServer]:
 def breakable_rabbitmq() -> Iterator[RabbitServer]:
     """As above."""
     with RabbitServer(config=["max_message_size = 1000000"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def breakable_aws() -> Iterator[AwsServer]:
+    """An emulator of this suite's own, and credentials for it."""
+    with AwsServer() as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
         yield server
 
 
@@ -350,7 +365,7 @@ async def test_close_resolves_what_is_left(harness: Harness, publisher: Publishe
 
 async def test_the_event_loop_stays_free_while_a_big_batch_is_offered(harness: Harness, publisher: Publisher) -> None:
     destination, sink = await harness.destination(), Collector()
-    events = [make_event(destination, b"x" * 200, headers='{"a": "b"}') for _ in range(20_000)]
+    events = [make_event(destination, b"x" * 200, headers='{"a": "b"}') for _ in range(harness.features.big_batch)]
     turns = 0
 
     async def tick() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.app import build, publishers
+from relay.brokers.aws.options import AwsOptions
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.rabbitmq.options import RabbitOptions
@@ -46,6 +47,10 @@ def redis_options(url: str, **changes: Any) -> RedisOptions:
 
 def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
     return replace(publishers.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
+
+
+def aws_options(url: str, **changes: Any) -> AwsOptions:
+    return replace(publishers.aws_options(_for_broker(url.partition(":")[0], url)), url=url, **changes)
 
 
 def recorder_options(**changes: Any) -> RecorderOptions:

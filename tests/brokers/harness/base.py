@@ -37,6 +37,8 @@ class Features:
     """Destinations this broker can never accept."""
     too_large: int | None = None
     """A payload of that many bytes is permanently refused."""
+    big_batch: int = 20_000
+    """How many events a big batch has; an emulator takes fewer in the same time."""
     runs: bool = False
     """With the option ``in_order`` the publisher keeps runs."""
 
