@@ -71,19 +71,26 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
         findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
         if types is None:
             return findings  # the waiting event types are not known; the table's findings say why
-        if kind == "nats":
-            findings += await _nats(settings, types)
-        elif kind == "kafka":
-            findings += await _kafka(settings, types)
-        elif kind == "rabbitmq":
-            findings += await _rabbitmq(settings, types)
-        elif kind in _OF_AWS:
-            findings += await _aws(settings, types)
+        findings += await _existing(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
         return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
     return findings
+
+
+async def _existing(settings: Settings, types: list[str]) -> list[Finding]:
+    """Look for a destination for each event type; a Redis stream begins with its first event."""
+    match settings.publisher_type:
+        case "nats":
+            return await _nats(settings, types)
+        case "kafka":
+            return await _kafka(settings, types)
+        case "rabbitmq":
+            return await _rabbitmq(settings, types)
+        case "sqs" | "sns":
+            return await _aws(settings, types)
+    return []
 
 
 async def _broker_advice(settings: Settings) -> str:

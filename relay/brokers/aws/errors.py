@@ -36,7 +36,7 @@ CREDENTIALS: Final = frozenset(
         "AccountProblem",
     }
 )
-"""The codes that refuse whoever sent the request, whatever is in it."""
+"""The codes that refuse the sender of a request, whatever is in it."""
 
 MISSING: Final = frozenset({"NonExistentQueue", "QueueDoesNotExist", "NotFound"})
 """The codes of a queue or topic that does not exist."""
@@ -78,7 +78,9 @@ CODES: Final[MappingProxyType[str, CodeKind]] = MappingProxyType(
     }
 )
 
-_TOO_LARGE: Final = re.compile(r"must be shorter than|too long|longer than|exceed\w* .{0,40}(?:size|limit|bytes)", re.IGNORECASE)
+_TOO_LARGE: Final = re.compile(
+    r"must be shorter than|too long|longer than|exceed\w* .{0,40}(?:size|limit|bytes)", re.IGNORECASE
+)
 _GATEWAY: Final = frozenset({502, 503, 504})
 _BAD: Final = 400
 
@@ -106,7 +108,7 @@ CLIENT: Final[MappingProxyType[type[Exception], str]] = MappingProxyType(
 """Errors of the client that mean that nothing was sent, and the code that the reason begins with."""
 
 _CUT: Final = (
-    exceptions.EndpointConnectionError,  # also of a connection that was lost: see ``_sent``
+    exceptions.EndpointConnectionError,  # of a connection that was lost: see ``_unsent``
     exceptions.ConnectionClosedError,
     exceptions.IncompleteReadError,
     exceptions.ResponseStreamingError,
@@ -119,18 +121,12 @@ def classify(error: Exception) -> Outcome:
     """The outcome of the events of a request that failed with this error."""
     if isinstance(error, exceptions.ClientError):
         return refusal(code_of(_details(error)), str(_details(error).get("Message", "")), _status(error))
-    if isinstance(error, BrokerUnreachable):
-        return Unreachable(str(error))
-    code = next((CLIENT[base] for base in type(error).__mro__ if base in CLIENT), None)
-    if code is not None:
-        return Unreachable(f"{code}: {reason(error)}")
-    if isinstance(error, ResponseParserError):
-        return Unreachable("PROTOCOL: what answers is not a service of AWS")
+    unsent = _unsent(error)
+    if unsent is not None:
+        return Unreachable(unsent)
     if isinstance(error, exceptions.ReadTimeoutError | TimeoutError):
         return TimedOut("TIMEOUT", str(error) or "no answer in time")
-    if isinstance(error, _CUT):
-        return ConnectionCut(reason(error)) if _sent(error) else Unreachable(f"CONNECTION: {reason(error)}")
-    return Transient(type(error).__name__, str(error))
+    return ConnectionCut(reason(error)) if isinstance(error, _CUT) else Transient(type(error).__name__, str(error))
 
 
 def refusal(code: str, text: str, status: int = 0) -> Outcome:
@@ -186,6 +182,13 @@ def reason(error: Exception) -> str:
     return str(inner or error) or type(error).__name__
 
 
-def _sent(error: Exception) -> bool:
-    """Whether the request may have been sent: not when there was no connection."""
-    return not isinstance(getattr(error, "kwargs", {}).get("error"), ClientConnectorError)
+def _unsent(error: Exception) -> str | None:
+    """Why nothing was sent, or nothing that AWS could read; None where the request may have arrived."""
+    if isinstance(error, BrokerUnreachable):
+        return str(error)
+    if isinstance(error, ResponseParserError):
+        return "PROTOCOL: what answers is not a service of AWS"
+    code = next((CLIENT[base] for base in type(error).__mro__ if base in CLIENT), None)
+    if code is None and isinstance(getattr(error, "kwargs", {}).get("error"), ClientConnectorError):
+        code = "CONNECTION"  # the client's library has one error for this and for a connection that was lost
+    return None if code is None else f"{code}: {reason(error)}"

@@ -87,7 +87,7 @@ class Sns:
         self._options, self._target = options, target
         self._prefix = options.topic_arn_prefix
 
-    async def address(self, client: AwsClient, name: str) -> str:
+    async def address(self, client: AwsClient, name: str) -> str:  # noqa: ARG002 - as the port has it
         """The topic's ARN."""
         if self._prefix is None:
             identity = await AwsClient.connect("sts", self._options, self._target, reuse=False)

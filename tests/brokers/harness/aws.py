@@ -28,7 +28,7 @@ class SqsHarness(ServerHarness):
         missing_destination="NonExistentQueue",
         invalid_names=("", ".fifo", "a b", "ünï", "a*", "x" * 81),
         too_large=2_000_000,
-        big_batch=1_000,
+        big_batch=300,
     )
 
     def __init__(self, server: AwsServer) -> None:
@@ -69,7 +69,7 @@ class SnsHarness(SqsHarness):
         missing_destination="NotFound",
         invalid_names=("", ".fifo", "a b", "ünï", "a*", "x" * 257),
         too_large=2_000_000,
-        big_batch=1_000,
+        big_batch=300,
     )
 
     def _create(self, name: str) -> None:
