@@ -1,8 +1,8 @@
-"""Write docs/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
+"""Write docs/design/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
 
-It reads ``docs/performance/{drain,latency,wakeup,scaling,growth,peers}.json``, which the benchmarks write with
-``--json``, and replaces what is between the markers of ``docs/performance.md``. A file that is missing leaves its part
-as it is.
+It reads ``docs/design/performance/{drain,latency,wakeup,scaling,growth,peers}.json``, which the benchmarks write with
+``--json``, and replaces what is between the markers of ``docs/design/performance.md``. A file that is missing leaves
+its part as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.peers_table import table as peers_table
 from benchmarks.summary import summary
 
 _DOCS = Path(__file__).parents[1] / "docs"
-_FOLDER = _DOCS / "performance"
+_FOLDER = _DOCS / "design/performance"
 _COLOURS = {100: "#9ecae1", 1000: "#3182bd"}
 
 mpl.use("svg")
@@ -212,7 +212,7 @@ _PARTS = {
 
 def main() -> None:
     """Replace each part whose measurements are there, and the summary of all."""
-    page = _DOCS / "performance.md"
+    page = _DOCS / "design/performance.md"
     text = page.read_text(encoding="utf-8")
     for name, write in _PARTS.items():
         if figures := _figures(name):

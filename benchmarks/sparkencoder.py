@@ -2,8 +2,8 @@
 
 Microseconds of one core a row, medians over rounds of 20,000 rows in batches of 10,000, for rows of four shapes: ready
 ones with an id and a body of 512 bytes; orders of 12 columns to JSON with an id of ``idColumns`` (the first example of
-docs/spark.md); the same with an id of the content; bodies that are all equal, with an id of the content. ``--profile``
-shows where the second shape's time goes.
+docs/guide/spark.md); the same with an id of the content; bodies that are all equal, with an id of the content.
+``--profile`` shows where the second shape's time goes.
 """
 
 from __future__ import annotations

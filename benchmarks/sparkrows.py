@@ -1,4 +1,4 @@
-"""The rows that the Spark benchmarks write: ready ones, and those of the first example of docs/spark.md.
+"""The rows that the Spark benchmarks write: ready ones, and those of the first example of docs/guide/spark.md.
 
 Ready rows have an id as text (JDBC needs it so) and a binary body of 512 bytes: nothing is left to encode. The
 documented rows are orders of 12 columns, which the writer makes JSON of, with an id of ``idColumns``.
@@ -87,7 +87,7 @@ def ready_rows(session: SparkSession, folder: Path, count: int) -> Rows:
 
 
 def documented_rows(session: SparkSession, folder: Path, count: int) -> Rows:
-    """The events of the first example of docs/spark.md: orders of 12 columns, in two Parquet files."""
+    """The events of the first example of docs/guide/spark.md: orders of 12 columns, in two Parquet files."""
     session.range(0, count, 1, 2).selectExpr(*_ORDERS).write.parquet(str(folder))
     return Rows(session.read.parquet(str(folder)).selectExpr(*_EVENTS), folder, {"idColumns": "number"})
 

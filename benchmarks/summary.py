@@ -1,4 +1,4 @@
-"""The first table of docs/performance.md: what a user asks first, answered from the figures of all benchmarks."""
+"""The first table of docs/design/performance.md: a user's first questions, answered from all benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``relay-cli access``: make the lines of the files that say who may use the console (docs/console-access.md)."""
+"""``relay-cli access``: make lines of the files that say who may use the console (docs/operate/console-access.md)."""
 
 from __future__ import annotations
 

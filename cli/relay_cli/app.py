@@ -35,8 +35,8 @@ GROUPS: Final = {
     "spark": "relay_cli.spark",
     "access": "relay_cli.access",
 }
-"""Group of commands to module, whose ``app`` has the commands: docs/event-store.md, docs/delivery-log.md,
-docs/inbox.md, docs/spark.md, docs/console-access.md."""
+"""Group of commands to module, whose ``app`` has the commands: docs/guide/event-store.md, docs/operate/delivery-log.md,
+docs/guide/inbox.md, docs/guide/spark.md, docs/operate/console-access.md."""
 
 
 class _LazyGroup(CommandGroup):

@@ -26,7 +26,7 @@ def command(
     table: Table = None,
     storage_url: StorageUrl = None,
 ) -> None:
-    """Serve the web console and the admin API, until Ctrl-C (docs/console.md).
+    """Serve the web console and the admin API, until Ctrl-C (docs/operate/console.md).
 
     It shows the backlog, searches events, and retries, replays, buries and cancels them. It is a process of its own
     and needs no relay. It listens on this machine alone unless CONSOLE_PORT says otherwise. It needs the extra

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relay.inbox.stats import InboxFigures
     from relay.postgres.sql import TableName
 
-app = command_group("Create, prune and count a consumer's inbox: the events that it has handled (docs/inbox.md).")
+app = command_group("Create, prune and count a consumer's inbox: the events that it has handled (docs/guide/inbox.md).")
 
 InboxTable = Annotated[
     str | None,

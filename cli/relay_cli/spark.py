@@ -17,7 +17,7 @@ from relay_cli.values import choice, choices
 if TYPE_CHECKING:
     from relay.spark.jobs.arguments import Arguments, CommandLine
 
-app = command_group("Prepare a database for Spark, and run Spark's jobs (docs/spark.md).")
+app = command_group("Prepare a database for Spark, and run Spark's jobs (docs/guide/spark.md).")
 
 _ALL_ARGUMENTS: Final[dict[str, Any]] = {
     "allow_extra_args": True,

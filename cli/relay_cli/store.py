@@ -54,7 +54,7 @@ def migrate(
             metavar="KIND",
             parser=choice(Positions),
             autocompletion=choices(Positions),
-            help="gapless or settled. Set once; docs/event-store.md explains the choice.",
+            help="gapless or settled. Set once; docs/guide/event-store.md explains the choice.",
         ),
     ] = Positions.gapless,
     notify: Annotated[bool, typer.Option(help="Whether appends send notifications.")] = True,

@@ -1,7 +1,7 @@
 """The dashboards: what operators look at, in which unit, and what each plot means.
 
-``job`` is one outbox table (docs/operations.md#alerts). The backlog is the table's and every relay exports it, so it is
-the maximum over relays; counters are summed.
+``job`` is one outbox table (docs/operate/operations.md#alerts). The backlog is the table's and every relay exports it,
+so it is the maximum over relays; counters are summed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from deploy.grafana.model import Dashboard, Panel, Query, Variable
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
 _STORE: Final = 'database=~"$database", schema=~"$schema", subscription=~"$subscription"'
 _WINDOW: Final = "[$__rate_interval]"
-_METRICS: Final = "operations.md#metrics"
+_METRICS: Final = "operate/operations.md#metrics"
 _TABLE: Final = Variable("table", "Table (job)", "openoutbox_relay_state", "job")
 _RELAY: Final = Variable("relay", "Relay", 'openoutbox_relay_state{job=~"$table"}', "relay_id")
 
@@ -52,7 +52,7 @@ FLEET: Final = Dashboard(
             "State of each relay",
             "Active; paused: the broker is unreachable, no attempts are used; error: the database is unreachable.",
             "none",
-            "operations.md#outboxrelaypaused",
+            "operate/operations.md#outboxrelaypaused",
             (Query(f"openoutbox_relay_state{{{_CHOSEN}}}", "{{relay_id}}"),),
             states=((1, "active", "green"), (2, "paused", "orange"), (3, "error", "red")),
         ),
@@ -60,14 +60,14 @@ FLEET: Final = Dashboard(
             "Pauses of operators",
             "Pauses that each relay obeys: it claims nothing of what is paused. All relays should show the same.",
             "short",
-            "operations.md#pause-and-resume",
+            "operate/operations.md#pause-and-resume",
             (Query(f"openoutbox_paused{{{_CHOSEN}}}", "{{relay_id}}"),),
         ),
         Panel(
             "Relays by version",
             "During a roll-out two versions run side by side; afterwards one line is left.",
             "short",
-            "deployment.md#upgrade-and-roll-back",
+            "operate/deployment.md#upgrade-and-roll-back",
             (Query(f"count by (version) (openoutbox_build_info{{{_CHOSEN}}})", "{{version}}"),),
         ),
         Panel(
@@ -81,14 +81,14 @@ FLEET: Final = Dashboard(
             "Events in flight",
             "Claimed and not settled. A relay at its MAX_IN_FLIGHT waits for the broker or the database.",
             "short",
-            "operations.md#throughput-and-latency",
+            "operate/operations.md#throughput-and-latency",
             (Query(f"openoutbox_in_flight_events{{{_CHOSEN}}}", "{{relay_id}}"),),
         ),
         Panel(
             "Time since the last claim",
             "An empty claim counts. It grows while a relay is paused, cannot claim, or hangs.",
             "s",
-            "operations.md#outboxnotclaiming",
+            "operate/operations.md#outboxnotclaiming",
             (Query(f"time() - openoutbox_last_successful_claim_timestamp_seconds{{{_CHOSEN}}}", "{{relay_id}}"),),
             warn_above=300,
         ),
@@ -96,7 +96,7 @@ FLEET: Final = Dashboard(
             "Leases that ended without an outcome",
             "Reclaimed: a relay was killed or froze, each a failed attempt. Lost: an outcome came after that.",
             "short",
-            "operations.md#outboxleasesexpiring",
+            "operate/operations.md#outboxleasesexpiring",
             (
                 Query(
                     _increase("openoutbox_leases_reaped_total", "relay_id, result"),
@@ -109,14 +109,14 @@ FLEET: Final = Dashboard(
             "Processor time",
             "Cores in use by each relay's process. A relay uses one core at most, libraries' threads apart.",
             "percentunit",
-            "deployment.md#sizing",
+            "operate/deployment.md#sizing",
             (Query(f'rate(process_cpu_seconds_total{{job=~"$table"}}{_WINDOW})', "{{instance}}"),),
         ),
         Panel(
             "Memory",
             "Resident memory of each relay's process; BATCH_BYTES and MAX_IN_FLIGHT bound it.",
             "bytes",
-            "deployment.md#sizing",
+            "operate/deployment.md#sizing",
             (Query('process_resident_memory_bytes{job=~"$table"}', "{{instance}}"),),
         ),
     ),
@@ -132,7 +132,7 @@ DESTINATION: Final = Dashboard(
             "Lag",
             "How long the oldest event that is due has been due; scheduled and backed-off events do not raise it.",
             "s",
-            "operations.md#outboxlagging",
+            "operate/operations.md#outboxlagging",
             (Query(_largest("openoutbox_backlog_oldest_due_age_seconds"), "{{job}}"),),
             warn_above=60,
         ),
@@ -140,7 +140,7 @@ DESTINATION: Final = Dashboard(
             "Backlog",
             "PENDING events: new ones, and those that failed before and wait for their next attempt.",
             "short",
-            "operations.md#outboxeventsfailing",
+            "operate/operations.md#outboxeventsfailing",
             (Query(_largest("openoutbox_backlog_pending_count", "job, status"), "{{job}} {{status}}"),),
         ),
         Panel(
@@ -154,14 +154,14 @@ DESTINATION: Final = Dashboard(
             "Dead letters",
             "Events in DEAD: refused for good, or their attempts are used up. They wait for an operator.",
             "short",
-            "operations.md#outboxeventsdying",
+            "operate/operations.md#outboxeventsdying",
             (Query(_largest("openoutbox_backlog_dead_events"), "{{job}}"),),
         ),
         Panel(
             "From insert to acknowledgement",
             "Quantiles of created_at to the broker's acknowledgement. Exemplars lead to the traces of sampled events.",
             "s",
-            "operations.md#traces",
+            "operate/operations.md#traces",
             (
                 Query(_quantile(0.5, "openoutbox_events_e2e_latency_seconds"), "p50"),
                 Query(_quantile(0.95, "openoutbox_events_e2e_latency_seconds"), "p95"),
@@ -182,7 +182,7 @@ DESTINATION: Final = Dashboard(
             "Share of failed attempts",
             "Failed attempts among all. Without attempts there is no line.",
             "percentunit",
-            "messages.md#errors",
+            "reference/messages.md#errors",
             (
                 Query(
                     _ratio("openoutbox_events_total", "openoutbox_events_total", ', status="failed"'),
@@ -194,7 +194,7 @@ DESTINATION: Final = Dashboard(
             "Events released",
             "Given back without using up an attempt: the broker was unreachable, or the relay stopped.",
             "cps",
-            "operations.md#outboxrelaypaused",
+            "operate/operations.md#outboxrelaypaused",
             (Query(_rate("openoutbox_events_released_total", "job, relay_id"), "{{job}} {{relay_id}}"),),
         ),
     ),
@@ -210,7 +210,7 @@ DATABASE: Final = Dashboard(
             "Latency of statements, p99",
             "By operation. A claim that rises steadily means a held xmin horizon or dead index entries.",
             "s",
-            "operations.md#a-large-table",
+            "operate/operations.md#a-large-table",
             (Query(_quantile(0.99, "openoutbox_storage_latency_seconds", "op, "), "{{op}}"),),
         ),
         Panel(
@@ -231,14 +231,14 @@ DATABASE: Final = Dashboard(
             "Failed statements",
             "By operation. Failed settles are repeated: outcomes wait in the relay.",
             "cps",
-            "operations.md#outboxrelayerror",
+            "operate/operations.md#outboxrelayerror",
             (Query(_rate("openoutbox_storage_latency_seconds_count", "op", ', status="failed"'), "{{op}}"),),
         ),
         Panel(
             "Events in a claim",
             "Average of claims that were not empty. At BATCH_SIZE the relays work through a backlog.",
             "short",
-            "operations.md#throughput-and-latency",
+            "operate/operations.md#throughput-and-latency",
             (
                 Query(
                     _ratio("openoutbox_events_batch_size_sum", "openoutbox_events_batch_size_count"),
@@ -250,7 +250,7 @@ DATABASE: Final = Dashboard(
             "Age of the oldest delivered row",
             "Above the age that prune retains (seven days in deploy), prune does not run or fails.",
             "s",
-            "operations.md#outboxnotpruned",
+            "operate/operations.md#outboxnotpruned",
             (Query(_largest("openoutbox_oldest_delivered_age_seconds"), "{{job}}"),),
             warn_above=7 * 86400 + 6 * 3600,
         ),
@@ -267,14 +267,14 @@ DELIVERY_LOG: Final = Dashboard(
             "Attempts recorded",
             "Written to the delivery log.",
             "cps",
-            "delivery-log.md",
+            "operate/delivery-log.md",
             (Query(_rate("openoutbox_log_written_total", "job, relay_id"), "{{job}} {{relay_id}}"),),
         ),
         Panel(
             "Attempts that are not in the log",
             "Dropped: the log was too slow or away, and the queue was full. Quarantined: the log could not store them.",
             "cps",
-            "delivery-log.md",
+            "operate/delivery-log.md",
             (
                 Query(_rate("openoutbox_log_dropped_total", "job"), "{{job}} dropped"),
                 Query(_rate("openoutbox_log_quarantined_total", "job"), "{{job}} quarantined"),
@@ -284,7 +284,7 @@ DELIVERY_LOG: Final = Dashboard(
             "Share of attempts that is recorded",
             "Written among those settled; below 1 with DELIVERY_LOG_RECORD=failed, or while attempts are dropped.",
             "percentunit",
-            "delivery-log.md",
+            "operate/delivery-log.md",
             (
                 Query(
                     _ratio("openoutbox_log_written_total", "openoutbox_events_total"),
@@ -296,7 +296,7 @@ DELIVERY_LOG: Final = Dashboard(
             "Time for which there are tables",
             "PostgreSQL: until the last month that is ready. Below zero, attempts are quarantined.",
             "s",
-            "operations.md#outboxlogmonthmissing",
+            "operate/operations.md#outboxlogmonthmissing",
             (Query(f"min by (job) (openoutbox_log_ready_until_timestamp_seconds{{{_CHOSEN}}}) - time()", "{{job}}"),),
         ),
     ),
@@ -316,7 +316,7 @@ EVENT_STORE: Final = Dashboard(
             "Lag",
             "Age of the oldest event after the checkpoint.",
             "s",
-            "operations.md#outboxsubscriptionlagging",
+            "operate/operations.md#outboxsubscriptionlagging",
             (
                 Query(
                     _checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"),
@@ -329,7 +329,7 @@ EVENT_STORE: Final = Dashboard(
             "Events behind",
             "Events of all tenants and types after the checkpoint, counted up to 100,000.",
             "short",
-            "event-store.md#watching-the-lag",
+            "guide/event-store.md#watching-the-lag",
             (
                 Query(
                     _checkpoint("openoutbox_eventstore_checkpoint_lag_events"),
@@ -341,7 +341,7 @@ EVENT_STORE: Final = Dashboard(
             "Positions a second",
             "How fast each checkpoint moves; 0 where nothing is appended or the consumer stands still.",
             "cps",
-            "event-store.md#watching-the-lag",
+            "guide/event-store.md#watching-the-lag",
             (
                 Query(
                     _checkpoint("rate(openoutbox_eventstore_checkpoint_position", f"{_WINDOW})"),
@@ -353,7 +353,7 @@ EVENT_STORE: Final = Dashboard(
             "Consumers",
             "Whether an instance holds the lease of the subscription or part.",
             "none",
-            "operations.md#outboxsubscriptionlagging",
+            "operate/operations.md#outboxsubscriptionlagging",
             (
                 Query(
                     _checkpoint("openoutbox_eventstore_checkpoint_active"),
@@ -366,7 +366,7 @@ EVENT_STORE: Final = Dashboard(
             "Age of the listing",
             "The other plots show the state of that moment.",
             "s",
-            "operations.md#outboxsubscriptionsnotlisted",
+            "operate/operations.md#outboxsubscriptionsnotlisted",
             (
                 Query(
                     "time() - max by (database, schema) (openoutbox_eventstore_listed_timestamp_seconds"

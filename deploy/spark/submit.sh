@@ -2,7 +2,7 @@
 # spark-submit of a job, on three kinds of clusters: [JOB=ingest] ./submit.sh standalone|yarn|kubernetes ARGUMENTS…
 # JOB is ingest, archive, replay, reconcile or report. PACKAGES are Maven packages for it: reconcile wants Spark's Kafka
 # source, org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version; an archive in tables wants Delta Lake's or
-# Iceberg's, and settings in spark-defaults.conf: docs/spark-archive.md.
+# Iceberg's, and settings in spark-defaults.conf: docs/guide/spark-archive.md.
 # Each executor needs Python with this package and its extra spark, the driver of reconcile and report spark-report.
 # ENVIRONMENT is such a Python, packed by: venv-pack -o outbox-env.tar.gz
 set -euo pipefail

@@ -1,7 +1,8 @@
 """Turn settings into the options of each room, in one place. Default values stand in ``relay.settings`` only.
 
 The daemon (``relay.app.run``), ``relay-cli check`` (``relay.app.doctor``) and the other commands build from here, so
-that a variable means the same for all of them. Nothing connects here. What the publisher needs: ``relay.app.publishers``.
+that a variable means the same for all of them. Nothing connects here. What the publisher needs:
+``relay.app.publishers``.
 """
 
 from __future__ import annotations

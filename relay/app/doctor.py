@@ -32,7 +32,9 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     """
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
-    findings = [Finding(Level.WARNING, "settings", text, "see docs/configuration.md") for text in settings.warnings]
+    findings = [
+        Finding(Level.WARNING, "settings", text, "see docs/reference/configuration.md") for text in settings.warnings
+    ]
     storage, types = check_storage(
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,

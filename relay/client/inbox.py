@@ -15,7 +15,7 @@ the transaction that has the effect:
   before stays, and it can go on.
 
 The table is made by ``relay-cli inbox migrate``; ``relay-cli inbox prune`` removes old marks. An event whose mark was
-pruned is new again. docs/inbox.md says what this does not cover: effects outside the database.
+pruned is new again. docs/guide/inbox.md says what this does not cover: effects outside the database.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _CONNECTIONS: Final = 4
 _LOG_MISSING: Final = (
     "no delivery log is configured: set DELIVERY_LOG_URL for the relays, which record every attempt, and for the "
-    "console; relay-cli log migrate creates its tables; docs/delivery-log.md has the rest"
+    "console; relay-cli log migrate creates its tables; docs/operate/delivery-log.md has the rest"
 )
 
 
@@ -82,5 +82,5 @@ def store_missing(schema: str) -> str:
     """What to do where no event store is installed."""
     return (
         f"no event store is installed in schema {schema} of this database: run as the owner relay-cli store migrate, "
-        "and set EVENT_STORE_SCHEMA where it is in another schema; docs/event-store.md has the rest"
+        "and set EVENT_STORE_SCHEMA where it is in another schema; docs/guide/event-store.md has the rest"
     )

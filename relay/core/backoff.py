@@ -1,4 +1,4 @@
-"""The retry delay of docs/conformance.md#errors, without a clock and without randomness of its own."""
+"""The retry delay of docs/reference/conformance.md#errors, without a clock and without randomness of its own."""
 
 from __future__ import annotations
 

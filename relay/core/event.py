@@ -35,7 +35,7 @@ LEASE_EXPIRED: Final = "LEASE_EXPIRED"
 
 
 class Status(StrEnum):
-    """The four values of the ``status`` column (docs/conformance.md#the-table)."""
+    """The four values of the ``status`` column (docs/reference/conformance.md#the-table)."""
 
     PENDING = "PENDING"
     DELIVERING = "DELIVERING"

@@ -1,4 +1,4 @@
-"""From the text of the ``headers`` column to the names and values of a message (docs/messages.md#headers).
+"""From the text of the ``headers`` column to the names and values of a message (docs/reference/messages.md#headers).
 
 Strings travel as they are; every other value travels as PostgreSQL's own JSON text, cut out of the column's text
 rather than parsed and printed again, so that a number of any length or precision arrives digit for digit. A

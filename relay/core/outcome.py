@@ -1,9 +1,9 @@
-"""The outcome of publishing one event: the seven results that a publisher may report.
+"""The outcome of publishing one event: the eight results that a publisher may report.
 
 A publisher resolves every event it was offered with exactly one of these. Two of them are no verdicts
-(docs/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe makes both
-``Unreachable``. An answer makes ``TimedOut`` a ``Transient`` failure, and an event with ``ConnectionCut`` a suspect,
-which is offered again in ever smaller groups.
+(docs/reference/messages.md#errors): the engine holds the event and probes the broker first. No answer to the probe
+makes both ``Unreachable``. An answer makes ``TimedOut`` a ``Transient`` failure, and an event with ``ConnectionCut`` a
+suspect, which is offered again in ever smaller groups.
 """
 
 from __future__ import annotations
@@ -76,7 +76,18 @@ class Withheld:
     reason: str
 
 
-Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The destination of this event does not answer, while others of this publisher do.
+
+    Uses no attempt, and the gate stays open. The engine leaves events of this type out of claims for a time
+    (``relay.engine.away``). For publishers with several servers behind them: each is up or down apart.
+    """
+
+    reason: str
+
+
+Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld | Away
 
 Resolution = tuple[OutboxEvent, Outcome]
 

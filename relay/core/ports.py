@@ -127,6 +127,13 @@ class OutboxStorage(Protocol):
         PENDING again, and nothing written under its fence takes effect.
         """
 
+    def leave_out(self, event_types: Sequence[str]) -> None:
+        """Leave these event types out of the claims that are sent from now on, until the next call says otherwise.
+
+        In order per key, such an event keeps everything behind it in its key from being claimed. The events stay as
+        they are, count as late, and cost other claims nothing, however many there are.
+        """
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns.
 

@@ -10,7 +10,7 @@ from relay.core.ports import Backlog
 
 
 class RelayState(IntEnum):
-    """The values of ``openoutbox_relay_state`` (docs/operations.md#metrics)."""
+    """The values of ``openoutbox_relay_state`` (docs/operate/operations.md#metrics)."""
 
     ACTIVE = 1
     PAUSED = 2
@@ -60,6 +60,9 @@ class Telemetry(Protocol):
 
     def pauses(self, count: int) -> None:
         """That many pauses are in force."""
+
+    def away(self, event_types: Sequence[str]) -> None:
+        """The destinations of these event types do not answer; all others do."""
 
     def state(self, state: RelayState, reason: str) -> None:
         """The relay is active, paused (broker) or in error (storage); ``reason`` is empty when active."""

@@ -1,4 +1,4 @@
-"""From an outcome to what is written: the decision table of docs/messages.md#errors. Pure and total."""
+"""From an outcome to what is written: the decision table of docs/reference/messages.md#errors. Pure and total."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import assert_never
 from relay.core.backoff import RetryPolicy
 from relay.core.outcome import (
     Acknowledged,
+    Away,
     ConnectionCut,
     Outcome,
     Permanent,
@@ -67,7 +68,7 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
             failed = attempts + 1
             error = error_text(code, reason)
             return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
-        case Unreachable() | ConnectionCut() | Withheld():
+        case Unreachable() | ConnectionCut() | Withheld() | Away():
             return RELEASE
         case _:
             assert_never(outcome)

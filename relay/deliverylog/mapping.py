@@ -20,7 +20,7 @@ from typing import Any, Final
 from relay.client.identity import uuid7
 from relay.core.event import EventId
 from relay.core.headers import REPLAY_HEADER, wire_headers
-from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, Unreachable, Withheld
+from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, Unreachable, Withheld
 from relay.core.ports import SettledAttempt
 from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import to_ms
@@ -93,7 +93,7 @@ def _answer(outcome: Outcome) -> tuple[str | None, dict[str, Any] | None]:
     """The broker's error name, and where it put the message or why it did not."""
     if isinstance(outcome, Acknowledged):
         return None, dict(outcome.receipt) if outcome.receipt else None
-    if isinstance(outcome, Unreachable | ConnectionCut):
+    if isinstance(outcome, Unreachable | ConnectionCut | Away):
         return "UNREACHABLE", {"reason": outcome.reason}
     if isinstance(outcome, Withheld):
         return "WITHHELD", {"reason": outcome.reason}

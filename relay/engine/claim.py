@@ -60,6 +60,9 @@ class Claimer:
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
         self._excluded = Exclusions("claim", context.clock)
+        self._away = context.away
+        self._left_out: Sequence[str] = ()
+        """The event types that the storage was last told to leave out."""
         self._refusals = 0
         """Claims in a row that the database refused for a row."""
         self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
@@ -204,6 +207,7 @@ class Claimer:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, without = self._room()
         limit = min(places, self._limit)
+        self._leave_out_away()
         sent_at = self._clock()
         self.claiming = True
         # Until the reply says more: a batch that is settled meanwhile may free keys that the claim sees as held.
@@ -225,11 +229,20 @@ class Claimer:
         more = len(claim.events) == limit or (claim.events and claim.waiting)
         return -1 if more else len(claim.events)
 
+    def _leave_out_away(self) -> None:
+        """Leave out the events whose destinations do not answer, but for a claim now and then that tries them."""
+        away = self._away.held() if self._away else ()
+        if away != self._left_out:
+            self._left_out = away
+            self._storage.leave_out(away)
+
     async def _accept(self, claim: Claim, sent_at: float) -> None:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
         seconds = self._clock() - sent_at
         self._telemetry.storage_op("claim", ok=True, seconds=seconds)
         self._telemetry.claimed(len(claim.events))
+        if self._away:
+            self._away.tried({event.event_type for event in claim.events})
         if claim.fence is not None:
             may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
             batch = Batch(

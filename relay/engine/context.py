@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
+from relay.engine.away import AwayDestinations
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
@@ -29,6 +30,7 @@ class EngineContext:
     health: RelayHealth
     inflight: InFlight
     suspects: Suspects
+    away: AwayDestinations
     tracer: Tracer | None
     """The spans; None when there are none."""
 
@@ -46,4 +48,5 @@ class EngineContext:
         """The context of a relay that holds nothing yet and has connected to nothing."""
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
-        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), tracer)
+        away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
+        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), away, tracer)

@@ -7,6 +7,7 @@
     TimedOut      ──▶ undecided until the gate has probed the broker: then Transient or Unreachable
     ConnectionCut ──▶ undecided until then, too: then a suspect, or Unreachable
     Withheld      ──▶ released, no attempt used
+    Away          ──▶ released, no attempt used; events of its type are left out of claims for a time
 
 Which verdict an outcome leads to is the table in ``relay.core.verdict``. Here the batch is given that verdict, and the
 loops that go on with it are woken: the settler, the follow loop, and the gate.
@@ -21,7 +22,7 @@ import random
 from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
+from relay.core.outcome import Away, ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -35,6 +36,7 @@ class Decider:
     def __init__(self, context: EngineContext) -> None:
         self._inflight = context.inflight
         self._suspects = context.suspects
+        self._away = context.away
         self._telemetry = context.telemetry
         self._retry = context.options.retry
         self._clock = context.clock
@@ -57,6 +59,8 @@ class Decider:
         acknowledged, others = batch.take_answers(resolutions, now)
         if acknowledged:
             self.acknowledged += len(acknowledged)
+            if self._away and self._away.acknowledged({event.event_type for event in acknowledged}):
+                self._inflight.claimable.set()
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
@@ -79,6 +83,8 @@ class Decider:
                 if not echo:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
+            elif isinstance(outcome, Away):
+                self._away.report(event.event_type, outcome.reason)
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)

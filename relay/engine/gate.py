@@ -4,9 +4,9 @@
       ▲                                │
       └── an event came back unreachable, or the probe after a timeout or health check got no answer
 
-A timeout alone decides nothing (docs/messages.md#errors): its events are undecided until a probe with a deadline of
-its own has ended. Closing makes the client forget what it holds and releases it; while closed, one probe goes out per
-retry interval. A broker that is closed and found again over and over waits the interval in between, too.
+A timeout alone decides nothing (docs/reference/messages.md#errors): its events are undecided until a probe with a
+deadline of its own has ended. Closing makes the client forget what it holds and releases it; while closed, one probe
+goes out per retry interval. A broker that is closed and found again over and over waits the interval in between, too.
 
 A failed probe leaves a client behind that may wait for an answer which never comes: so abandoning follows each of them.
 

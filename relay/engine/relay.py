@@ -4,8 +4,8 @@ Four modules tell the way of an event, in this order: ``claim`` takes it from th
 broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
 ``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
 (renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
-on), ``health`` (is the database there; /readyz), ``backlog`` (/stats), ``pauses`` (what an operator
-holds back), ``fleet`` (the relays of the table).
+on), ``away`` (destinations that do not answer while others do), ``health`` (is the database there; /readyz),
+``backlog`` (/stats), ``pauses`` (what an operator holds back), ``fleet`` (the relays of the table).
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
 ``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
@@ -86,6 +86,7 @@ class Relay:
         context = EngineContext.of(storage, publisher, telemetry, options, clock, recorder, tracer)
         self.health = context.health
         self.inflight = context.inflight
+        self.away = context.away
         self.decider = Decider(context)
         self._offers = Offers(context, self.decider)
         self._gate = Gate(context, self._offers, self.decider)

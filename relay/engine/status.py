@@ -40,7 +40,7 @@ class RelayStatus:
         return Readiness(
             health.storage_error,
             health.broker_error,
-            {**self._degraded(), **self._relay.pauses.degraded()},
+            {**self._degraded(), **self._relay.pauses.degraded(), **self._relay.away.degraded()},
             storage_refuses=health.storage_refuses,
             pauses=self._relay.pauses.sentences(),
         )

@@ -3,7 +3,7 @@
 One of them may be what the broker cuts the connection on (a message over a limit that it does not announce, a proxy
 that refuses a pattern). Which one, the broker does not say. The relay finds out by offering them again in ever smaller
 groups; an event that is cut off alone has failed an attempt, ``last_error`` begins with ``CONNECTION_CUT``, and the
-others lose nothing (docs/guarantees.md#failures).
+others lose nothing (docs/design/guarantees.md#failures).
 
 **Who decides.** A publisher reports ``ConnectionCut`` for what may have been on the wire. The event is undecided until
 the gate has probed the broker. No answer: an outage, the event is released. An answer: it is a suspect.

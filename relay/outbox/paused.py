@@ -1,5 +1,10 @@
 """Paused rows: what claims leave out, and where they begin, so that a million paused rows cost other claims nothing.
 
+Two sorts of rows are left out: those that operators paused, and those whose destinations do not answer
+(``relay.engine.away``). Both are due and stay due, and wait in any number, for hours: so both use one mechanism. To
+name the second sort in each claim alone (as claims leave slow destinations out, for a moment and with few rows) would
+make every claim step over all of them. Only the first sort is not late: the lag leaves out that one alone.
+
 A claim walks the due rows from the oldest on. Paused rows stay there as they are, so every claim would step over all of
 them. The *head* is a place in that order before which every row was paused when it was last looked at; claims begin at
 it. It is memory of one relay: nothing in the table changes, and a relay that restarts looks again.
@@ -7,6 +12,9 @@ it. It is memory of one relay: nothing in the table changes, and a relay that re
 - It moves forward as claims take rows, and once a second over paused rows that have become the oldest.
 - It never comes nearer to the present than ``MARGIN`` seconds: a transaction has the time of its begin and becomes
   visible at its commit, so rows may appear behind the newest.
+- A head belongs to what is left out with it. What is left out changes often while a destination does not answer,
+  since a claim now and then tries it: so the heads of the last few sets are remembered, and a head holds for every
+  larger set as well.
 - A twentieth of the time is spent on looking behind it, from the oldest row on, over and over: for a row of a longer
   transaction, one that another relay released, one that was inserted with an old ``available_at``. What is there takes
   the head back. So such a row waits for one such round at most: for a million paused rows that is seconds.
@@ -31,6 +39,7 @@ MARGIN: Final = 2.0
 _ROWS: Final = 10_000  # of one look; some milliseconds
 _LONGEST_ADVANCE: Final = 0.5  # seconds a round, while the head is behind rows that have just been paused
 _LONGEST_LOOK_BEHIND: Final = 0.05  # seconds a round
+_REMEMBERED: Final = 16  # sets of patterns whose heads are known
 
 Place = tuple[float, float]
 """``available_at`` and ``created_at`` in seconds since 1970: the order of claims."""
@@ -59,11 +68,17 @@ class PausedRows:
         self._look_sql = statement("outbox/pause:look", table)
         self._guard = statement("outbox/claim:guard", table)
         self.pauses: Sequence[Pause] = ()
+        self._away: Sequence[str] = ()
+        """Event types whose destinations do not answer."""
+        self._paused: list[str] = []
+        """What LIKE matches in the event types that operators paused."""
         self.patterns: list[str] = []
-        """What LIKE matches in the paused event types; empty while nothing is paused."""
+        """What LIKE matches in all event types that claims leave out; empty while there is none."""
         self.head = BEFORE_ALL
         self._behind = BEFORE_ALL
         """How far the look behind the head has come."""
+        self._remembered: dict[frozenset[str], tuple[Place, Place]] = {}
+        """Head and ``_behind`` of other sets of patterns."""
 
     @property
     def everything(self) -> bool:
@@ -72,13 +87,19 @@ class PausedRows:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tag of statements that leave paused rows out; empty while nothing is paused."""
+        """The tag of claims that leave rows out; empty while they leave out none."""
         return ("paused",) if self.patterns else ()
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of such statements."""
-        due, created = self.head
-        return {"due_from": due, "created_from": created, "paused": self.patterns}
+        """The parameters of such claims."""
+        return _parameters(self.head, self.patterns)
+
+    def of_the_lag(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Tags and parameters of statements about what is late: rows that operators paused are not."""
+        if self._paused == self.patterns:
+            return self.tags, self.parameters()
+        head, _ = self._known_head(self._paused)
+        return (("paused",) if self._paused else ()), _parameters(head, self._paused)
 
     def claimed(self, patterns: list[str], last: Place, claimed_at: Fence) -> None:
         """Move the head to the last row of a claim: what is before it was claimed, or is paused, or locked.
@@ -96,12 +117,35 @@ class PausedRows:
         return self.pauses
 
     def set(self, pauses: Sequence[Pause]) -> None:
-        """Take over the pauses in force; when other types are paused than before, the head is looked for again."""
+        """Take over the pauses in force."""
         self.pauses = pauses
-        patterns = sorted({pause.target.pattern for pause in pauses})
-        if patterns != self.patterns:
-            self.patterns = patterns
-            self.head = self._behind = BEFORE_ALL
+        self._change()
+
+    def leave_out(self, event_types: Sequence[str]) -> None:
+        """Take over the event types whose destinations do not answer."""
+        self._away = event_types
+        self._change()
+
+    def _change(self) -> None:
+        """Where other rows are left out than before, begin at the furthest place that is known for them."""
+        self._paused = sorted({pause.target.pattern for pause in self.pauses})
+        away = {PauseTarget(PauseScope.TYPE, event_type).pattern for event_type in self._away}
+        patterns = sorted(away.union(self._paused))
+        if patterns == self.patterns:
+            return
+        if self.patterns:
+            self._remembered.pop(frozenset(self.patterns), None)
+            self._remembered[frozenset(self.patterns)] = self.head, self._behind
+        while len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+        self.patterns = patterns
+        self.head, self._behind = self._known_head(patterns)
+
+    def _known_head(self, patterns: Sequence[str]) -> tuple[Place, Place]:
+        """The furthest head of a set that leaves out no more than these."""
+        within = frozenset(patterns)
+        heads = (heads for one, heads in self._remembered.items() if one <= within)
+        return max(heads, default=(BEFORE_ALL, BEFORE_ALL))
 
     async def look(self, connection: Connection) -> None:
         """One round: move the head forward over paused rows, and look on behind it."""
@@ -133,6 +177,11 @@ class PausedRows:
         [(rows, free_due, free_created, end_due, end_created)] = await cursor.fetchall()
         free = None if free_due is None else (free_due, free_created)
         return Look(rows, free, None if end_due is None else (end_due, end_created))
+
+
+def _parameters(head: Place, patterns: list[str]) -> dict[str, Any]:
+    due, created = head
+    return {"due_from": due, "created_from": created, "paused": patterns}
 
 
 def read_pause(row: tuple[Any, ...]) -> Pause:

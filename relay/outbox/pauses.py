@@ -1,6 +1,6 @@
 """The pauses of an outbox as the relay reads them: ``relay.core.ports.Pauses`` on the optional table.
 
-It uses the connection of the storage that nothing else of the relay waits for, and none while the table is missing:
+It uses the connection of the storage that nothing else of the relay waits for; without the table it needs none:
 whether it is there comes with each ping. It needs SELECT on the table of ``sql/outbox/extensions/pause.sql``.
 """
 
@@ -30,20 +30,33 @@ class OutboxPauses:
 
     async def read(self) -> Sequence[Pause]:
         """The pauses in force; one round of looking for what is not paused follows (``relay.outbox.paused``)."""
+        try:
+            pauses = await self._read()
+        except SchemaError:
+            await self._look()
+            raise
+        await self._look()
+        return pauses
+
+    async def _look(self) -> None:
+        """Look past the rows that are left out: with the extension, or because destinations do not answer."""
+        paused = self._storage.paused
+        if not paused.patterns:
+            return
+        try:
+            await self._storage.aside.run("looking past paused rows", paused.look)
+        except StorageError as error:  # claims step over more rows until it works
+            logger.debug("%s", error)
+
+    async def _read(self) -> Sequence[Pause]:
         paused = self._storage.paused
         if not self._storage.extensions.pauses:
             paused.set(())
             return ()
-
         try:
-            pauses = await self._storage.aside.run("reading the pauses", paused.read, _DEADLINE)
+            return await self._storage.aside.run("reading the pauses", paused.read, _DEADLINE)
         except SchemaError as error:
             if error.sqlstate != NO_PRIVILEGE:
                 raise
             grant = f"GRANT SELECT ON {pauses_of(self._table).quoted} TO the relay's user"
             raise SchemaError(f"{error}; run: {grant}", error.sqlstate) from error
-        try:
-            await self._storage.aside.run("looking past paused rows", paused.look)
-        except StorageError as error:  # claims step over more rows until it works
-            logger.debug("%s", error)
-        return pauses

@@ -5,7 +5,8 @@ on eight of its columns (with ON_DELIVERED=delete also DELETE), no other right. 
 one claims, one settles and renews, one keeps house (reap, backlog, ping), so that none of them waits for another. A
 ping that would have to wait for the housekeeping goes over a fourth one, made for it and closed after it: a server
 that hangs keeps every statement waiting up to its deadline, and must be found out sooner. Where the table has the
-extension pause or fleet, one more is for these (``aside``). All times are the database's.
+extension pause or fleet, or a destination does not answer, one more is for these (``aside``). All times are those of
+the database.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -158,6 +159,10 @@ class PostgresOutbox:
             self._appetite.in_time(max_bytes)
         return claim._replace(waiting=self._rows_wait)
 
+    def leave_out(self, event_types: Sequence[str]) -> None:
+        """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``)."""
+        self.paused.leave_out(event_types)
+
     @property
     def _rows_wait(self) -> bool:
         return self._ordered is not None and self._ordered.waiting
@@ -265,12 +270,14 @@ class PostgresOutbox:
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""
-        query = self._sql("outbox/backlog:backlog", *self.paused.tags)
-        return Backlog(*await self._one_row("reading the backlog", query, self.paused.parameters()))
+        tags, parameters = self.paused.of_the_lag()
+        query = self._sql("outbox/backlog:backlog", *tags)
+        return Backlog(*await self._one_row("reading the backlog", query, parameters))
 
     async def oldest_due_age(self) -> float:
         """The lag alone; one index probe on any table."""
-        query, parameters = self._sql("outbox/backlog:oldest_due_age", *self.paused.tags), self.paused.parameters()
+        tags, parameters = self.paused.of_the_lag()
+        query = self._sql("outbox/backlog:oldest_due_age", *tags)
 
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)

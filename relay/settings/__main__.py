@@ -1,4 +1,4 @@
-"""``python -m relay.settings``: rewrite the tables of docs/configuration.md, between its markers."""
+"""``python -m relay.settings``: rewrite the tables of docs/reference/configuration.md, between its markers."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/configuration.md"))

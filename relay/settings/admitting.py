@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from relay.settings.address import DEFAULT_CONSOLE_PORT
-from relay.settings.fields import Group, choice, instead_of, variable
+from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import ConsoleRoles, Duration, Issuer, Listen, Networks, Secret, Text, WebOrigin
 
 
-class Admitting(Group):
+class Admitting(VariableGroup):
     """Console: who may use it"""
 
     console_port: Listen = variable(

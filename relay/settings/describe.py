@@ -1,4 +1,4 @@
-"""The variables as text: rows, the text of ``relay --help`` and the tables of docs/configuration.md."""
+"""The variables as text: rows, the text of ``relay --help`` and the tables of docs/reference/configuration.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.settings.variables import GROUPS
 _OTEL_MEANING = (
     "The OpenTelemetry standard's variables; metrics and traces are exported over OTLP when "
     "`OTEL_METRICS_EXPORTER=otlp`, `OTEL_TRACES_EXPORTER=otlp` or an OTLP endpoint is set (extra `otel`; see "
-    "operations.md)."
+    "docs/operate/operations.md)."
 )
 _USAGE = """\
 Usage: relay [--help] [--version]
@@ -71,7 +71,7 @@ def help_text(width: int = 100) -> str:
 
 
 def markdown() -> str:
-    """The tables of docs/configuration.md."""
+    """The tables of docs/reference/configuration.md."""
     lines: list[str] = []
     group = ""
     for row in describe():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from relay.settings.fields import Group, choice, variable
+from relay.settings.fields import VariableGroup, choice, variable
 from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Size, Text
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Kafka(Group):
+class Kafka(VariableGroup):
     """Kafka"""
 
     kafka_batch_size: Count | None = variable(
@@ -41,14 +41,14 @@ class Kafka(Group):
     )
 
 
-class Nats(Group):
+class Nats(VariableGroup):
     """NATS"""
 
     nats_publish_timeout: Duration = variable("5s", "Longest wait for the stream's acknowledgement.")
     nats_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
 
 
-class Redis(Group):
+class Redis(VariableGroup):
     """Redis"""
 
     redis_connection_timeout: Duration = variable("5s", "Longest wait for a connection.")
@@ -57,7 +57,7 @@ class Redis(Group):
     )
 
 
-class RabbitMQ(Group):
+class RabbitMQ(VariableGroup):
     """RabbitMQ"""
 
     rabbitmq_exchange: Text | None = variable(
@@ -70,7 +70,7 @@ class RabbitMQ(Group):
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
 
 
-class Aws(Group):
+class Aws(VariableGroup):
     """SQS and SNS"""
 
     aws_publish_timeout: Duration = variable(

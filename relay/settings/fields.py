@@ -32,7 +32,7 @@ def instead_of(name: str, value: str) -> Any:  # noqa: ANN401 - as ``variable``
     return variable(None, f"File that holds the {value}, instead of {name}.", shown="unset")
 
 
-class Group(BaseModel):
+class VariableGroup(BaseModel):
     """Variables that belong together; the docstring of each is its heading."""
 
     # defer_build: of these classes only ``Variables`` is ever validated. Building a validator takes 10 to 20 ms of CPU.

@@ -1,7 +1,7 @@
 """Every environment variable of the relay: its name, kind, default and meaning, in one table.
 
-``relay --help``, ``docs/configuration.md`` and the checks all come from here. A field's name is its variable's in
-lower case; times are seconds, sizes are bytes. Defaults are written as a user would write them.
+``relay --help``, ``docs/reference/configuration.md`` and the checks all come from here. A field's name is its
+variable's in lower case; times are seconds, sizes are bytes. Defaults are written as a user would write them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
 from relay.settings.destinations import Aws, Kafka, Nats, RabbitMQ, Redis
-from relay.settings.fields import Group, choice, instead_of, variable
+from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
     Duration,
@@ -52,7 +52,7 @@ def _host_name() -> str:
     return socket.gethostname()
 
 
-class Storage(Group):
+class Storage(VariableGroup):
     """Storage"""
 
     storage_type: Annotated[Literal["postgres"], *choice("postgres")] = variable(
@@ -67,13 +67,13 @@ class Storage(Group):
     )
 
 
-class Publishing(Group):
+class Publishing(VariableGroup):
     """Publisher"""
 
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`; `sns://eu-central-1` (see messages.md).",
+        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`; `sns://eu-central-1` (see docs/reference/messages.md).",
         shown="required for kafka, nats, redis, rabbitmq, sqs and sns",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
@@ -93,12 +93,12 @@ class Publishing(Group):
     )
 
 
-class Relaying(Group):
+class Relaying(VariableGroup):
     """Relay"""
 
     poll_interval: Duration = variable("500ms", "Longest wait after an empty claim.")
     wake_up: Flag = variable(
-        "false", "Listen for inserts too (see operations.md); needs the wake-up extension and a session."
+        "false", "Listen for inserts too (see docs/operate/operations.md); needs the wake-up extension and a session."
     )
     batch_size: Count = variable("100", "Maximum number of events in one claim.")
     batch_bytes: Size = variable("64MiB", "Maximum bytes of one claim; a single larger event is still claimed, alone.")
@@ -119,15 +119,16 @@ class Relaying(Group):
     fleet_allow_mixed: Flag = variable(
         "false",
         "Start although another relay of the table delivers to another destination; needs the extension fleet to "
-        "matter (see operations.md).",
+        "matter (see docs/operate/operations.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *choice("keep", "delete")] = variable(
         "keep",
         "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
-        "(see operations.md).",
+        "(see docs/operate/operations.md).",
     )
     ordering: Annotated[Literal["none", "key"], *choice("none", "key")] = variable(
-        "none", "`key`: publish the events of one `partition_key` strictly one after the other (see ordering.md)."
+        "none",
+        "`key`: publish the events of one `partition_key` strictly one after the other (see docs/guide/ordering.md).",
     )
     ordering_on_dead: Annotated[Literal["skip", "block"], *choice("skip", "block")] = variable(
         "skip",
@@ -135,7 +136,7 @@ class Relaying(Group):
     )
 
 
-class Retrying(Group):
+class Retrying(VariableGroup):
     """Retries"""
 
     retry_max_attempts: Count = variable("25", "Failed attempts after which an event is DEAD.")
@@ -144,7 +145,7 @@ class Retrying(Group):
     retry_jitter: Share = variable("0.15", "Largest random share added to a delay.")
 
 
-class Serving(Group):
+class Serving(VariableGroup):
     """Server and logs"""
 
     server_port: Listen = variable(
@@ -156,7 +157,7 @@ class Serving(Group):
     )
 
 
-class Logging(Group):
+class Logging(VariableGroup):
     """Delivery log"""
 
     delivery_log_url: SecretUrl | None = variable(
@@ -181,7 +182,7 @@ class Logging(Group):
     )
 
 
-class Storing(Group):
+class Storing(VariableGroup):
     """Event store"""
 
     event_store_schema: Schema | None = variable(
@@ -192,7 +193,7 @@ class Storing(Group):
     )
 
 
-GROUPS: tuple[type[Group], ...] = (
+GROUPS: tuple[type[VariableGroup], ...] = (
     Storage,
     Publishing,
     Relaying,

@@ -1,7 +1,7 @@
 """``format("openoutbox")``: the data source that writes DataFrames into the outbox and reads its rows.
 
 Spark registers it automatically from the top-level module ``pyspark_openoutbox``; ``spark.dataSource.register`` does
-the same by hand. Options and columns are in docs/spark.md.
+the same by hand. Options and columns are in docs/guide/spark.md.
 """
 
 from __future__ import annotations

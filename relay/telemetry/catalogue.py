@@ -1,4 +1,4 @@
-"""Every metric of the relay: name, type, labels and meaning. The exporters and docs/operations.md come from here."""
+"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/operate/operations.md."""
 
 from __future__ import annotations
 
@@ -78,6 +78,13 @@ PAUSED = Metric(
     (),
     "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause lists them.",
 )
+AWAY = Metric(
+    "openoutbox_destination_away",
+    _G,
+    ("event_type",),
+    "1 for each event type whose destination does not answer while others do, 100 of them at most; no series without "
+    "one. Its events wait and use no attempt.",
+)
 LEASES_REAPED = Metric(
     "openoutbox_leases_reaped_total",
     _C,
@@ -107,6 +114,7 @@ CATALOGUE: tuple[Metric, ...] = (
     IN_FLIGHT,
     RELAY_STATE,
     PAUSED,
+    AWAY,
     LEASES_REAPED,
     LEASES_LOST,
     RELEASED,

@@ -21,6 +21,7 @@ from relay.version import __version__
 SUCCESS, FAILED = "success", "failed"
 STORAGE_OPS = ("claim", "mark_delivered", "mark_failed", "release", "renew", "reap", "stats")
 
+_MOST_AWAY = 100  # series of one metric whose label comes from the events
 _NOTHING_YET = Backlog(0, 0, 0.0, 0.0, 0)
 
 
@@ -40,6 +41,7 @@ class Measurements:
         self._reaped_retried = self._reaped_dead = 0
         self._in_flight = 0
         self._pauses = 0
+        self._away: Sequence[str] = ()
         self._last_claim = 0.0
         self._backlog = _NOTHING_YET
         self._oldest_delivered_age = 0.0
@@ -114,6 +116,10 @@ class Measurements:
         """That many pauses are in force."""
         self._pauses = count
 
+    def away(self, event_types: Sequence[str]) -> None:
+        """The destinations of these event types do not answer."""
+        self._away = tuple(event_types[:_MOST_AWAY])
+
     def state(self, state: RelayState, reason: str) -> None:  # noqa: ARG002 - the reason is for readiness, not a number
         """The relay's state has changed."""
         self._state = state
@@ -136,6 +142,7 @@ class Measurements:
         yield metrics.IN_FLIGHT, _single(self._in_flight)
         yield metrics.RELAY_STATE, _single(self._state)
         yield metrics.PAUSED, _single(self._pauses)
+        yield metrics.AWAY, [Sample((event_type,), 1.0) for event_type in self._away]
         yield metrics.LEASES_REAPED, _by_label(retried=self._reaped_retried, dead=self._reaped_dead)
         yield metrics.LEASES_LOST, _single(self._lost)
         yield metrics.RELEASED, _single(self._released)

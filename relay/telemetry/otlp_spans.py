@@ -1,7 +1,7 @@
 """Spans as OTLP's protobuf messages, written field by field.
 
 OpenTelemetry's encoder takes 100 us for a span, which was most of what traces cost; this takes 10 to 14 us
-(docs/performance.md#traces). Numbers of fields: opentelemetry/proto/trace/v1/trace.proto. Imported only by
+(docs/design/performance.md#traces). Numbers of fields: opentelemetry/proto/trace/v1/trace.proto. Imported only by
 ``relay.telemetry.otel_traces``; needs the extra ``otel``.
 """
 

@@ -1,7 +1,7 @@
 """Spans of sampled events, as plain records: made by the engine's calls, exported by ``relay.telemetry.otel_traces``.
 
-Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operations.md#traces). A record is
-a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/operations.md#traces). A
+record is a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
-from relay.core.outcome import Outcome, Unreachable
+from relay.core.outcome import Away, Outcome, Unreachable
 from relay.core.ports import Settlement
 from relay.core.secrets import mask_secrets
 from relay.core.tracecontext import TraceContext, sampled_parents, with_context
@@ -172,7 +172,7 @@ class BatchSpans:
             case Bury(error):
                 self._end(event_id, "dead", error)
             case Release():
-                reason = outcome.reason if isinstance(outcome, Unreachable) else ""
+                reason = outcome.reason if isinstance(outcome, Unreachable | Away) else ""
                 self._end(event_id, "released", f"UNREACHABLE: {reason}")
 
     def cut_off(self, events: Collection[OutboxEvent]) -> None:

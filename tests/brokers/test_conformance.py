@@ -1,4 +1,4 @@
-"""What every publisher promises (``relay.core.ports.Publisher`` and docs/messages.md)."""
+"""What every publisher promises (``relay.core.ports.Publisher`` and docs/reference/messages.md)."""
 
 from __future__ import annotations
 

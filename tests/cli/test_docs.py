@@ -19,7 +19,7 @@ def command(name: str) -> Any:
 
 
 def test_the_document_is_up_to_date() -> None:
-    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     assert text == markdown(), "run: PYTHONPATH=.:cli python -m relay_cli.docs"
 
 

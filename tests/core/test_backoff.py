@@ -1,4 +1,4 @@
-"""The delays between two attempts, and when there is none left (docs/conformance.md#errors)."""
+"""The delays between two attempts, and when there is none left (docs/reference/conformance.md#errors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing and retrieving, on every driver (docs/delivery-log.md#what-is-recorded)."""
+"""Writing and retrieving, on every driver (docs/operate/delivery-log.md#what-is-recorded)."""
 
 from __future__ import annotations
 

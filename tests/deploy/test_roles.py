@@ -25,7 +25,7 @@ USERS = {
     "compose_console": "compose_console",
     "app": "postgres",
 }
-"""Whose STORAGE_URL each Secret, file or user of ``deploy`` holds: docs/deployment.md says the same."""
+"""Whose STORAGE_URL each Secret, file or user of ``deploy`` holds: docs/operate/deployment.md says the same."""
 _DIFFERENT = {(job.command, USERS[job.credentials]): job for job in jobs()}
 JOBS = [pytest.param(job, id=job.name) for job in _DIFFERENT.values()]
 """One of those that run the same command as the same user."""

@@ -1,4 +1,4 @@
-"""docs/conformance.md names tests that exist."""
+"""docs/reference/conformance.md names tests that exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-DOCUMENT = ROOT / "docs/conformance.md"
+DOCUMENT = ROOT / "docs/reference/conformance.md"
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", DOCUMENT.read_text(encoding="utf-8"))))
 
 

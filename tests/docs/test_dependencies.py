@@ -1,4 +1,4 @@
-"""docs/dependencies.md lists every requirement of pyproject.toml, word for word, and no other."""
+"""docs/design/dependencies.md lists every requirement of pyproject.toml, word for word, and no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def required() -> set[str]:
 
 
 def test_every_requirement_is_listed_with_its_bounds() -> None:
-    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/design/dependencies.md").read_text(encoding="utf-8")
 
     assert set(re.findall(r"^\| `([^`]+)` \| .*\w", text, re.MULTILINE)) == required()
 

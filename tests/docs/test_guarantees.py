@@ -1,4 +1,4 @@
-"""Every test that docs/guarantees.md names exists, under that name."""
+"""Every test that docs/design/guarantees.md names exists, under that name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 def named() -> list[tuple[str, str]]:
     """Path and function of each."""
-    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/design/guarantees.md").read_text(encoding="utf-8")
     return re.findall(r"`(tests/\S+\.py)::(\w+)`", text)
 
 
@@ -26,7 +26,7 @@ def test_every_named_test_exists() -> None:
 
 
 def test_every_promise_names_a_test() -> None:
-    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/design/guarantees.md").read_text(encoding="utf-8")
     promises = re.split(r"\n(?=\*\*)", text)[1:]
 
     assert len(promises) >= 10

@@ -1,4 +1,4 @@
-"""Rows that another session has locked: their outcomes wait, nothing else does (docs/guarantees.md#failures)."""
+"""Rows that another session has locked: their outcomes wait, nothing else does (docs/design/guarantees.md#failures)."""
 
 from __future__ import annotations
 

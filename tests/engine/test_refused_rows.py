@@ -1,4 +1,4 @@
-"""Rows that the database refuses to change, on a server: they cost the others nothing (docs/guarantees.md#failures)."""
+"""Rows that the database refuses to change cost the others nothing (docs/design/guarantees.md#failures)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
 
 BOUND = 10.0
-"""Seconds in which each innocent event is delivered (docs/guarantees.md#failures)."""
+"""Seconds in which each innocent event is delivered (docs/design/guarantees.md#failures)."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The modules that the recipes of docs/event-store contain, and a database that kills their connections."""
+"""The modules that the recipes of docs/guide/recipes contain, and a database that kills their connections."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WATCH = "CREATE TRIGGER killer AFTER {} FOR EACH STATEMENT EXECUTE FUNCTION kill
 
 
 def recipe(name: str) -> ModuleType:
-    """The module that the Python blocks of ``docs/event-store/<name>.md`` are together."""
-    document = f"docs/event-store/{name}.md"
+    """The module that the Python blocks of ``docs/guide/recipes/<name>.md`` are together."""
+    document = f"docs/guide/recipes/{name}.md"
     module = ModuleType(name)
     for block in blocks(document):
         if block.language == "python":

@@ -31,7 +31,7 @@ def events(*types: str) -> list[NewEvent]:
 
 
 def announcement_id(database: Database, version: int, position: int, schema: str = "public") -> uuid.UUID:
-    """As docs/event-store.md describes it, for an event of ``STREAM``."""
+    """As docs/guide/event-store.md describes it, for an event of ``STREAM``."""
     [(store_id,)] = database.run(f"SELECT StoreId FROM {schema}.event_store")
     digest = hashlib.sha256(f"{store_id}/{TENANT}/{STREAM}/{version}/{position}".encode()).digest()
     number = int.from_bytes(digest[:16]) & ~(0xF << 76 | 0x3 << 62) | 0x8 << 76 | 0x2 << 62

@@ -122,7 +122,7 @@ async def test_a_dumped_and_restored_store_goes_on(store: EventStore, database: 
 async def test_a_store_is_dumped_by_parts_of_one_snapshot(
     gapless_store: EventStore, database: Database, tmp_path: Path
 ) -> None:
-    """With the commands of docs/event-store.md. The events that are appended meanwhile are in none of the parts."""
+    """With the commands of docs/guide/event-store.md. Events that are appended meanwhile are in no part."""
     await fill(gapless_store, 5)
     for first_digit in "4c":  # a quarter without a tenant has nothing to dump
         await gapless_store.provision_tenant(first_digit + TENANT.hex[1:])
@@ -147,7 +147,7 @@ async def test_a_store_is_dumped_by_parts_of_one_snapshot(
 
 def _copy_by_parts(folder: Path, source: Database, target: Database, snapshot: str) -> None:
     """Run the shell commands of the document, which are for schema bank."""
-    document = (ROOT / "docs/event-store.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs/guide/event-store.md").read_text(encoding="utf-8")
     commands = re.findall(r"```sh\n(pg_(?:dump|restore) .*?)```", document, re.DOTALL)
     values = {"URL": source.url, "NEW_URL": target.url, "SNAPSHOT": snapshot}
     path = f"{_tools()}{os.pathsep}{os.environ['PATH']}"

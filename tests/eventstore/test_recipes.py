@@ -1,4 +1,4 @@
-"""The recipes of docs/event-store, as they stand there: killed at every write, cut at any moment, repeated."""
+"""The recipes of docs/guide/recipes, as they stand there: killed at every write, cut at any moment, repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/inbox.md as it stands: its programs handle a message twice, its commands run, its grants are enough."""
+"""docs/guide/inbox.md as it stands: its programs handle a message twice, its commands run, its grants are enough."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.documents import Block, blocks, run_shell
 from tests.support.fixtures.outbox import Outbox, as_user
 from tests.support.fixtures.postgres import Database
 
-PAGE = list(blocks("docs/inbox.md"))
+PAGE = list(blocks("docs/guide/inbox.md"))
 URL = "postgres://user:secret@localhost:5432/app"
 
 
@@ -36,7 +36,7 @@ def programs() -> list[Block]:
 def handler(number: int, **names: Any) -> Callable[..., Any]:
     """The function that a program of the page defines."""
     namespace: dict[str, Any] = {}
-    exec(compile(programs()[number - 1].text, f"docs/inbox.md python {number}", "exec"), namespace)
+    exec(compile(programs()[number - 1].text, f"docs/guide/inbox.md python {number}", "exec"), namespace)
     namespace.update(names)
     handle: Callable[..., Any] = namespace["handle"]
     return handle

@@ -1,4 +1,4 @@
-"""A row that another session has locked is skipped and reported: nothing waits for it (docs/guarantees.md#failures)."""
+"""A row that another session has locked is skipped and reported: nothing waits (docs/design/guarantees.md#failures)."""
 
 from __future__ import annotations
 

@@ -179,6 +179,51 @@ async def test_a_claim_under_other_pauses_does_not_move_the_head(outbox: Outbox,
     assert storage.paused.head == BEFORE_ALL
 
 
+async def test_types_whose_destinations_are_away_stay_and_are_late(outbox: Outbox, storage: PostgresOutbox) -> None:
+    insert(outbox, "a", age=900.0)
+    insert(outbox, "50%", age=600.0)
+    insert(outbox, "500", age=10.0)
+    hold(storage, ONLY_A)
+    storage.leave_out(["50%"])
+    for _ in range(2):
+        assert 590 < (await storage.backlog()).oldest_due_age < 800
+        assert 590 < await storage.oldest_due_age() < 800
+        await look(storage)
+    assert await claim(storage) == ["500"]
+    storage.leave_out([])
+    assert await claim(storage) == ["50%"]
+
+
+async def test_in_order_a_type_that_is_away_holds_back_its_keys(outbox: Outbox, in_order: PostgresOutbox) -> None:
+    insert(outbox, "b", key="one")
+    insert(outbox, "a", key="one")
+    insert(outbox, "b", key="one")
+    insert(outbox, "b", key="two")
+    in_order.leave_out(["a"])
+    assert await claim(in_order) == ["b", "b"]
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED' WHERE status = 'DELIVERING'")
+    assert await claim(in_order) == []
+    in_order.leave_out([])
+    assert await claim(in_order) == ["a", "b"]
+
+
+async def test_the_head_is_known_again_after_a_trial(outbox: Outbox, storage: PostgresOutbox) -> None:
+    insert(outbox, "a", 25_000, age=100.0)
+    insert(outbox, "b", 2, age=50.0)
+    storage.leave_out(["a"])
+    await look(storage)
+    head = storage.paused.head
+    assert head > BEFORE_ALL
+    storage.leave_out([])
+    assert await claim(storage, 1) == ["a"]
+    storage.leave_out(["a"])
+    assert storage.paused.head == head
+    storage.leave_out(["a", "c"])
+    assert storage.paused.head == head  # what was all of type a is all of type a or c
+    storage.leave_out(["c"])
+    assert storage.paused.head == BEFORE_ALL
+
+
 async def test_paused_rows_count_and_are_not_late(outbox: Outbox, storage: PostgresOutbox) -> None:
     insert(outbox, "a", age=600.0)
     insert(outbox, "b", age=10.0)

@@ -1,4 +1,4 @@
-"""The state machine of an outbox row (docs/conformance.md#states), as data.
+"""The state machine of an outbox row (docs/reference/conformance.md#states), as data.
 
     PENDING ──claim──▶ DELIVERING ──deliver──▶ DELIVERED
        ▲                 │  │  ▲ │                │

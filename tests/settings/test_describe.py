@@ -68,7 +68,7 @@ def test_the_help_names_every_variable_with_its_default() -> None:
 
 
 def test_the_documentation_is_up_to_date() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
 
     assert text == renewed(text), "run: python -m relay.settings"
 

@@ -1,4 +1,4 @@
-"""What the documents of Spark show works: docs/spark.md is run, the pages of the jobs have arguments that exist."""
+"""What the documents of Spark show works: docs/guide/spark.md is run, the jobs' pages have arguments that exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
 from tests.support.servers.spark import HOME, SparkCluster, environment, submit_arguments
 
-BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/spark.md")}
+BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/guide/spark.md")}
 JOBS: dict[str, type[Any]] = {"reconcile": ReconcileArguments, "report": ReportArguments}
 FALLBACK = {"reconcile": {"url": "postgresql://there"}, "report": {"log_url": "postgresql://there"}}
 
@@ -38,7 +38,7 @@ FALLBACK = {"reconcile": {"url": "postgresql://there"}, "report": {"log_url": "p
 def test_the_batch(spark: SparkSession, outbox: Outbox) -> None:
     own = {"postgresql://spark_writer@db.example:5432/shop": outbox.url}
     orders = spark.sql("SELECT id AS number, 'Ada' AS customer FROM range(10)")
-    exec(BLOCKS["docs/spark.md python 1"].adapted(own).text, {"orders": orders})
+    exec(BLOCKS["docs/guide/spark.md python 1"].adapted(own).text, {"orders": orders})
     assert outbox.row(str(key_id("", "orders.created", 3)))["payload"] == b'{"number":3,"customer":"Ada"}'
     assert key_id("", "orders.created", 4711) != key_id("other", "orders.created", 4711)
 
@@ -47,7 +47,7 @@ def test_the_stream(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None
     (tmp_path / "1.json").write_text("\n".join(json.dumps({"payload": str(number)}) for number in range(10)))
     source = spark.readStream.schema("payload string").json(str(tmp_path / "*.json"))
     events = source.selectExpr("'t' AS event_type", "payload")
-    text = BLOCKS["docs/spark.md python 2"].adapted({"/data/checkpoint": str(tmp_path / "checkpoint")}).text
+    text = BLOCKS["docs/guide/spark.md python 2"].adapted({"/data/checkpoint": str(tmp_path / "checkpoint")}).text
     names = {"events": events, "url": outbox.url}
     exec(f"query = {text}", names)
     query = names["query"]
@@ -62,10 +62,10 @@ def test_reading(spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: py
     outbox.insert([Row("orders.created", b"x"), Row("users.created", b"y")])
     outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
     own = {"postgresql://spark_reader@db.example:5432/shop": outbox.reader_url}
-    exec(BLOCKS["docs/spark.md python 3"].adapted(own).text, {"spark": spark})
+    exec(BLOCKS["docs/guide/spark.md python 3"].adapted(own).text, {"spark": spark})
     assert "orders.created" in (shown := capsys.readouterr().out)
     assert "users.created" not in shown
-    text = BLOCKS["docs/spark.md python 4"].adapted({"/data/outbox": str(tmp_path / "outbox")}).text
+    text = BLOCKS["docs/guide/spark.md python 4"].adapted({"/data/outbox": str(tmp_path / "outbox")}).text
     exec(text, {"spark": spark, "url": outbox.reader_url})
     assert spark.read.parquet(str(tmp_path / "outbox")).count() == 2
 
@@ -75,7 +75,7 @@ def test_the_stream_of_events(spark: SparkSession, database: Database, tmp_path:
     asyncio.run(append(database.url, TENANTS[0], 100))
     own = {"/data/events-checkpoint": str(tmp_path / "checkpoint"), "/data/events": str(tmp_path / "events")}
     names: dict[str, object] = {"spark": spark, "url": database.url}
-    exec(BLOCKS["docs/spark.md python 5"].adapted(own).text, names)
+    exec(BLOCKS["docs/guide/spark.md python 5"].adapted(own).text, names)
     query = names["query"]
     assert isinstance(query, StreamingQuery)
     try:
@@ -92,7 +92,7 @@ def test_spark_submit_on_a_cluster_and_the_command_line(
     pq.write_table(orders, tmp_path / "orders.parquet")
     (tmp_path / "url").write_text(outbox.url)
     own = {"/data/orders": str(tmp_path / "orders.parquet"), "/secrets/outbox-url": str(tmp_path / "url")}
-    text = BLOCKS["docs/spark.md sh 1"].adapted(own).text
+    text = BLOCKS["docs/guide/spark.md sh 1"].adapted(own).text
     on_cluster = shlex.join(["--master", spark_cluster.url, *submit_arguments(spark_cores_max="1")])
     programs = f"""
 set -e
@@ -121,7 +121,7 @@ spark-submit() {{ {shlex.quote(str(HOME / "bin" / "spark-submit"))} {on_cluster}
 def test_the_commands_of_a_jobs_page_have_arguments_that_exist(tmp_path: Path, job: type[Arguments]) -> None:
     name = job.name
     (tmp_path / "url").write_text("postgresql://there")
-    (block,) = [each for each in blocks(f"docs/spark-{name}.md") if each.language == "sh"]
+    (block,) = [each for each in blocks(f"docs/guide/spark-{name}.md") if each.language == "sh"]
     commands = block.text.replace("\\\n", " ").replace("/secrets/outbox-url", str(tmp_path / "url")).splitlines()
     for command in commands:
         program, _, arguments = command.partition(f"{name}.py " if "spark-submit" in command else f"spark {name} ")
@@ -150,7 +150,7 @@ def test_every_command_can_be_read(job: str, tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit):
         CommandLine(JOBS[job], job, ["--help"])
     shown = commands(capsys.readouterr().out.partition("examples:")[2], job)
-    documented = [each for block in blocks(f"docs/spark-{job}.md") for each in commands(block.text, job)]
+    documented = [each for block in blocks(f"docs/guide/spark-{job}.md") for each in commands(block.text, job)]
     assert len(shown) >= 2
     assert len(documented) >= 2
     for arguments in [*shown, *documented]:

@@ -1,4 +1,4 @@
-"""A role with exactly the grants that docs/spark.md names can write, and can do nothing else."""
+"""A role with exactly the grants that docs/guide/spark.md names can write, and can do nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_documented_grants_are_enough(outbox: Outbox, role: str, tmp_path: P
     done = call_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     assert f'GRANT INSERT ON "openoutbox_events" TO "{role}"' in done.stdout
-    documented = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8").replace("spark_writer", f'"{role}"')
+    documented = (ROOT / "docs/guide/spark.md").read_text(encoding="utf-8").replace("spark_writer", f'"{role}"')
     for line in done.stdout.splitlines()[1:]:
         assert (
             line.replace('"openoutbox_events"', "openoutbox_events").replace('"openoutbox_spark"', "openoutbox_spark")
@@ -97,7 +97,7 @@ def test_each_job_works_with_the_grants_of_its_page_and_not_without(
     done = call_cli(tmp_path, "spark", "setup", "--for", job, "--role", role, "--storage-url", outbox.url)
     assert done.returncode == 0, done.stderr
     granted = sorted(f"{line};" for line in done.stdout.splitlines()[1:])
-    page = (ROOT / "docs" / f"spark-{job}.md").read_text(encoding="utf-8")
+    page = (ROOT / f"docs/guide/spark-{job}.md").read_text(encoding="utf-8")
     documented = sorted(line for line in page.splitlines() if line.startswith("GRANT "))
     name = {"archive": "archiver", "replay": "replayer"}[job]
     assert [line.replace(role, name).replace('"', "") for line in granted] == documented

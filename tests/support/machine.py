@@ -1,4 +1,4 @@
-"""A machine without a cluster, an engine or systemd, on which the commands of docs/deployment.md are followed.
+"""A machine without a cluster, an engine or systemd, on which the commands of docs/operate/deployment.md are followed.
 
 ``kubectl``, ``helm`` and ``systemctl`` are stood in for: they record objects, and really run the commands of jobs, pods
 and units, with the variables of their Secrets or credentials, on the test's database. Helm's rendering is Helm's own.

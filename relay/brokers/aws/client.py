@@ -1,7 +1,7 @@
 """One client of the AWS SDK with connections of its own, and how it is made and ended.
 
-The SDK looks credentials up by its standard chain when the client is made, and renews those that end.
-A client whose credentials are refused is not used again: the next one reads them anew, as mounted files may be replaced.
+The SDK looks credentials up by its standard chain when the client is made, and
+renews those that end.
 
 The SDK's own resends are off: they would hide from the engine what fails, and hold its events longer than it knows.
 """

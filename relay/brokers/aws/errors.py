@@ -1,4 +1,4 @@
-"""The errors of SQS, SNS and STS and of their client, sorted into the outcomes of docs/messages.md#errors.
+"""The errors of SQS, SNS and STS and of their client, sorted into the outcomes of docs/reference/messages.md#errors.
 
 One table of codes for a request that is refused as a whole and for a single entry of it. SQS writes its codes with or
 without ``AWS.SimpleQueueService.`` in front, SNS some with ``Exception`` behind; both are taken off.

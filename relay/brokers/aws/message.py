@@ -1,4 +1,4 @@
-"""The body and the attributes of a message (docs/messages.md#sqs-and-sns).
+"""The body and the attributes of a message (docs/reference/messages.md#sqs-and-sns).
 
 A body is Unicode text without most control characters, and never empty. A payload that is such text is sent as it is;
 any other in base64, and an empty one as a hyphen, and ``X-Payload-Encoding`` says so.

@@ -1,4 +1,4 @@
-"""From an event type to the name of its queue or topic (docs/messages.md#sqs-and-sns).
+"""From an event type to the name of its queue or topic (docs/reference/messages.md#sqs-and-sns).
 
 A name has letters, digits, ``-`` and ``_``; that of a FIFO queue or topic also ends in ``.fifo``. Of an event type each
 ``.``, ``/`` and ``:`` is replaced, but for the dot of a ``.fifo`` at its end. Other characters are not: two event types

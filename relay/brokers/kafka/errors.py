@@ -1,4 +1,4 @@
-"""librdkafka's error codes, sorted into the outcomes of docs/messages.md#errors, and the rules for a topic's name."""
+"""librdkafka's error codes, as outcomes (docs/reference/messages.md#errors), and the rules for a topic's name."""
 
 from __future__ import annotations
 

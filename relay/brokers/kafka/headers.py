@@ -1,4 +1,4 @@
-"""The headers of a Kafka message (docs/messages.md#headers): the event's id first, then the user's headers.
+"""The headers of a Kafka message (docs/reference/messages.md#headers): the event's id first, then the user's headers.
 
 A user's header named ``X-Event-ID`` (in any case) is sent as ``X-User-`` and its own name, so that a consumer finds
 exactly one event id. Kafka carries every other name and value unchanged.

@@ -2,8 +2,8 @@
 a direct path for many small messages.
 
 The library hands its StreamWriter one object a message and passes each answer through a queue, at two to three times
-the processor time that the same protocol needs (docs/performance.md). So connecting, TLS, login, ping and errors are
-the library's, and two things are not: ``send`` writes many commands to the socket at once, and
+the processor time that the same protocol needs (docs/design/performance.md). So connecting, TLS, login, ping and errors
+are the library's, and two things are not: ``send`` writes many commands to the socket at once, and
 ``take_acknowledgements`` receives runs of positive acknowledgements (``relay.brokers.nats.acknowledgements``).
 
 This is the only module that uses private parts of the library. ``tests/brokers/nats`` holds them to the library's
@@ -109,7 +109,7 @@ def _warn(part: str) -> None:
     """Log once a process that the direct path is not available."""
     logger.warning(
         "nats-py %s has another %s than the relay supports: messages go through its public methods, which take two to "
-        "three times the processor time. Install a version that docs/dependencies.md names.",
+        "three times the processor time. Install a version that docs/design/dependencies.md names.",
         version("nats-py"),
         part,
         extra={"action": "nats_slow_path"},

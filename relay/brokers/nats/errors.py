@@ -1,4 +1,4 @@
-"""JetStream's and nats-py's errors, sorted into the outcomes of docs/messages.md#errors, and rules for subjects."""
+"""JetStream's and nats-py's errors, as outcomes (docs/reference/messages.md#errors), and rules for subjects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The headers of a NATS message: the relay's own, then the user's, encoded where a line needs it.
 
-The rules (docs/messages.md#headers):
+The rules (docs/reference/messages.md#headers):
 
 - A name may hold letters, digits and ``!#$%&'*+-.^_`|~`` (RFC 9110's token); whatever else is in it is
   percent-encoded, byte by byte of its UTF-8. The empty name is sent as ``X-Empty-Name``.

@@ -1,4 +1,4 @@
-"""The errors by which RabbitMQ closes a channel, sorted into the outcomes of docs/messages.md#errors.
+"""The errors by which RabbitMQ closes a channel, sorted into the outcomes of docs/reference/messages.md#errors.
 
 The server closes the channel for the sake of one message, and does not say which. Its text tells it: all messages of a
 channel go to one exchange, so an exchange that is missing or forbidden refuses each of them; a topic permission names

@@ -1,7 +1,8 @@
 """The frames of a message, as AMQP 0-9-1 writes them: publish, content header, body.
 
 pamqp writes and reads every other frame. For these its general encoder takes six times the processor time, more than
-the rest of the relay takes for an event (docs/performance.md#rabbitmq); the tests let pamqp read what is written here.
+the rest of the relay takes for an event (docs/design/performance.md#rabbitmq); the tests let pamqp read what is written
+here.
 """
 
 from __future__ import annotations

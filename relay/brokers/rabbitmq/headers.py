@@ -1,4 +1,4 @@
-"""The headers of a RabbitMQ message (docs/messages.md#headers), as AMQP writes them: the relay's own, then the user's.
+"""The headers of a RabbitMQ message (docs/reference/messages.md#headers), as AMQP's types: the relay's and the user's.
 
 A header is a short string, the name, and a long string, the value, both in UTF-8. A name has at most 255 bytes: of a
 longer one the first 255 are sent. RabbitMQ sends a message to the queues that ``CC`` and ``BCC`` name too, and refuses

@@ -1,4 +1,4 @@
-"""Redis' error replies and redis-py's errors, sorted into the outcomes of docs/messages.md#errors."""
+"""Redis' error replies and redis-py's errors, sorted into the outcomes of docs/reference/messages.md#errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of a Redis stream entry (docs/messages.md): the event's columns, then its headers as ``h:<name>``.
+"""The fields of a Redis stream entry (docs/reference/messages.md): the event's columns, its headers as ``h:<name>``.
 
 The prefix keeps a user's header apart from the fields ``id``, ``payload`` and ``partition_key``, whatever its name.
 Redis strings hold any bytes, so nothing is encoded.

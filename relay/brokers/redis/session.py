@@ -219,7 +219,7 @@ class RedisSession:
 
 
 def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
-    """The command that appends an event to its stream (docs/messages.md)."""
+    """The command that appends an event to its stream (docs/reference/messages.md)."""
     return ("XADD", event.event_type, "*", *entry_fields(event))
 
 

@@ -1,4 +1,4 @@
-"""Delete delivered and dead events that are old enough (docs/conformance.md#command-line), beside a working relay.
+"""Delete old delivered and dead events beside a working relay (docs/reference/conformance.md#command-line).
 
 Batches are deleted oldest first, each in a transaction of its own that takes a fraction of a second: a batch that
 takes longer is followed by a smaller one. While events wait to be sent it works a fifth of the time only, so that it

@@ -28,7 +28,7 @@ class Outbox:
     def require(self, doing: str, allowed: bool) -> None:
         """Raises SchemaError for a right that this role lacks."""
         if not allowed:
-            raise SchemaError(f"this role may not {doing} {self.name}; docs/spark.md has the grants for each job")
+            raise SchemaError(f"this role may not {doing} {self.name}; docs/guide/spark.md has the grants for each job")
 
 
 def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:

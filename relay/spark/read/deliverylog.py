@@ -1,7 +1,7 @@
 """``format("openoutbox_deliverylog")``: the attempts of a delivery log in PostgreSQL.
 
 Spark registers it automatically from the top-level module ``pyspark_openoutbox_deliverylog``;
-``spark.dataSource.register`` does the same by hand. Options and columns are in docs/spark.md.
+``spark.dataSource.register`` does the same by hand. Options and columns are in docs/guide/spark.md.
 """
 
 from __future__ import annotations

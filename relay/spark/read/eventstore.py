@@ -1,7 +1,7 @@
 """``format("openoutbox_eventstore")``: the event store for Spark, as a batch and as a stream.
 
 Spark registers it automatically from the top-level module ``pyspark_openoutbox_eventstore``;
-``spark.dataSource.register`` does the same by hand. Options and columns are in docs/spark.md.
+``spark.dataSource.register`` does the same by hand. Options and columns are in docs/guide/spark.md.
 """
 
 from __future__ import annotations

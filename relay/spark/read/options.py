@@ -23,7 +23,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of all readers; docs/spark.md describes them."""
+    """The options of all readers; docs/guide/spark.md describes them."""
 
     url: str = field(repr=False)
     columns: tuple[str, ...] = ()

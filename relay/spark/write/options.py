@@ -32,7 +32,7 @@ class Commit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of ``format("openoutbox")``; docs/spark.md says what each is for."""
+    """The options of ``format("openoutbox")``; docs/guide/spark.md says what each is for."""
 
     url: str = field(repr=False)
     table: TableName = field(default_factory=TableName)

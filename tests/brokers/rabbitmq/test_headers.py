@@ -1,4 +1,4 @@
-"""How a user's headers travel over RabbitMQ (docs/messages.md#headers)."""
+"""How a user's headers travel over RabbitMQ (docs/reference/messages.md#headers)."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_old_rows_move_as_they_are_and_others_stay(
     assert archive("--status", "dead")["archived"] == 3
     assert archive("--status", "delivered", "--older-than", "9d")["archived"] == 0
     assert len(in_archive(spark, place.name)) == 123
-    (shown,) = [block for block in blocks("docs/spark-archive.md") if block.language == "python"]
+    (shown,) = [block for block in blocks("docs/guide/spark-archive.md") if block.language == "python"]
     exec(shown.adapted({"/data/outbox": place.name}).text, {"spark": spark})
 
 

@@ -279,7 +279,7 @@ def test_killed_and_interrupted_clients_leave_an_archive_that_the_next_run_compl
     a_past(outbox, 20)
     before = in_table(outbox)
     folder = tmp_path / "archive"
-    (block,) = [each for each in blocks("docs/spark.md") if "--remote" in each.text]
+    (block,) = [each for each in blocks("docs/guide/spark.md") if "--remote" in each.text]
     own = {"s3a://lake/outbox": str(folder), "sc://spark.example:15002": spark_connect.url}
     server, line = block.adapted(own).text.splitlines()
     script = HOME / server.split()[1]

@@ -53,7 +53,7 @@ def test_the_delivery_log_by_type_and_hour(
     spark: SparkSession, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(database.url, attempts())
-    with granted(database, "docs/spark-report.md", "spark_reader") as url:
+    with granted(database, "docs/guide/spark-report.md", "spark_reader") as url:
         assert run("report", ["--output", f"{tmp_path}/report", "--json", "--partitions", "2"], log_url=url) == 0
     summary = json.loads(capsys.readouterr().out)
     assert [summary[name] for name in ("delivered", "failed", "retries", "dead")] == [10, 6, 5, 1]

@@ -13,7 +13,7 @@ from tests.spark.ledger import runs
 from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox
 
-FOREACH_BATCH: Block = next(block for block in blocks("docs/spark.md") if "foreachBatch" in block.text)
+FOREACH_BATCH: Block = next(block for block in blocks("docs/guide/spark.md") if "foreachBatch" in block.text)
 
 
 def test_streams_with_one_query_id_in_their_options_lose_nothing(

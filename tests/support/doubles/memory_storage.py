@@ -140,6 +140,8 @@ class MemoryOutbox:
         self._retry = retry or retry_policy()
         self.obeyed: list[Pause] = []
         """The pauses that its claims leave out."""
+        self.left_out: Sequence[str] = ()
+        """The event types that its claims leave out."""
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -161,6 +163,10 @@ class MemoryOutbox:
             taken.sort(key=lambda row: row.insertion_order)
         waiting = self._key_order is not None and any(row.available_at <= now for row in self._in(Status.PENDING))
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken], waiting=waiting)
+
+    def leave_out(self, event_types: Sequence[str]) -> None:
+        """Leave these event types out of claims."""
+        self.left_out = event_types
 
     def claimable(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
@@ -313,7 +319,7 @@ class MemoryOutbox:
         return self.table.tick()
 
     def _is_paused(self, row: MemoryRow) -> bool:
-        return bool(self.obeyed) and any(pause.target.holds(row.event_type) for pause in self.obeyed)
+        return row.event_type in self.left_out or any(pause.target.holds(row.event_type) for pause in self.obeyed)
 
     def _is_seen(self, row: MemoryRow) -> bool:
         """Whether claims look at this row, or begin behind it."""

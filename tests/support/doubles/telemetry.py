@@ -20,6 +20,7 @@ class MemoryTelemetry:
         self.latest_backlog: Backlog | None = None
         self.oldest_delivered_ages: list[float] = []
         self.latest_pauses = 0
+        self.latest_away: list[str] = []
 
     def claimed(self, events: int) -> None:
         self.counts["claimed"] += events
@@ -63,6 +64,9 @@ class MemoryTelemetry:
 
     def pauses(self, count: int) -> None:
         self.latest_pauses = count
+
+    def away(self, event_types: Sequence[str]) -> None:
+        self.latest_away = list(event_types)
 
     def state(self, state: RelayState, reason: str) -> None:
         self.states.append((state, reason))

@@ -1,4 +1,4 @@
-"""docs/deployment.md, followed from its first command to its last, as far as a machine without a cluster can."""
+"""docs/operate/deployment.md, followed from first to last command, as far as a machine without a cluster can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.machine import Machine
 from tests.support.paths import ROOT
 from tests.support.servers.promtool import promtool
 
-BLOCKS = {f"{block.language} {block.number}": block for block in blocks("docs/deployment.md")}
+BLOCKS = {f"{block.language} {block.number}": block for block in blocks("docs/operate/deployment.md")}
 WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
 USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "migrator": "owner"}
 
@@ -121,8 +121,8 @@ def test_the_container_is_run_as_the_image_is_tested() -> None:
 
 
 def test_the_page_is_the_second_in_the_readme_and_every_block_is_followed() -> None:
-    links = re.findall(r"^- \[(docs/\w[\w-]*\.md)\]", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert links[1] == "docs/deployment.md"
+    links = re.findall(r"^- \[(docs/[\w/-]+\.md)\]", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert links[1] == "docs/operate/deployment.md"
     assert list(BLOCKS) == [
         "sh 1",
         "sql 1",

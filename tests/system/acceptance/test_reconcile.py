@@ -141,7 +141,7 @@ def test_what_a_consumer_wrote(
     spark.createDataFrame([*rows[1:], rows[3]], "id string, body binary, k string").write.parquet(f"{tmp_path}/table")
     arguments = ["--consumer", f"{tmp_path}/table", "--output", f"{tmp_path}/report"]
     arguments += ["--consumer-columns", "event_id=id,payload=body,key=k"]
-    with granted(outbox.database, "docs/spark-reconcile.md", "spark_reader") as url:
+    with granted(outbox.database, "docs/guide/spark-reconcile.md", "spark_reader") as url:
         assert run("reconcile", arguments, url=url) == FINDINGS
     output = capsys.readouterr().out
     assert output.startswith("1 missing, 1 duplicated, 1 changed: 50 delivered events, 50 messages\n")

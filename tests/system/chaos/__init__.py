@@ -1,1 +1,1 @@
-"""Faults on purpose, under load, on real servers; docs/guarantees.md says what each shows."""
+"""Faults on purpose, under load, on real servers; docs/design/guarantees.md says what each shows."""

@@ -30,7 +30,7 @@ from tests.system.chaos.load import Writers
 pytestmark = pytest.mark.timeout(180)
 
 BOUND = 10.0 * PATIENCE
-"""Seconds in which each innocent event is delivered (docs/guarantees.md#failures)."""
+"""Seconds in which each innocent event is delivered (docs/design/guarantees.md#failures)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A table made by hand as docs/conformance.md#the-table asks, which records each of its changes."""
+"""A table made by hand as docs/reference/conformance.md#the-table asks, which records each of its changes."""
 
 from __future__ import annotations
 

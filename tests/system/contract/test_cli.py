@@ -1,4 +1,4 @@
-"""docs/conformance.md#command-line: prune by ages, and which database it works on."""
+"""docs/reference/conformance.md#command-line: prune by ages, and which database it works on."""
 
 from __future__ import annotations
 

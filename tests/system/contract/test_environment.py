@@ -1,4 +1,4 @@
-"""docs/conformance.md#environment and the output rules: every variable is read, and output is log lines."""
+"""docs/reference/conformance.md#environment and the output rules: every variable is read, and output is log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints and the metrics (docs/conformance.md#metrics), through an event's life and a database outage."""
+"""The endpoints and the metrics (docs/reference/conformance.md#metrics), through an event's life and an outage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States and errors (docs/conformance.md#errors) while a broker does not answer: no attempt used, nothing lost."""
+"""States and errors (docs/reference/conformance.md#errors) in a broker's outage: no attempt used, nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/messages.md on Redis, through the daemon: what a consumer reads from the stream."""
+"""docs/reference/messages.md on Redis, through the daemon: what a consumer reads from the stream."""
 
 from __future__ import annotations
 

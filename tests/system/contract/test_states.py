@@ -1,4 +1,4 @@
-"""docs/conformance.md#states on a table made by hand, in every state that was ever committed."""
+"""docs/reference/conformance.md#states on a table made by hand, in every state that was ever committed."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
+    Away,
     ConnectionCut,
     Outcome,
     OutcomeSink,
@@ -42,6 +43,7 @@ class Answer(Enum):
     REFUSE = "refused, may work later"
     BURY = "refused for good"
     CUT = "the connection is cut"
+    AWAY = "its destination does not answer"
     WITHHOLD = "not stored, behind one of its run that was not stored"
 
 
@@ -167,6 +169,8 @@ class Broker:
             return ACKNOWLEDGED
         if answer is Answer.WITHHOLD:
             return Withheld("behind one that was not stored")
+        if answer is Answer.AWAY:
+            return Away("connection refused")
         if answer is Answer.REFUSE:
             self.ledger.blame[one] += 1
             return Transient("LEADER", "changed")

@@ -144,11 +144,12 @@ class Database:
     waits_for_locked_rows = False
     """Whether settle and renewal wait for a row that another session has locked, as plain UPDATEs do."""
 
-    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random, *, has_pauses: bool = False) -> None:
+    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random, *, has_aside: bool = False) -> None:
         self.scheduler = scheduler
         self.ledger = ledger
         self.rng = rng
-        self.has_pauses = has_pauses
+        self.has_aside = has_aside
+        """Whether relays look past what claims leave out, over one connection more."""
         """Whether it has the table of pauses."""
         self.table = ObservedTable(ledger)
         self._epoch = self.table.now
@@ -364,7 +365,7 @@ class Database:
             return False
         self.sessions[relay] += 1
         left_behind = sum(one.left_behind and one.relay == relay for one in self._waiting)
-        most = MOST_SESSIONS + self.has_pauses
+        most = MOST_SESSIONS + self.has_aside
         if self.sessions[relay] + left_behind > most:
             self.scheduler.after(0.0, lambda: _fail(f"{relay} has more than {most} connections"))
         return True

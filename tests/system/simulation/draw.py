@@ -31,6 +31,8 @@ def draw(seed: int) -> Plan:
         return _with_standstill(plan, rng)
     rng = random.Random(f"payloads {seed}")
     plan = _with_large_payloads(plan, rng) if rng.random() < _LARGE_PAYLOADS else plan
+    rng = random.Random(f"away {seed}")
+    plan = _with_away(plan, rng) if rng.random() < _AWAY else plan
     rng = random.Random(f"pauses {seed}")
     return _with_pauses(plan, rng) if rng.random() < _PAUSES else plan
 
@@ -47,6 +49,17 @@ def _with_deletes(plan: Plan, rng: random.Random) -> Plan:
     of_all = rng.choice([False, False, False, True, True, None])
     relays = (replace(one, delete_delivered=rng.random() < 0.5 if of_all is None else of_all) for one in plan.relays)
     return replace(plan, relays=tuple(relays))
+
+
+def _with_away(plan: Plan, rng: random.Random) -> Plan:
+    """The same plan with a destination whose server is away: for a time, or where faults may last for good, too."""
+    destination = rng.choice(DESTINATIONS)
+    events = [event for one in plan.transactions for event in one.events if event.destination == destination]
+    at = rng.choice([0.0, rng.uniform(0.0, 8.0)])
+    lasts = plan.mode == "liveness" and rng.random() < 0.6
+    until = FOR_GOOD if lasts else at + rng.uniform(0.5, 20.0)
+    away = f.DestinationAway(at, until, destination, tuple(event.event_id for event in events))
+    return replace(plan, faults=tuple(sorted((*plan.faults, away), key=lambda one: one.at)))
 
 
 def _with_locks_in_flight(plan: Plan, rng: random.Random) -> Plan:
@@ -124,6 +137,7 @@ _TROUBLE: list[Callable[[Plan, random.Random, float, str], list[Fault]]] = [
 ]
 _LONG_PAUSE = 25.0  # seconds; longer than what is not paused may wait
 _PAUSES = 0.2  # share of the plans
+_AWAY = 0.2  # share of the plans
 _CRASHES = 0.15  # share of the plans
 _STOPS: list[Callable[[float], Fault]] = [
     lambda at: database.Busy(at, FOR_GOOD, "", "claim", 0),

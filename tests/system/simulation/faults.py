@@ -225,6 +225,27 @@ class DestinationSilent(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class DestinationAway(Fault):
+    """The server of one destination does not answer, those of the others do."""
+
+    destination: str
+    events: tuple[EventId, ...]
+
+    @property
+    def own(self) -> frozenset[EventId]:
+        return frozenset(self.events)
+
+    def begin(self, world: World) -> None:
+        world.broker.rules.insert(0, self._answer)
+
+    def end(self, world: World) -> None:
+        world.broker.rules.remove(self._answer)
+
+    def _answer(self, event: OutboxEvent, _client: Client) -> Answer | None:
+        return Answer.AWAY if event.event_type == self.destination else None
+
+
+@dataclass(frozen=True, slots=True)
 class Kill(OneRelay):
     """SIGKILL; another of its name starts when it ends."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
@@ -24,6 +25,8 @@ _OBEYED = 2.0
 """Seconds after a pause from which on no relay claims what it holds, unless its way to the database is in trouble."""
 _LEVELS = 2
 """Groups that are offered one after the other until one of up to 64 suspects is alone."""
+_MORE_TRIALS = 3
+"""Claims of an event whose destination is away, beside those that its holds allow."""
 _SLACK = 4.0
 """Poll interval, backoff of the engine's own retries and the latency of the model, seconds."""
 _READ_LATE = (
@@ -215,8 +218,23 @@ class Judge:
                 raise Violation(
                     f"{claim.event_id}: claimed by {claim.relay} at {claim.at:.3f}, {late:.3f} s after its pause"
                 )
+        self._check_trials()
         if self._plan.key_order is not None:
             self._check_order()
+
+    def _check_trials(self) -> None:
+        """An event whose destination is away is tried now and then, not claimed and released without a pause."""
+        plan, ledger = self._plan, self._ledger
+        shortest = min(one.connect_retry_interval for relay in plan.relays for one in relay.options)
+        for fault in plan.away:
+            begin = fault.at + plan.publish_timeout  # until then late acknowledgements arrive
+            until = min(fault.until, ledger.clock())
+            most = _MORE_TRIALS + 2 * (until - begin) / shortest
+            for one in fault.events:
+                relays = Counter(relay for at, relay in ledger.claims.get(one, ()) if begin <= at <= until)
+                for relay, claims in relays.items():
+                    if claims > most:
+                        raise Violation(f"{one}: its destination is away, and {relay} claimed it {claims} times")
 
     def _read_late(self, claim: PausedClaim) -> bool:
         """Whether a fault explains that the relay did not know of the pause, or that its claim took long."""

@@ -1,7 +1,7 @@
 """What truly happened in one history, and the rules that every step of it must keep.
 
 The ledger sees each change of a row, each message that reaches the broker and each answer of the broker. A step that
-breaks a rule of docs/conformance.md#states raises ``Violation`` at once.
+breaks a rule of docs/reference/conformance.md#states raises ``Violation`` at once.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Ledger:
     """When a row last changed, but for renewals."""
     pauses: PauseAccount = field(default_factory=PauseAccount)
     """What is paused, and what relays have read of it."""
+    claims: dict[EventId, list[tuple[float, str]]] = field(default_factory=dict)
+    """When each event was claimed, and by which relay."""
     claims_lost: set[EventId] = field(default_factory=set)
     """Events of claims whose reply never reached the relay."""
 
@@ -153,6 +155,7 @@ class Ledger:
         objection = self.pauses.objection(one, after.event_type, actor, self.database_time(), self.clock())
         _demand(not objection, objection)
         self.holder[one] = Hold(actor, self.clock())
+        self.claims.setdefault(one, []).append((self.clock(), actor))
 
     def _renew(self, before: MemoryRow, after: MemoryRow, actor: str) -> None:
         one = after.event_id

@@ -99,6 +99,11 @@ class Plan:
         return tuple(fault for fault in self.faults if isinstance(fault, database.Paused))
 
     @property
+    def away(self) -> tuple[f.DestinationAway, ...]:
+        """Destinations that do not answer while others do."""
+        return tuple(fault for fault in self.faults if isinstance(fault, f.DestinationAway))
+
+    @property
     def lasting(self) -> tuple[Fault, ...]:
         """What goes wrong for good; a pause is nothing that goes wrong."""
         return tuple(

@@ -193,6 +193,10 @@ class SimulatedStorage:
         self._rows_wait = claim.waiting
         return claim
 
+    def leave_out(self, event_types: Sequence[str]) -> None:
+        """Leave these event types out of claims."""
+        self.paused.leave_out(event_types)
+
     async def _claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> Claim:
         """The payloads are None where they are more than the claim is to carry."""
         most = self._appetite.inline_bytes

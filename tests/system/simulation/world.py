@@ -64,7 +64,7 @@ class World:
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
         self.ledger = Ledger(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
-        self.database = Database(self.scheduler, self.ledger, self.rng, has_pauses=bool(plan.pauses))
+        self.database = Database(self.scheduler, self.ledger, self.rng, has_aside=bool(plan.pauses or plan.away))
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
         self.incarnations: list[Incarnation] = []
         self._numbers: dict[str, int] = {}
@@ -97,7 +97,7 @@ class World:
             delete_delivered=plan.delete_delivered,
             deadline=plan.deadline,
             ping_deadline=min(2.0, plan.deadline),
-            pauses=self.database.has_pauses,
+            pauses=bool(self.plan.pauses),
         )
         client = Client(
             self.broker,
@@ -106,7 +106,7 @@ class World:
             capacity=plan.capacity,
             keeps_runs=self.plan.keeps_runs,
         )
-        pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.database.has_pauses else None
+        pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.database.has_aside else None
         parts = OptionalParts(pauses=pauses)
         relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time, parts=parts)
         task = process.create_task(relay.run())

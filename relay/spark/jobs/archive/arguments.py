@@ -54,7 +54,7 @@ class ArchiveArguments(Arguments):
 examples:
   events that were delivered, or died, more than a week ago, to Parquet, and out of the table:
     spark-submit archive.py s3a://lake/outbox --older-than 7d --url-file /secrets/outbox-url
-  the same into tables of Delta Lake, for which Spark needs a package and settings: docs/spark-archive.md
+  the same into tables of Delta Lake, for which Spark needs a package and settings: docs/guide/spark-archive.md
     spark-submit archive.py s3a://lake/outbox --format delta --older-than 7d --url-file /secrets/outbox-url
   count them first, and change nothing:
     relay-cli spark archive /data/outbox --older-than 7d --dry-run

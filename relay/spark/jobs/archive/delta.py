@@ -4,7 +4,7 @@
     ARCHIVE/events/         the rows
     ARCHIVE/runs/           the state of each run
 
-Spark needs Delta's packages; docs/spark-archive.md says which versions work together.
+Spark needs Delta's packages; docs/guide/spark-archive.md says which versions work together.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     CATALOG.NAMESPACE.NAME        the rows
     CATALOG.NAMESPACE.NAME_runs   the state of each run; its first row has the outbox
 
-Spark needs Iceberg's runtime, and the catalog in its settings; docs/spark-archive.md says which versions work together.
+Spark needs Iceberg's runtime, and the catalog in its settings; docs/guide/spark-archive.md says which versions work
+together.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""Destinations that do not answer while others do: their events wait, use no attempt, and hold up no other.
+
+A publisher with several servers behind it reports ``Away`` for an event whose server does not answer. The event is
+released, and events of its type are left out of claims: for PUBLISHER_CONNECT_RETRY_INTERVAL at first, twice as long
+after each further time, ``LONGEST_HOLD`` at most. Then one claim takes events of the type again, as a trial: nothing
+more of it is claimed until the trial has an answer, or the same time has passed again.
+
+    flowing ──Away──▶ held ──time──▶ the next claim tries ──Away──▶ held, for longer
+       ▲                                     │
+       └────────── acknowledged ─────────────┘
+
+What is held is known by its event type, which is all that a claim can tell apart. So where one type goes to several
+servers, the events for those that answer wait for the next trial, too. An acknowledgement ends no hold in force, only a
+trial: else such a type would be claimed and released without a pause.
+
+Memory of one relay, written in the event loop's thread: by the decider (outcomes) and the claim loop (trials), read by
+/readyz. Each relay of a table finds out independently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from relay.core.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+LONGEST_HOLD: Final = 30.0
+"""Seconds between two trials at most, unless PUBLISHER_CONNECT_RETRY_INTERVAL is longer."""
+_FORGET_AFTER = 60.0  # seconds without an event to try: another relay has delivered them, or they were deleted
+_REMIND_SECONDS = 60.0
+_MOST_NAMED = 10  # in /readyz
+
+
+@dataclass(slots=True)
+class _Away:
+    """One event type whose destination does not answer."""
+
+    reason: str
+    hold: float
+    """How long it is held after the next time."""
+    until: float
+    """No claim takes it before this time."""
+    said_at: float
+    on_trial: bool = False
+    """A claim took some of it, and there is no answer yet."""
+
+
+class AwayDestinations:
+    """Which event types are away. True while there are any."""
+
+    def __init__(self, telemetry: Telemetry, interval: float, clock: Callable[[], float]) -> None:
+        """``interval`` is the first hold in seconds."""
+        self._telemetry = telemetry
+        self._interval = interval
+        self._clock = clock
+        self._away: dict[str, _Away] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._away)
+
+    def degraded(self) -> Mapping[str, str]:
+        """What is away, for /readyz; empty while nothing is. The relay is ready all the same."""
+        if not self._away:
+            return {}
+        named = [f"{event_type} ({one.reason})" for event_type, one in list(self._away.items())[:_MOST_NAMED]]
+        more = len(self._away) - len(named)
+        return {"destinations": f"no answer for event types {', '.join(named)}{f' and {more} more' if more else ''}"}
+
+    def held(self) -> tuple[str, ...]:
+        """The event types that a claim which is sent now must leave out."""
+        now = self._clock()
+        for event_type, one in list(self._away.items()):
+            if now >= one.until + _FORGET_AFTER:
+                self._forget(event_type, "no event waits for it")
+        return tuple(sorted(event_type for event_type, one in self._away.items() if now < one.until))
+
+    def tried(self, event_types: Collection[str]) -> None:
+        """A claim took events of these types: those of them that were away are held until there is an answer."""
+        now = self._clock()
+        for event_type in self._away.keys() & event_types:
+            one = self._away[event_type]
+            if now >= one.until:
+                one.until, one.on_trial = now + one.hold, True
+
+    def report(self, event_type: str, reason: str) -> None:
+        """An event of this type came back ``Away``. Those that were offered together count once."""
+        now = self._clock()
+        one = self._away.get(event_type)
+        if one is None:
+            self._away[event_type] = _Away(reason, self._longer(self._interval), now + self._interval, now)
+            self._say(event_type, reason)
+            self._telemetry.away(sorted(self._away))
+            return
+        one.reason = reason
+        if now < one.until and not one.on_trial:
+            return
+        one.until, one.on_trial = now + one.hold, False
+        one.hold = self._longer(one.hold)
+        if now - one.said_at >= _REMIND_SECONDS:
+            one.said_at = now
+            self._say(event_type, reason)
+
+    def acknowledged(self, event_types: Collection[str]) -> bool:
+        """Events of these types were acknowledged; returns whether more may be claimed than before."""
+        now = self._clock()
+        more = False
+        for event_type in self._away.keys() & event_types:
+            one = self._away[event_type]
+            if one.on_trial or now >= one.until:
+                self._forget(event_type, "it answers")
+                more = True
+            else:
+                one.hold = self._longer(self._interval)
+        return more
+
+    def _longer(self, hold: float) -> float:
+        return min(2 * hold, max(LONGEST_HOLD, self._interval))
+
+    def _forget(self, event_type: str, why: str) -> None:
+        del self._away[event_type]
+        self._telemetry.away(sorted(self._away))
+        logger.info(
+            "events of type %s are claimed again: %s",
+            event_type,
+            why,
+            extra={"action": "destination_back", "event_type": event_type},
+        )
+
+    @staticmethod
+    def _say(event_type: str, reason: str) -> None:
+        logger.warning(
+            "the destination of event type %s does not answer; its events wait and use no attempt: %s",
+            event_type,
+            reason,
+            extra={"action": "destination_away", "event_type": event_type},
+        )
