@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp"}
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "aiobotocore", "botocore", "aiohttp"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
 ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
@@ -58,12 +58,14 @@ CLIENTS = {
     "nats": {"nats", "nkeys"},
     "redis": {"redis", "hiredis"},
     "rabbitmq": {"pamqp"},
+    "sqs": {"aiobotocore", "botocore", "aiohttp"},
 }
 URLS = {
     "kafka": "127.0.0.1:1",
     "nats": "nats://127.0.0.1:1",
     "redis": "redis://127.0.0.1:1",
     "rabbitmq": "amqp://127.0.0.1:1",
+    "sqs": "sqs://eu-central-1",
 }
 
 
@@ -102,6 +104,8 @@ def test_the_daemons_help_connects_to_nothing() -> None:
         ("nats", "nats://127.0.0.1:1", {"nats"}),
         ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
         ("rabbitmq", "amqp://127.0.0.1:1", {"pamqp"}),
+        ("sqs", "sqs://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
+        ("sns", "sns://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
     ],
 )
 def test_the_daemon_needs_the_chosen_brokers_library_alone(publisher: str, url: str, libraries: set[str]) -> None:

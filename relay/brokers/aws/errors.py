@@ -82,6 +82,7 @@ _TOO_LARGE: Final = re.compile(
     r"must be shorter than|too long|longer than|exceed\w* .{0,40}(?:size|limit|bytes)", re.IGNORECASE
 )
 _GATEWAY: Final = frozenset({502, 503, 504})
+_REFUSED: Final = frozenset({401, 403, 407})
 _BAD: Final = 400
 
 CLIENT: Final[MappingProxyType[type[Exception], str]] = MappingProxyType(
@@ -132,8 +133,8 @@ def classify(error: Exception) -> Outcome:
 def refusal(code: str, text: str, status: int = 0) -> Outcome:
     """The outcome that a service's code means; ``status`` is that of HTTP, 0 for one entry of a request."""
     kind = CODES.get(code)
-    if kind is None and status in _GATEWAY:
-        kind = Unreachable  # a load balancer or proxy answers for the service
+    if kind is None and (status in _GATEWAY or (code.isdigit() and status in _REFUSED)):
+        kind = Unreachable  # a load balancer or proxy answers in place of the service
     if kind is None and _TOO_LARGE.search(text):
         kind = Permanent
     if kind is Unreachable:

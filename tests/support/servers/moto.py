@@ -17,5 +17,5 @@ def _milliseconds(_: object = None) -> float:
 
 
 if __name__ == "__main__":
-    moto.sqs.models.unix_time_millis = _milliseconds
+    vars(moto.sqs.models)["unix_time_millis"] = _milliseconds
     main()
