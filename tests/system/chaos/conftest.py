@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
-from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Sqs
 
 MakeBroker = Callable[[str], Broker]
-_BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {"nats": Nats, "redis": Redis, "rabbitmq": RabbitMQ}
+_BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {
+    "nats": Nats,
+    "redis": Redis,
+    "rabbitmq": RabbitMQ,
+    "sqs": Sqs,
+}
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +28,7 @@ def kafka_proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
-    """``make_broker("kafka")``, ``"nats"``, ``"redis"`` or ``"rabbitmq"``: a new destination behind a proxy."""
+    """``make_broker("kafka")``, ``"nats"``, ``"redis"``, ``"rabbitmq"`` or ``"sqs"``: a new destination behind a proxy."""
     proxies: list[TcpProxy] = []
 
     def own_proxy(url: str) -> TcpProxy:
@@ -34,7 +39,7 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     def make(kind: str) -> Broker:
         if kind == "kafka":
             return Kafka(request.getfixturevalue("kafka_proxy"))
-        url: str = request.getfixturevalue(f"{kind}_url")
+        url: str = request.getfixturevalue("aws_url" if kind == "sqs" else f"{kind}_url")
         return _BEHIND_URL[kind](own_proxy(url), url)
 
     yield make
