@@ -28,7 +28,7 @@ def kafka_proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
-    """``make_broker("kafka")``, ``"nats"``, ``"redis"``, ``"rabbitmq"`` or ``"sqs"``: a new destination behind a proxy."""
+    """``make_broker("kafka")``, or ``"nats"``, ``"redis"``, ``"rabbitmq"``, ``"sqs"``: a destination behind a proxy."""
     proxies: list[TcpProxy] = []
 
     def own_proxy(url: str) -> TcpProxy:
