@@ -7,14 +7,18 @@ when that broker is built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from relay.app.required import required
 from relay.core.extras import requires
+from relay.core.formats import cloudevents
+from relay.core.formats.choice import message_format
+from relay.core.formats.message import MessageFormat
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from relay.brokers.aws.options import AwsOptions
     from relay.brokers.http.options import HttpOptions
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
@@ -28,6 +32,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         from relay.brokers.kafka.options import KafkaOptions
 
     return KafkaOptions(
+        message_format=_message_format(settings, cloudevents.KAFKA),
         in_order=settings.ordering == "key",
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
@@ -49,6 +54,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         from relay.brokers.nats.options import NatsOptions
 
     return NatsOptions(
+        message_format=_message_format(settings, cloudevents.NATS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         publish_timeout=settings.nats_publish_timeout,
@@ -62,6 +68,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         from relay.brokers.redis.options import RedisOptions
 
     return RedisOptions(
+        message_format=_message_format(settings, cloudevents.REDIS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         connection_timeout=settings.redis_connection_timeout,
@@ -75,6 +82,7 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
         from relay.brokers.rabbitmq.options import RabbitOptions
 
     return RabbitOptions(
+        message_format=_message_format(settings, cloudevents.AMQP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         exchange=settings.rabbitmq_exchange or "",
         publish_timeout=settings.rabbitmq_publish_timeout,
@@ -101,6 +109,23 @@ def http_options(settings: Settings) -> HttpOptions:
         tls_cert=settings.http_tls_cert,
         tls_key=settings.http_tls_key,
         circuit_pause=settings.publisher_connect_retry_interval,
+    )
+
+
+def aws_options(settings: Settings) -> AwsOptions:
+    """PUBLISHER_URL, the AWS_* variables and those of SNS. Raises ConfigError without a URL or the extra."""
+    kind: Literal["sqs", "sns"] = "sns" if settings.publisher_type == "sns" else "sqs"
+    with requires("aws", f"PUBLISHER_TYPE={kind}"):
+        from relay.brokers.aws.options import AwsOptions
+
+    return AwsOptions(
+        kind=kind,
+        receipts=_wants_receipts(settings),
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        publish_timeout=settings.aws_publish_timeout,
+        connection_timeout=settings.aws_connection_timeout,
+        name_replacement=settings.aws_name_replacement,
+        topic_arn_prefix=settings.sns_topic_arn_prefix,
     )
 
 
@@ -147,6 +172,13 @@ def _http(settings: Settings) -> Publisher:
     return HttpPublisher(http_options(settings))
 
 
+def _aws(settings: Settings) -> Publisher:
+    with requires("aws", f"PUBLISHER_TYPE={settings.publisher_type}"):
+        from relay.brokers.aws.publisher import AwsPublisher
+
+    return AwsPublisher(aws_options(settings))
+
+
 def _stdout(_settings: Settings) -> Publisher:
     from relay.brokers.stdout import StdoutPublisher
 
@@ -165,9 +197,15 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "redis": _redis,
     "rabbitmq": _rabbitmq,
     "http": _http,
+    "sqs": _aws,
+    "sns": _aws,
     "stdout": _stdout,
     "null": _null,
 }
+
+
+def _message_format(settings: Settings, binding: cloudevents.Binding) -> MessageFormat | None:
+    return message_format(settings.message_format, settings.cloudevents_source or "", binding)
 
 
 def _wants_receipts(settings: Settings) -> bool:

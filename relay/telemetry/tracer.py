@@ -1,6 +1,6 @@
 """Spans of sampled events, as plain records: made by the engine's calls, exported by ``relay.telemetry.otel_traces``.
 
-Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/operations.md#traces). A
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/monitoring.md#traces). A
 record is a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
 """
 

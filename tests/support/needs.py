@@ -24,6 +24,7 @@ SERVERS: Final = (
     "redis",
     "rabbitmq",
     "http",
+    "aws",
     "clickhouse",
     "spark",
     "prometheus",
@@ -38,6 +39,7 @@ _FIXTURES: Final = {
     "redis": {"redis_url", "own_redis"},
     "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
     "http": {"http_url", "webhooks", "own_webhooks"},
+    "aws": {"aws_url", "own_aws"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
 }
@@ -155,11 +157,14 @@ def _checked_popen(self: subprocess.Popen[Any], args: Any, *rest: Any, **options
 def _need_of(words: list[Any]) -> str:
     program = Path(str(words[0])).name
     if program == "java":
-        return "kafka" if any(str(word).startswith("kafka.") for word in words) else "spark"
+        into_kafka = ("kafka.", "io.debezium.")
+        return "kafka" if any(str(word).startswith(into_kafka) for word in words) else "spark"
     if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
         return "rabbitmq"
     if "tests.support.servers.webhook_receiver" in words:
         return "http"
+    if "tests.support.servers.moto" in words:
+        return "aws"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")
 
 

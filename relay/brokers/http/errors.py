@@ -1,4 +1,4 @@
-"""What a request may come to, and its outcome by docs/messages.md#errors.
+"""What a request may come to, and its outcome by docs/reference/messages.md#errors.
 
 A status below 500 that is no success says that the receiver does not want this request; it is permanent but for those
 that time or an operator can change. A destination that does not exist yet, or that the relay may not write to, is

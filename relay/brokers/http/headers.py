@@ -1,4 +1,4 @@
-"""The headers of a webhook (docs/messages.md#headers): the relay's own, then the user's, each with a prefix.
+"""The headers of a webhook (docs/reference/messages.md#headers): the relay's own, then the user's, each with a prefix.
 
 The rules:
 
