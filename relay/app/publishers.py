@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from relay.app.required import required
 from relay.core.extras import requires
+from relay.core.formats import cloudevents
+from relay.core.formats.choice import message_format
+from relay.core.formats.message import MessageFormat
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
@@ -27,6 +30,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         from relay.brokers.kafka.options import KafkaOptions
 
     return KafkaOptions(
+        message_format=_message_format(settings, cloudevents.KAFKA),
         in_order=settings.ordering == "key",
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
@@ -48,6 +52,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         from relay.brokers.nats.options import NatsOptions
 
     return NatsOptions(
+        message_format=_message_format(settings, cloudevents.NATS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         publish_timeout=settings.nats_publish_timeout,
@@ -61,6 +66,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         from relay.brokers.redis.options import RedisOptions
 
     return RedisOptions(
+        message_format=_message_format(settings, cloudevents.REDIS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         connection_timeout=settings.redis_connection_timeout,
@@ -74,6 +80,7 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
         from relay.brokers.rabbitmq.options import RabbitOptions
 
     return RabbitOptions(
+        message_format=_message_format(settings, cloudevents.AMQP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         exchange=settings.rabbitmq_exchange or "",
         publish_timeout=settings.rabbitmq_publish_timeout,
@@ -137,6 +144,10 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "stdout": _stdout,
     "null": _null,
 }
+
+
+def _message_format(settings: Settings, binding: cloudevents.Binding) -> MessageFormat | None:
+    return message_format(settings.message_format, settings.cloudevents_source or "", binding)
 
 
 def _wants_receipts(settings: Settings) -> bool:

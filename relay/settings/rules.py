@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
+from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
@@ -28,10 +29,17 @@ _PREFIXES = (
     "REAP_",
     "ORDERING_",
     "CONSOLE_",
+    "CLOUDEVENTS_",
 )
 # Set automatically by Kubernetes and container links for a service called kafka, nats, redis or rabbitmq.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
+
+FORMATS_OF = {
+    **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq")),
+    **dict.fromkeys(("debezium", "debezium-server"), ("kafka",)),
+}
+"""For which brokers a format other than the contract's is."""
 
 _BRIEF_LEASE = 10.0
 """Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
@@ -46,7 +54,7 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format):
         yield from rule(settings)
 
 
@@ -90,6 +98,22 @@ def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL ({scheme}://…) is the address of {owner}, but PUBLISHER_TYPE is "
             f"{settings.publisher_type}; change one of them",
+        )
+
+
+def _message_format(settings: Variables) -> Iterator[SettingIssue]:
+    name, kind = settings.message_format, settings.publisher_type
+    if name in CLOUDEVENTS and settings.cloudevents_source is None:
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE"),
+            f"CLOUDEVENTS_SOURCE is not set, and MESSAGE_FORMAT={name} needs it: every CloudEvent has a source; write "
+            "a URI reference that names this outbox, for example /shop/orders",
+        )
+    if kind in BROKERS and kind not in FORMATS_OF.get(name, BROKERS):
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
+            f"MESSAGE_FORMAT={name} is not for PUBLISHER_TYPE={kind}, only for {', '.join(FORMATS_OF[name])}; choose "
+            "another MESSAGE_FORMAT",
         )
 
 
@@ -153,6 +177,16 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
+    if settings.message_format != "openoutbox" and settings.publisher_type not in BROKERS:
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
+            f"MESSAGE_FORMAT={settings.message_format} is not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
+    if settings.cloudevents_source is not None and settings.message_format not in CLOUDEVENTS:
+        yield SettingIssue(
+            ("CLOUDEVENTS_SOURCE", "MESSAGE_FORMAT"),
+            f"CLOUDEVENTS_SOURCE is set but not used: MESSAGE_FORMAT is {settings.message_format}",
         )
     if settings.ordering_on_dead == "block" and settings.ordering == "none":
         yield SettingIssue(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Any, Literal
 
+from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
@@ -28,6 +29,7 @@ from relay.settings.kinds import (
     Size,
     Table,
     Text,
+    UriReference,
 )
 from relay.settings.schemes import broker_of
 
@@ -84,6 +86,20 @@ class Publishing(VariableGroup):
             "scheme implies no type (`host:9092`) needs it.",
             shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
         )
+    )
+    message_format: Annotated[
+        Literal["openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server"],
+        *choice(*formats.NAMES),
+    ] = variable(
+        "openoutbox",
+        "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
+        "JSON object; what Debezium's outbox event router sends to Kafka, by Kafka Connect or by Debezium Server (see "
+        "message-formats.md).",
+    )
+    cloudevents_source: UriReference | None = variable(
+        None,
+        "The CloudEvents attribute `source`: a URI reference that names this outbox, for example `/shop/orders`.",
+        shown="required for cloudevents",
     )
     publisher_connect_retry_interval: Duration = variable(
         "5s", "Time between two attempts to reach a broker that does not answer."

@@ -39,7 +39,8 @@ RABBITMQ = {
     "RABBITMQ_PUBLISH_TIMEOUT": "10s",
     "RABBITMQ_CONNECTION_TIMEOUT": "10s",
 }
-OURS = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
+FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
+OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
 BEYOND = {**OURS, **FILES, **RABBITMQ, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 

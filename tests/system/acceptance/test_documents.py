@@ -34,6 +34,12 @@ WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/b
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 
 NOT_RUN = {
+    "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
+    "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
+    **{
+        f"docs/guide/from-debezium.md {block}": "tests/system/scale/test_debezium.py walks the page"
+        for block in ("sh 1", "sh 2", "sql 1", "sql 2", "sql 3")
+    },
     "README.md sh 1": "installs what this run has already; tests/system/acceptance/test_demo.py runs the demonstration",
     "README.md sh 2": "tests/system/acceptance/test_readme.py holds it equal to the page of the first event",
     "README.md sql 1": "tests/system/acceptance/test_readme.py holds it equal to the page of the first event",
@@ -169,6 +175,10 @@ def announcing(reader: Reader, block: Block) -> None:
     run_python(block.adapted({theirs: sqlalchemy_url(reader, driver)}).text, reader.folder)
     assert database.run("SELECT balance FROM accounts") == [(90,)]
     assert ("account.debited",) in reader.outbox.rows("event_type")
+
+
+def a_program(reader: Reader, block: Block) -> None:
+    run_python(block.text, reader.folder)
 
 
 def sqlalchemy_url(reader: Reader, driver: str) -> str:
@@ -323,6 +333,8 @@ RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
     "docs/guide/client.md python 1": announcing,
     "docs/guide/client.md python 2": announcing,
+    "docs/guide/client.md python 3": announcing,
+    "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
     "docs/guide/event-store.md python 3": appending_again,
