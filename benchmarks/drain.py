@@ -74,6 +74,7 @@ def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, t
         "BATCH_SIZE": str(batch),
         "RELAY_ID": "benchmark",
         "ON_DELIVERED": who.on_delivered,
+        "HTTP_ALLOW_PRIVATE": "true",
     }
     deletes = who.on_delivered == "delete"
     with psycopg.connect(url, autocommit=True) as connection:

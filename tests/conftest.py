@@ -35,6 +35,7 @@ pytest_plugins = [
     "tests.support.fixtures.nats",
     "tests.support.fixtures.redis",
     "tests.support.fixtures.rabbitmq",
+    "tests.support.fixtures.http",
     "tests.support.fixtures.daemon",
     "tests.support.fixtures.measured",
     "tests.support.fixtures.engine",

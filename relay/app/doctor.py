@@ -64,22 +64,28 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
         message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis or rabbitmq")]
+        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq or http")]
     try:
-        await _probe(settings)
-        findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
-        if types is None:
-            return findings  # the waiting event types are not known; the table's findings say why
-        if kind == "nats":
-            findings += await _nats(settings, types)
-        elif kind == "kafka":
-            findings += await _kafka(settings, types)
-        elif kind == "rabbitmq":
-            findings += await _rabbitmq(settings, types)
+        return await (_http if kind == "http" else _session)(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
         return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
+
+
+async def _session(settings: Settings, types: list[str] | None) -> list[Finding]:
+    """Probe a broker, and ask it for a destination of each type."""
+    kind = settings.publisher_type
+    await _probe(settings)
+    findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
+    if types is None:
+        return findings  # the waiting event types are not known; the table's findings say why
+    if kind == "nats":
+        findings += await _nats(settings, types)
+    elif kind == "kafka":
+        findings += await _kafka(settings, types)
+    elif kind == "rabbitmq":
+        findings += await _rabbitmq(settings, types)
     return findings
 
 
@@ -146,6 +152,27 @@ async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
     missing = await missing_queues(options, types)
     findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
     return findings or [_destinations("queues", "queue", types)]
+
+
+async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
+    from relay.brokers.http.checking import check_hosts, without_endpoint  # noqa: PLC0415 - only with webhooks
+
+    options = publishers.http_options(settings)
+    advice = "check the URL, the name, the way there and HTTP_TLS_*; until it answers its events wait"
+    findings = [
+        Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
+        if reason is None
+        else Finding(Level.ERROR, "broker", reason, advice)
+        for host, reason in (await check_hosts(options, _PROBE)).items()
+    ]
+    if types is None:
+        return findings
+    advice = "add a pattern to HTTP_ENDPOINTS_FILE, or set PUBLISHER_URL; until then its events become dead letters"
+    missing = [
+        Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {name!r}", advice)
+        for name in without_endpoint(options, types)
+    ]
+    return findings + (missing or [_destinations("endpoints", "URL", types)])
 
 
 def _add_stream(subject: str) -> str:

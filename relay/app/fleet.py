@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections.abc import Iterable
 
 from relay.app.build import build_wake_ups
+from relay.app.publishers import http_options
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pauses import OutboxPauses
@@ -46,6 +48,8 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 def fingerprint(settings: Settings) -> str:
     """A digest of each server with type and path, for ``same_destination``. No login, and no option of the client."""
     kind, url = settings.publisher_type, settings.publisher_url
+    if kind == "http":
+        return _digests(kind, _endpoints(settings))
     text = url.get_secret_value().strip() if url is not None and kind in _PORTS else ""
     places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
     # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
@@ -53,7 +57,19 @@ def fingerprint(settings: Settings) -> str:
     if kind == "rabbitmq":  # %2F is the default vhost; each exchange is a destination of its own
         path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
     servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
-    return " ".join(sorted(hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers))
+    return _digests(kind, servers)
+
+
+def _digests(kind: str, places: Iterable[str]) -> str:
+    return " ".join(sorted(hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in places))
+
+
+def _endpoints(settings: Settings) -> Iterable[str]:
+    """Host and path of each endpoint. Raises ConfigError."""
+    options = http_options(settings)
+    from relay.brokers.http.endpoints import read_table  # noqa: PLC0415 - only with webhooks
+
+    return read_table(options).places
 
 
 def _place(part: str) -> tuple[str, str]:

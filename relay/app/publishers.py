@@ -18,6 +18,7 @@ from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from relay.brokers.http.options import HttpOptions
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
     from relay.brokers.rabbitmq.options import RabbitOptions
@@ -88,6 +89,28 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
     )
 
 
+def http_options(settings: Settings) -> HttpOptions:
+    """PUBLISHER_URL and the HTTP_* variables. Raises ConfigError without the extra."""
+    with requires("http", "PUBLISHER_TYPE=http"):
+        from relay.brokers.http.options import HttpOptions
+
+    return HttpOptions(
+        url=None if settings.publisher_url is None else settings.publisher_url.get_secret_value(),
+        endpoints_file=settings.http_endpoints_file,
+        secrets=() if settings.http_secrets is None else settings.http_secrets.get_secret_value().split(),
+        timeout=settings.http_timeout,
+        connection_timeout=settings.http_connection_timeout,
+        connections_per_host=settings.http_connections_per_host,
+        protocol=settings.http_protocol,
+        content_type=settings.http_content_type,
+        allow_private=settings.http_allow_private,
+        tls_ca=settings.http_tls_ca,
+        tls_cert=settings.http_tls_cert,
+        tls_key=settings.http_tls_key,
+        circuit_pause=settings.publisher_connect_retry_interval,
+    )
+
+
 def build_publisher(settings: Settings) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
 
@@ -124,6 +147,13 @@ def _rabbitmq(settings: Settings) -> Publisher:
     return RabbitPublisher(rabbit_options(settings))
 
 
+def _http(settings: Settings) -> Publisher:
+    with requires("http", "PUBLISHER_TYPE=http"):
+        from relay.brokers.http.publisher import HttpPublisher
+
+    return HttpPublisher(http_options(settings))
+
+
 def _stdout(_settings: Settings) -> Publisher:
     from relay.brokers.stdout import StdoutPublisher
 
@@ -141,6 +171,7 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "nats": _nats,
     "redis": _redis,
     "rabbitmq": _rabbitmq,
+    "http": _http,
     "stdout": _stdout,
     "null": _null,
 }

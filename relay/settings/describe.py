@@ -17,7 +17,8 @@ _OTEL_MEANING = (
 _USAGE = """\
 Usage: relay [--help] [--version]
 
-Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis or RabbitMQ.
+Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ or HTTP
+endpoints (webhooks).
 
 It takes no other arguments: everything is set by environment variables, also read from a file .env in the working
 directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 90s,

@@ -25,6 +25,13 @@ _PREFIXES = (
     "NATS_",
     "REDIS_",
     "RABBITMQ_",
+    # Not HTTP_ alone: HTTP_PROXY and others are variables of other programs.
+    "HTTP_ENDPOINT",
+    "HTTP_SECRET",
+    "HTTP_TIMEOUT",
+    "HTTP_CONNECTION",
+    "HTTP_TLS_",
+    "HTTP_ALLOW_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
@@ -61,12 +68,15 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
         yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
+    if settings.publisher_type == "http" and settings.http_endpoints_file is not None:
+        return
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {
             "kafka": "host:9092",
             "nats": "nats://host:4222",
             "redis": "redis://host:6379/0",
             "rabbitmq": "amqp://host:5672",
+            "http": "https://host/path",
         }
         kind = settings.publisher_type
         yield SettingIssue(
@@ -83,7 +93,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
             "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
-            "nats, redis or rabbitmq, or a PUBLISHER_URL that begins with kafka://, nats://, redis:// or amqp://",
+            "nats, redis, rabbitmq or http, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, amqp:// "
+            "or https://",
         )
 
 
@@ -119,7 +130,7 @@ def _message_format(settings: Variables) -> Iterator[SettingIssue]:
 
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_no_broker, _sizes, _delays, _weak_acks, _ignored, _short_lease):
+    for rule in (_no_broker, _sizes, _delays, _weak_acks, _unsigned, _ignored, _short_lease):
         yield from rule(settings)
 
 
@@ -169,6 +180,15 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
             ("KAFKA_REQUIRED_ACKS",),
             "KAFKA_REQUIRED_ACKS=none is raised to one: without any acknowledgement nothing could count as "
             "delivered; the producer is not idempotent; all is safer",
+        )
+
+
+def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.publisher_type == "http" and settings.publisher_url is not None and settings.http_secrets is None:
+        yield SettingIssue(
+            ("HTTP_SECRETS", "PUBLISHER_TYPE", "PUBLISHER_URL"),
+            "HTTP_SECRETS is not set: requests to PUBLISHER_URL carry no signature, so the receiver cannot tell them "
+            "from others'",
         )
 
 
@@ -224,6 +244,7 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
         "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
+        "http": ("HTTP_TIMEOUT", settings.http_timeout),
     }
     timeout = timeouts.get(settings.publisher_type)
     return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)

@@ -13,7 +13,7 @@ from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Kafka, Nats, RabbitMQ, Redis
+from relay.settings.destinations import Http, Kafka, Nats, RabbitMQ, Redis
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -33,7 +33,7 @@ from relay.settings.kinds import (
 )
 from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
+PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "stdout", "null")
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -75,17 +75,17 @@ class Publishing(VariableGroup):
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…` (see docs/reference/messages.md).",
+        "`redis+cluster://…`; `amqp://…`; the `https://…` of a webhook (see docs/reference/messages.md).",
         shown="required for kafka, nats, redis and rabbitmq",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
-    publisher_type: Annotated[Literal["kafka", "nats", "redis", "rabbitmq", "stdout", "null"], *choice(*PUBLISHERS)] = (
-        variable(
-            _implied_type,
-            "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
-            "scheme implies no type (`host:9092`) needs it.",
-            shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
-        )
+    publisher_type: Annotated[
+        Literal["kafka", "nats", "redis", "rabbitmq", "http", "stdout", "null"], *choice(*PUBLISHERS)
+    ] = variable(
+        _implied_type,
+        "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
+        "scheme implies no type (`host:9092`) needs it.",
+        shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
     )
     message_format: Annotated[
         Literal["openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server"],
@@ -218,6 +218,7 @@ GROUPS: tuple[type[VariableGroup], ...] = (
     Nats,
     Redis,
     RabbitMQ,
+    Http,
     Serving,
     Logging,
     Storing,
@@ -227,7 +228,7 @@ GROUPS: tuple[type[VariableGroup], ...] = (
 
 
 class Variables(
-    Admitting, Storing, Logging, Serving, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+    Admitting, Storing, Logging, Serving, Http, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
 ):
     """All of them in one."""
 

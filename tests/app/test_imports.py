@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp"}
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "h2"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
 ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
@@ -58,12 +58,14 @@ CLIENTS = {
     "nats": {"nats", "nkeys"},
     "redis": {"redis", "hiredis"},
     "rabbitmq": {"pamqp"},
+    "http": {"h2"},
 }
 URLS = {
     "kafka": "127.0.0.1:1",
     "nats": "nats://127.0.0.1:1",
     "redis": "redis://127.0.0.1:1",
     "rabbitmq": "amqp://127.0.0.1:1",
+    "http": "http://127.0.0.1:1",
 }
 
 
@@ -102,6 +104,7 @@ def test_the_daemons_help_connects_to_nothing() -> None:
         ("nats", "nats://127.0.0.1:1", {"nats"}),
         ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
         ("rabbitmq", "amqp://127.0.0.1:1", {"pamqp"}),
+        ("http", "http://127.0.0.1:1", {"h2"}),
     ],
 )
 def test_the_daemon_needs_the_chosen_brokers_library_alone(publisher: str, url: str, libraries: set[str]) -> None:
@@ -126,7 +129,7 @@ def ended_without(libraries: set[str], program: str, *arguments: str, **env: str
 
 @pytest.mark.parametrize(
     ("publisher", "library"),
-    [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis"), ("rabbitmq", "pamqp")],
+    [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis"), ("rabbitmq", "pamqp"), ("http", "h2")],
 )
 def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publisher: str, library: str) -> None:
     ended = ended_without({library}, RELAY_EXIT, PUBLISHER_TYPE=publisher, PUBLISHER_URL=URLS[publisher])

@@ -12,16 +12,19 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
 from tests.brokers.harness.base import Collector, Harness, make_event
+from tests.brokers.harness.http import HttpHarness
 from tests.brokers.harness.kafka import KafkaHarness
 from tests.brokers.harness.memory import MemoryHarness
 from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
+from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.valkey import ValkeyServer
+from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import eventually, patience, wait_until_async
 
 Make = Callable[[pytest.FixtureRequest], Harness]
@@ -34,12 +37,14 @@ HARNESSES: dict[str, Make] = {
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
     "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
+    "http": lambda request: HttpHarness(*request.getfixturevalue("breakable_http")),
 }
 SERVERS = {
     "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
     "nats": [pytest.mark.nats],
     "redis": [pytest.mark.redis],
     "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
+    "http": [pytest.mark.http],
 }
 
 
@@ -69,6 +74,14 @@ def breakable_rabbitmq() -> Iterator[RabbitServer]:
     """As above."""
     with RabbitServer(config=["max_message_size = 1000000"]) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def breakable_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebhookServer, Identities]]:
+    """As above."""
+    identities = Identities(tmp_path_factory.mktemp("http"))
+    with WebhookServer(identities) as server:
+        yield server, identities
 
 
 @pytest.fixture(params=[pytest.param(name, marks=SERVERS.get(name, ())) for name in HARNESSES])
@@ -350,7 +363,7 @@ async def test_close_resolves_what_is_left(harness: Harness, publisher: Publishe
 
 async def test_the_event_loop_stays_free_while_a_big_batch_is_offered(harness: Harness, publisher: Publisher) -> None:
     destination, sink = await harness.destination(), Collector()
-    events = [make_event(destination, b"x" * 200, headers='{"a": "b"}') for _ in range(20_000)]
+    events = [make_event(destination, b"x" * 200, headers='{"a": "b"}') for _ in range(harness.features.big_batch)]
     turns = 0
 
     async def tick() -> None:

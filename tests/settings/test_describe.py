@@ -41,7 +41,21 @@ RABBITMQ = {
 }
 FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
 OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
-BEYOND = {**OURS, **FILES, **RABBITMQ, **LOG, **CONSOLE}
+HTTP = {
+    "HTTP_ENDPOINTS_FILE": "unset",
+    "HTTP_SECRETS": "unset",
+    "HTTP_SECRETS_FILE": "unset",
+    "HTTP_TIMEOUT": "10s",
+    "HTTP_CONNECTION_TIMEOUT": "5s",
+    "HTTP_CONNECTIONS_PER_HOST": "8",
+    "HTTP_PROTOCOL": "1.1",
+    "HTTP_CONTENT_TYPE": "application/json",
+    "HTTP_ALLOW_PRIVATE": "false",
+    "HTTP_TLS_CA": "the system's",
+    "HTTP_TLS_CERT": "unset",
+    "HTTP_TLS_KEY": "unset",
+}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 

@@ -17,7 +17,18 @@ import pytest
 from tests.support.servers.rabbitmq import missing
 from tests.support.waiting import PATIENCE
 
-SERVERS: Final = ("postgres", "kafka", "nats", "redis", "rabbitmq", "clickhouse", "spark", "prometheus", "packages")
+SERVERS: Final = (
+    "postgres",
+    "kafka",
+    "nats",
+    "redis",
+    "rabbitmq",
+    "http",
+    "clickhouse",
+    "spark",
+    "prometheus",
+    "packages",
+)
 """Markers of what a run must start or fetch; each brings the marker ``server``."""
 
 _FIXTURES: Final = {
@@ -26,6 +37,7 @@ _FIXTURES: Final = {
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
     "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
+    "http": {"http_url", "webhooks", "own_webhooks"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
 }
@@ -147,6 +159,8 @@ def _need_of(words: list[Any]) -> str:
         return "kafka" if any(str(word).startswith(into_kafka) for word in words) else "spark"
     if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
         return "rabbitmq"
+    if "tests.support.servers.webhook_receiver" in words:
+        return "http"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")
 
 

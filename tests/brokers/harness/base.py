@@ -37,6 +37,8 @@ class Features:
     """Destinations this broker can never accept."""
     too_large: int | None = None
     """A payload of that many bytes is permanently refused."""
+    big_batch: int = 20_000
+    """Events of a batch that a client needs a while to take."""
     runs: bool = False
     """With the option ``in_order`` the publisher keeps runs."""
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
-from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis
+from tests.support.servers.webhooks import WebhookServer
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Webhooks
 
 MakeBroker = Callable[[str], Broker]
 _BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {"nats": Nats, "redis": Redis, "rabbitmq": RabbitMQ}
@@ -23,7 +24,7 @@ def kafka_proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
-    """``make_broker("kafka")``, ``"nats"``, ``"redis"`` or ``"rabbitmq"``: a new destination behind a proxy."""
+    """``make_broker(kind)``: a new destination of a kind of broker (``kafka``, ``http``, …), behind a proxy."""
     proxies: list[TcpProxy] = []
 
     def own_proxy(url: str) -> TcpProxy:
@@ -34,6 +35,9 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     def make(kind: str) -> Broker:
         if kind == "kafka":
             return Kafka(request.getfixturevalue("kafka_proxy"))
+        if kind == "http":
+            server: WebhookServer = request.getfixturevalue("webhooks")
+            return Webhooks(own_proxy(server.url), server, request.getfixturevalue("http_authority").ca_file)
         url: str = request.getfixturevalue(f"{kind}_url")
         return _BEHIND_URL[kind](own_proxy(url), url)
 
