@@ -15,6 +15,7 @@ from relay_cli.options import StorageUrl
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
     "check": "relay_cli.check",
+    "route": "relay_cli.route",
     "stats": "relay_cli.stats",
     "list": "relay_cli.listing",
     "show": "relay_cli.show",

@@ -10,6 +10,7 @@ from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pauses import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
+from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
 from relay.version import __version__
@@ -33,7 +34,7 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
         relay_id=settings.relay_id,
         version=__version__,
         host=socket.gethostname(),
-        destination_type=settings.publisher_type,
+        destination_type=settings.publisher_type if settings.destinations_file is None else "several",
         destination=fingerprint(settings),
         lease_timeout=settings.lease_timeout,
         ordering=ordering,
@@ -44,7 +45,14 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 
 
 def fingerprint(settings: Settings) -> str:
-    """A digest of each server with type and path, for ``same_destination``. No login, and no option of the client."""
+    """A digest of each server of each destination, for ``same_destination``."""
+    several = read_destinations(settings)
+    parts = [digest for own in several.values() for digest in _digests(own)] if several else _digests(settings)
+    return " ".join(sorted(set(parts)))
+
+
+def _digests(settings: Settings) -> list[str]:
+    """A digest of each server with type and path. No login, and no option of the client."""
     kind, url = settings.publisher_type, settings.publisher_url
     text = url.get_secret_value().strip() if url is not None and kind in _PORTS else ""
     places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
@@ -53,7 +61,7 @@ def fingerprint(settings: Settings) -> str:
     if kind == "rabbitmq":  # %2F is the default vhost; each exchange is a destination of its own
         path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
     servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
-    return " ".join(sorted(hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers))
+    return [hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers]
 
 
 def _place(part: str) -> tuple[str, str]:

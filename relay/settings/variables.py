@@ -29,6 +29,7 @@ from relay.settings.kinds import (
     Table,
     Text,
 )
+from relay.settings.routing import Routing
 from relay.settings.schemes import broker_of
 
 PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "stdout", "null")
@@ -196,6 +197,7 @@ class Storing(VariableGroup):
 GROUPS: tuple[type[VariableGroup], ...] = (
     Storage,
     Publishing,
+    Routing,
     Relaying,
     Retrying,
     Kafka,
@@ -211,7 +213,7 @@ GROUPS: tuple[type[VariableGroup], ...] = (
 
 
 class Variables(
-    Admitting, Storing, Logging, Serving, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+    Admitting, Storing, Logging, Serving, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Routing, Publishing, Storage
 ):
     """All of them in one."""
 
