@@ -15,7 +15,6 @@ from relay_cli.options import StorageUrl
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
     "check": "relay_cli.check",
-    "route": "relay_cli.route",
     "stats": "relay_cli.stats",
     "list": "relay_cli.listing",
     "show": "relay_cli.show",
@@ -25,6 +24,7 @@ COMMANDS: Final = {
     "fleet": "relay_cli.fleet",
     "prune": "relay_cli.prune",
     "console": "relay_cli.console",
+    "route": "relay_cli.route",
 }
 """Command to module; the module's ``app`` is a typer app of one command."""
 

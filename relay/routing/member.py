@@ -34,6 +34,7 @@ from relay.core.outcome import (
     TimedOut,
     Transient,
     Unreachable,
+    Withheld,
 )
 from relay.core.ports import Publisher
 
@@ -71,6 +72,8 @@ class Member:
         self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
         self._abandoned = ""
         """Why the engine makes it forget everything, while it does."""
+        self._failing = False
+        """It forgets everything because the client failed: what that says of the broker is an echo."""
         self._publishing: asyncio.Task[None] | None = None
         self._handing_over: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -100,7 +103,7 @@ class Member:
                     self._open.update((id(event), (event, sink)) for event in events)
                     error = await self._publish(events, sink)
                 if error is not None:
-                    await self._failed(error, events, sink)
+                    await self._failed(error, sink)
         finally:
             self._handing_over = None
 
@@ -115,14 +118,17 @@ class Member:
             publishing.cancel()
         return None if publishing.cancelled() else publishing.exception()
 
-    async def _failed(self, error: BaseException, events: list[OutboxEvent], sink: OutcomeSink) -> None:
+    async def _failed(self, error: BaseException, sink: OutcomeSink) -> None:
         """The publisher raised, which it should not: what it had not taken has failed an attempt, as in the engine."""
         logger.error("destination %s failed on a batch", self.name, exc_info=error, extra={"action": "publisher_error"})
-        await self._forget("the publisher failed")
         failed = Transient(type(error).__name__, str(error))
-        resolutions: list[Resolution] = [(event, failed) for event in events if self._open.pop(id(event), None)]
-        if resolutions:
-            sink(resolutions)
+        self._failing = True
+        try:
+            left = [event for event, _ in await self._let_go("the publisher failed")]
+        finally:
+            self._failing = False
+        if left:
+            sink([(event, failed) for event in left])
 
     def _resolve(self, sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
         passed: list[Resolution] = []
@@ -132,7 +138,7 @@ class Member:
             if isinstance(outcome, TimedOut | ConnectionCut):
                 self._undecided.append((event, outcome, sink))
             elif isinstance(outcome, Unreachable):
-                if not self._abandoned:
+                if not (self._abandoned or self._failing):
                     self._go_away(outcome.reason)
                 passed.append((event, self._no_answer()))
             else:
@@ -144,9 +150,13 @@ class Member:
             sink(passed)
 
     def _no_answer(self) -> Outcome:
-        """Unreachable while no destination answers: then the engine stops claiming."""
+        """What becomes of an event that is given back. Unreachable while no destination answers: then the engine stops
+        claiming. Withheld after a failure of the client, which says nothing about the broker.
+        """
         if self._abandoned:
             return Unreachable(self._abandoned)
+        if not self.reason:
+            return Withheld("another event made the publisher fail")
         reason = f"destination {self.name}: {self.reason}"
         return Away(reason) if self._any_answers() else Unreachable(reason)
 
@@ -223,6 +233,11 @@ class Member:
 
     async def _forget(self, reason: str) -> None:
         """On return the client holds nothing, and everything offered is resolved."""
+        for event, sink in await self._let_go(reason):
+            sink([(event, self._no_answer())])
+
+    async def _let_go(self, reason: str) -> list[tuple[OutboxEvent, OutcomeSink]]:
+        """Likewise, but for what the client had not taken yet of the offer under way: that is returned."""
         waiting, self._waiting = self._waiting, deque()
         for events, sink in waiting:
             sink([(event, self._no_answer()) for event in events])
@@ -236,8 +251,7 @@ class Member:
                 logger.exception(message, self.name, extra={"action": "abandon_failed"})
             left, self._open = self._open, {}
         self._resolve_undecided(lambda _: self._no_answer())
-        for event, sink in left.values():
-            sink([(event, self._no_answer())])
+        return list(left.values())
 
     async def abandon(self, reason: str) -> None:
         """The engine makes it forget everything; whether it answers is not said by that."""

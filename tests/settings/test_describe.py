@@ -39,8 +39,9 @@ RABBITMQ = {
     "RABBITMQ_PUBLISH_TIMEOUT": "10s",
     "RABBITMQ_CONNECTION_TIMEOUT": "10s",
 }
+ROUTING = {"ROUTE_PREFIX": "none", "ROUTES_FILE": "unset", "DESTINATIONS_FILE": "unset"}
 OURS = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
-BEYOND = {**OURS, **FILES, **RABBITMQ, **LOG, **CONSOLE}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **ROUTING, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 
