@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 app = single_command()
 
-_ONLY = (
-    *("ROUTES_FILE", "ROUTE_PREFIX", "DESTINATIONS_FILE", "DELIVERY_LOG_TENANT_HEADER"),
-    *("PUBLISHER_URL", "PUBLISHER_URL_FILE", "PUBLISHER_TYPE", "PUBLISHER_NAME"),
-)
+_ONLY = ("ROUTES_FILE", "ROUTE_PREFIX", "DESTINATIONS_FILE", "DELIVERY_LOG_TENANT_HEADER")
 
 EventType = Annotated[str, typer.Argument(metavar="TYPE", help="An event type.")]
 Headers = Annotated[

@@ -73,14 +73,6 @@ class Destinations:
             self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
 
     @property
-    def described(self) -> str:
-        """The types of the destinations, for a log line."""
-        return ", ".join(
-            f"{name} ({own.publisher_type})" if self._plan.several else own.publisher_type
-            for name, own in self._plan.destinations.items()
-        )
-
-    @property
     def warnings(self) -> list[str]:
         """What is not done exactly as DESTINATIONS_FILE says, or may surprise."""
         if not self._plan.several:

@@ -57,8 +57,9 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
 
 
 def _about(name: str, finding: Finding) -> Finding:
-    """The finding with the destination that it is about."""
-    return finding._replace(message=f"destination {name}: {finding.message}")
+    """The finding with the destination that it is about, and advice in the words of DESTINATIONS_FILE."""
+    advice = finding.advice.replace("PUBLISHER_URL", "its url").replace("PUBLISHER_TYPE=", "type = ")
+    return finding._replace(message=f"destination {name}: {finding.message}", advice=advice)
 
 
 def _names(plan: Plan, destination: str, types: list[str] | None) -> list[str] | None:

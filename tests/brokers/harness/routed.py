@@ -31,7 +31,7 @@ class SeveralHarness(RoutedHarness):
 
     features = Features(stops=True)
 
-    def publisher(self, **options: Any) -> Publisher:
+    def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # likewise
         only = MemoryHarness.publisher(self, **options)
         times = MemberOptions(retry_interval=0.05, probe_timeout=1.0)
         return SeveralPublishers({"only": only}, Routes(prefix=_PREFIX, default="only"), Drops(), times)

@@ -52,7 +52,7 @@ async def files(tmp_path: Path, own_nats: NatsServer, own_redis: ValkeyServer) -
 
 def entries(server: ValkeyServer, name: str) -> int:
     with redis.Redis.from_url(server.url, socket_timeout=patience()) as client:
-        return int(client.xlen(name))  # type: ignore[arg-type]
+        return int(client.xlen(name))
 
 
 async def subjects(server: NatsServer) -> dict[str, int]:
