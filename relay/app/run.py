@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Iterable
 
 from relay.app import build
 from relay.app.collector import set_collector
@@ -38,8 +39,7 @@ EXIT_CONFIG = 2
 
 async def run(settings: Settings) -> int:
     """Run the relay until SIGTERM or SIGINT; the exit code. A second signal ends the process at once."""
-    for warning in settings.warnings:
-        logger.warning("%s", warning, extra={"action": "setting_warning"})
+    _warn(settings.warnings)
     logger.info(
         "relay %s starting: table %s, publisher %s",
         __version__,
@@ -61,8 +61,7 @@ async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings)
-    for warning in destinations.warnings:
-        logger.warning("%s", warning, extra={"action": "setting_warning"})
+    _warn(destinations.warnings)
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
@@ -83,8 +82,7 @@ async def _live(settings: Settings) -> None:
     for part in (log, lag, destinations):
         if part is not None:
             part.register(telemetry.registry)
-    options = ServerOptions(settings.server_port.host, settings.server_port.port)
-    server = StatusServer(view, options)
+    server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)
     await server.start()
     if log is not None:
@@ -99,8 +97,12 @@ async def _live(settings: Settings) -> None:
         # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
         closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
         closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
-        tasks = [asyncio.ensure_future(one) for one in closing]
-        await asyncio.wait(tasks, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
+        await asyncio.wait(map(asyncio.ensure_future, closing), timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        logger.warning("%s", warning, extra={"action": "setting_warning"})
 
 
 def _stop_on_signals(relay: Relay) -> None:

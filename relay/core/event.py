@@ -74,6 +74,31 @@ class OutboxEvent(NamedTuple):
         """What the event weighs in memory and on the wire, about: payload, headers, key and destination."""
         return len(self.payload) + len(self.headers) + len(self.partition_key or "") + len(self.event_type)
 
+    @property
+    def announced_type(self) -> str:
+        """The type as the application wrote it, which formats announce to consumers."""
+        return self.event_type
+
+
+class RoutedEvent(OutboxEvent):
+    """An event under the name of another destination than its type's: ``event_type`` is where it goes."""
+
+    original: OutboxEvent
+    """The event that the engine knows."""
+
+    @classmethod
+    def of(cls, original: OutboxEvent, destination: str) -> RoutedEvent:
+        """The event that is handed to a publisher in place of ``original``."""
+        event_id, _, *rest = original
+        routed: RoutedEvent = tuple.__new__(cls, (event_id, destination, *rest))
+        routed.original = original
+        return routed
+
+    @property
+    def announced_type(self) -> str:
+        """The type of the original."""
+        return self.original.event_type
+
 
 class Claim(NamedTuple):
     """The result of one claim: the fence of all its rows, and the rows, oldest first.

@@ -39,7 +39,7 @@ _ENDS: Final = re.compile(r"^[ \t]+|[ \t]+$")
 
 def message_headers(event: OutboxEvent) -> list[Header]:
     """Event type, key and the user's headers."""
-    headers: list[Header] = [(TYPE_HEADER, encode_value(event.event_type))]
+    headers: list[Header] = [(TYPE_HEADER, encode_value(event.announced_type))]
     if event.partition_key is not None:
         headers.append((KEY_HEADER, encode_value(event.partition_key)))
     if event.headers != "{}":

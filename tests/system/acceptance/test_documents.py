@@ -87,6 +87,7 @@ NOT_RUN = {
     **{
         f"docs/guide/inbox.md python {number}": "tests/inbox/test_page.py runs the whole page" for number in range(1, 5)
     },
+    "docs/guide/routing.md sh 1": "tests/routing/test_page.py runs it beside the page's routes",
     "docs/guide/inbox.md sh 1": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sh 2": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sql 1": "tests/inbox/test_page.py grants each line",
