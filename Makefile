@@ -32,7 +32,7 @@ define install
 	@touch $@
 endef
 
-EVERYTHING := -e '.[all,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
+EVERYTHING := -e '.[all,aws,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): pyproject.toml
 	$(install)

@@ -18,7 +18,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
+from tests.support.aws import AwsAdmin
 from tests.support.rabbitmq import RabbitAdmin
+from tests.support.servers.aws import AwsServer, publisher_url
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
@@ -252,11 +254,43 @@ class Webhooks:
         """Leave it: it ends with the server."""
 
 
-BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis] | type[RabbitMQ] | type[Webhooks]] = {
+class Sqs:
+    """Standard queues of moto's server, an emulator whose own time is most of what is measured."""
+
+    queues = 8
+    """How many a target has: a queue of the emulator slows down with its messages."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        server = stack.enter_context(AwsServer())
+        self.url, self.pid = publisher_url("sqs", server.url), server.pid
+        self._admin = AwsAdmin(server.url)
+
+    def prepare(self, target: str) -> Sequence[str]:
+        """Make the queues."""
+        for name in self._names(target):
+            self._admin.create_queue(name)
+        return self._names(target)
+
+    def received(self, target: str) -> Received:
+        """Take everything out of the queues."""
+        messages = (message for name in self._names(target) for message in self._admin.drain(name))
+        return Received.of(message.attributes["X-Event-ID"] for message in messages)
+
+    def discard(self, target: str) -> None:
+        """Delete the queues."""
+        for name in self._names(target):
+            self._admin.delete_queue(name)
+
+    def _names(self, target: str) -> list[str]:
+        return [f"{target.replace('.', '-')}-{number}" for number in range(self.queues)]
+
+
+BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis] | type[RabbitMQ] | type[Webhooks] | type[Sqs]] = {
     "kafka": Kafka,
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,
     "http": Webhooks,
+    "sqs": Sqs,
 }
 """By PUBLISHER_TYPE."""

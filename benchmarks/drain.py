@@ -36,6 +36,7 @@ from benchmarks.floor import floor
 from benchmarks.measured import Cell, Machine, Round, load
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
+from tests.support.servers.aws import CREDENTIALS
 
 _BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 # A look for unfinished rows must cost PostgreSQL nothing that would count as the relay's.
@@ -76,6 +77,8 @@ def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, t
         "ON_DELIVERED": who.on_delivered,
         "HTTP_ALLOW_PRIVATE": "true",
     }
+    if who.publisher == "sqs":
+        env |= CREDENTIALS
     deletes = who.on_delivered == "delete"
     with psycopg.connect(url, autocommit=True) as connection:
         if deletes:
@@ -144,7 +147,7 @@ def _groups(options: argparse.Namespace, servers: Servers) -> list[Group]:
     for batch in options.batches:
         for publisher in options.publishers:
             contenders = [Contender(_FLOOR), *(relay._replace(publisher=publisher) for relay in relays)]
-            if publisher in servers.brokers and options.broker_floor:
+            if publisher in servers.brokers and options.broker_floor and publisher != "sqs":  # an emulator
                 contenders.append(Contender(publisher, _BROKER_FLOOR))
             groups.append(Group(batch, tuple(contenders)))
     return groups

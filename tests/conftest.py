@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.support.fixtures.redis",
     "tests.support.fixtures.rabbitmq",
     "tests.support.fixtures.http",
+    "tests.support.fixtures.aws",
     "tests.support.fixtures.daemon",
     "tests.support.fixtures.measured",
     "tests.support.fixtures.engine",

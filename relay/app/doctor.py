@@ -22,6 +22,7 @@ from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
 _NEVER_STORED: Final = frozenset({"stdout", "null"})
+_OF_AWS: Final = frozenset({"sqs", "sns"})
 
 
 def examine(settings: Settings, retention: float) -> list[Finding]:
@@ -64,7 +65,8 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
         message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq or http")]
+        advice = "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq, http, sqs or sns"
+        return [Finding(Level.WARNING, "broker", message, advice)]
     try:
         return await (_http if kind == "http" else _session)(settings, types)
     except ConfigError as error:
@@ -80,18 +82,28 @@ async def _session(settings: Settings, types: list[str] | None) -> list[Finding]
     findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
     if types is None:
         return findings  # the waiting event types are not known; the table's findings say why
-    if kind == "nats":
-        findings += await _nats(settings, types)
-    elif kind == "kafka":
-        findings += await _kafka(settings, types)
-    elif kind == "rabbitmq":
-        findings += await _rabbitmq(settings, types)
-    return findings
+    return findings + await _existing(settings, types)
+
+
+async def _existing(settings: Settings, types: list[str]) -> list[Finding]:
+    """Look for a destination for each event type; a Redis stream begins with its first event."""
+    match settings.publisher_type:
+        case "nats":
+            return await _nats(settings, types)
+        case "kafka":
+            return await _kafka(settings, types)
+        case "rabbitmq":
+            return await _rabbitmq(settings, types)
+        case "sqs" | "sns":
+            return await _aws(settings, types)
+    return []
 
 
 async def _broker_advice(settings: Settings) -> str:
     """What to do about a broker that does not answer: a server of another kind on its address says the most."""
     kind, url = settings.publisher_type, settings.publisher_url
+    if kind in _OF_AWS:
+        return "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint"
     answer = await what_listens(url.get_secret_value(), kind) if url is not None else ""
     if not answer:
         return "nothing listens on the address in PUBLISHER_URL; check host and port, and that the broker runs"
@@ -173,6 +185,18 @@ async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
         for name in without_endpoint(options, types)
     ]
     return findings + (missing or [_destinations("endpoints", "URL", types)])
+
+
+async def _aws(settings: Settings, types: list[str]) -> list[Finding]:
+    from relay.brokers.aws.destinations import look  # noqa: PLC0415 - only with these services
+
+    noun = "queue" if settings.publisher_type == "sqs" else "topic"
+    advice = f"create the {noun} or grant the right; until then its events are retried and become dead letters"
+    wrong = await look(publishers.aws_options(settings), types)
+    findings = [
+        Finding(Level.ERROR, f"{noun}s", f"event type {name!r}: {problem}", advice) for name, problem in wrong.items()
+    ]
+    return findings or [_destinations(f"{noun}s", noun, types)]
 
 
 def _add_stream(subject: str) -> str:

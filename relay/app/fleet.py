@@ -17,7 +17,7 @@ from relay.settings.shown import settings_json
 from relay.version import __version__
 
 _DIGITS = 12
-_PORTS = {"kafka": "9092", "nats": "4222", "redis": "6379", "rabbitmq": "5672"}
+_PORTS = {"kafka": "9092", "nats": "4222", "redis": "6379", "rabbitmq": "5672", "sqs": "", "sns": ""}
 
 
 def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
@@ -56,6 +56,8 @@ def fingerprint(settings: Settings) -> str:
     path = next((path for _, path in reversed(places) if path), "")
     if kind == "rabbitmq":  # %2F is the default vhost; each exchange is a destination of its own
         path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
+    if kind in ("sqs", "sns"):  # the region, and what stands in for the service or names another account
+        path = f"{text.partition('?')[2]}/{settings.sns_topic_arn_prefix or ''}"
     servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
     return _digests(kind, servers)
 

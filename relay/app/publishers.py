@@ -7,7 +7,7 @@ when that broker is built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from relay.app.required import required
 from relay.core.extras import requires
@@ -18,6 +18,7 @@ from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from relay.brokers.aws.options import AwsOptions
     from relay.brokers.http.options import HttpOptions
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
@@ -112,6 +113,23 @@ def http_options(settings: Settings) -> HttpOptions:
     )
 
 
+def aws_options(settings: Settings) -> AwsOptions:
+    """PUBLISHER_URL, the AWS_* variables and those of SNS. Raises ConfigError without a URL or the extra."""
+    kind: Literal["sqs", "sns"] = "sns" if settings.publisher_type == "sns" else "sqs"
+    with requires("aws", f"PUBLISHER_TYPE={kind}"):
+        from relay.brokers.aws.options import AwsOptions
+
+    return AwsOptions(
+        kind=kind,
+        receipts=_wants_receipts(settings),
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        publish_timeout=settings.aws_publish_timeout,
+        connection_timeout=settings.aws_connection_timeout,
+        name_replacement=settings.aws_name_replacement,
+        topic_arn_prefix=settings.sns_topic_arn_prefix,
+    )
+
+
 def build_publisher(settings: Settings) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
 
@@ -155,6 +173,13 @@ def _http(settings: Settings) -> Publisher:
     return HttpPublisher(http_options(settings))
 
 
+def _aws(settings: Settings) -> Publisher:
+    with requires("aws", f"PUBLISHER_TYPE={settings.publisher_type}"):
+        from relay.brokers.aws.publisher import AwsPublisher
+
+    return AwsPublisher(aws_options(settings))
+
+
 def _stdout(_settings: Settings) -> Publisher:
     from relay.brokers.stdout import StdoutPublisher
 
@@ -173,6 +198,8 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "redis": _redis,
     "rabbitmq": _rabbitmq,
     "http": _http,
+    "sqs": _aws,
+    "sns": _aws,
     "stdout": _stdout,
     "null": _null,
 }

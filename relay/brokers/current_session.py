@@ -1,4 +1,4 @@
-"""The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis and RabbitMQ."""
+"""The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis, RabbitMQ, SQS and SNS."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _OTEL_MEANING = (
 _USAGE = """\
 Usage: relay [--help] [--version]
 
-Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ or HTTP
+Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ, SQS, SNS or HTTP
 endpoints (webhooks).
 
 It takes no other arguments: everything is set by environment variables, also read from a file .env in the working

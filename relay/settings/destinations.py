@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Secret, Size, Text
 
+NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -104,3 +105,21 @@ class Http(VariableGroup):
     )
     http_tls_cert: Text | None = variable(None, "File of the client's certificate, for mutual TLS.", shown="unset")
     http_tls_key: Text | None = variable(None, "File of that certificate's key, where it is apart.", shown="unset")
+
+
+class Aws(VariableGroup):
+    """SQS and SNS"""
+
+    aws_publish_timeout: Duration = variable(
+        "10s", "Longest silence of the service while a request is due and no bytes are on their way to it."
+    )
+    aws_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+    aws_name_replacement: Annotated[Literal["-", "_"], *choice(*NAME_REPLACEMENTS)] = variable(
+        "-", "What replaces each `.`, `/` and `:` of an event type in the name of its queue or topic."
+    )
+    sns_topic_arn_prefix: Text | None = variable(
+        None,
+        "What precedes a topic's name in its ARN, `arn:aws:sns:eu-central-1:123456789012:`, for topics of another "
+        "account, or where the relay cannot reach STS.",
+        shown="the credentials' account, the URL's region",
+    )

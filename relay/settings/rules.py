@@ -32,6 +32,8 @@ _PREFIXES = (
     "HTTP_CONNECTION",
     "HTTP_TLS_",
     "HTTP_ALLOW_",
+    "SNS_",
+    "SQS_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
@@ -77,6 +79,8 @@ def _required(settings: Variables) -> Iterator[SettingIssue]:
             "redis": "redis://host:6379/0",
             "rabbitmq": "amqp://host:5672",
             "http": "https://host/path",
+            "sqs": "sqs://eu-central-1",
+            "sns": "sns://eu-central-1",
         }
         kind = settings.publisher_type
         yield SettingIssue(
@@ -93,8 +97,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
             "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
-            "nats, redis, rabbitmq or http, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, amqp:// "
-            "or https://",
+            "nats, redis, rabbitmq, http, sqs or sns, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, "
+            "amqp://, https://, sqs:// or sns://",
         )
 
 
@@ -245,6 +249,8 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
         "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
         "http": ("HTTP_TIMEOUT", settings.http_timeout),
+        "sqs": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
+        "sns": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
     }
     timeout = timeouts.get(settings.publisher_type)
     return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)

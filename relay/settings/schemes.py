@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq", "http")
+BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns")
 """The values of PUBLISHER_TYPE that use PUBLISHER_URL."""
 
 _OWNERS: Final = {
@@ -24,6 +24,8 @@ _OWNERS: Final = {
     "amqps": "rabbitmq",
     "http": "http",
     "https": "http",
+    "sqs": "sqs",
+    "sns": "sns",
 }
 
 

@@ -13,7 +13,7 @@ from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Http, Kafka, Nats, RabbitMQ, Redis
+from relay.settings.destinations import Aws, Http, Kafka, Nats, RabbitMQ, Redis
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -33,7 +33,7 @@ from relay.settings.kinds import (
 )
 from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "stdout", "null")
+PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null")
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -75,12 +75,13 @@ class Publishing(VariableGroup):
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…`; the `https://…` of a webhook (see docs/reference/messages.md).",
-        shown="required for kafka, nats, redis and rabbitmq",
+        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`, `sns://…`; the `https://…` of a webhook (see "
+        "docs/reference/messages.md).",
+        shown="required for kafka, nats, redis, rabbitmq, sqs and sns",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
     publisher_type: Annotated[
-        Literal["kafka", "nats", "redis", "rabbitmq", "http", "stdout", "null"], *choice(*PUBLISHERS)
+        Literal["kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null"], *choice(*PUBLISHERS)
     ] = variable(
         _implied_type,
         "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
@@ -219,6 +220,7 @@ GROUPS: tuple[type[VariableGroup], ...] = (
     Redis,
     RabbitMQ,
     Http,
+    Aws,
     Serving,
     Logging,
     Storing,
@@ -228,7 +230,20 @@ GROUPS: tuple[type[VariableGroup], ...] = (
 
 
 class Variables(
-    Admitting, Storing, Logging, Serving, Http, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+    Admitting,
+    Storing,
+    Logging,
+    Serving,
+    Aws,
+    Http,
+    RabbitMQ,
+    Redis,
+    Nats,
+    Kafka,
+    Retrying,
+    Relaying,
+    Publishing,
+    Storage,
 ):
     """All of them in one."""
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "h2"}
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "h2", "aiobotocore", "botocore", "aiohttp"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
 ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
@@ -59,6 +59,7 @@ CLIENTS = {
     "redis": {"redis", "hiredis"},
     "rabbitmq": {"pamqp"},
     "http": {"h2"},
+    "sqs": {"aiobotocore", "botocore", "aiohttp"},
 }
 URLS = {
     "kafka": "127.0.0.1:1",
@@ -66,6 +67,7 @@ URLS = {
     "redis": "redis://127.0.0.1:1",
     "rabbitmq": "amqp://127.0.0.1:1",
     "http": "http://127.0.0.1:1",
+    "sqs": "sqs://eu-central-1",
 }
 
 
@@ -105,6 +107,8 @@ def test_the_daemons_help_connects_to_nothing() -> None:
         ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
         ("rabbitmq", "amqp://127.0.0.1:1", {"pamqp"}),
         ("http", "http://127.0.0.1:1", {"h2"}),
+        ("sqs", "sqs://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
+        ("sns", "sns://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
     ],
 )
 def test_the_daemon_needs_the_chosen_brokers_library_alone(publisher: str, url: str, libraries: set[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
+from tests.brokers.harness.aws import SnsHarness, SqsHarness
 from tests.brokers.harness.base import Collector, Harness, make_event
 from tests.brokers.harness.http import HttpHarness
 from tests.brokers.harness.kafka import KafkaHarness
@@ -19,6 +20,7 @@ from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
+from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
@@ -38,6 +40,8 @@ HARNESSES: dict[str, Make] = {
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
     "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
     "http": lambda request: HttpHarness(*request.getfixturevalue("breakable_http")),
+    "sqs": lambda request: SqsHarness(request.getfixturevalue("breakable_aws")),
+    "sns": lambda request: SnsHarness(request.getfixturevalue("breakable_aws")),
 }
 SERVERS = {
     "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
@@ -45,6 +49,8 @@ SERVERS = {
     "redis": [pytest.mark.redis],
     "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
     "http": [pytest.mark.http],
+    "sqs": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
+    "sns": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
 }
 
 
@@ -82,6 +88,15 @@ def breakable_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[W
     identities = Identities(tmp_path_factory.mktemp("http"))
     with WebhookServer(identities) as server:
         yield server, identities
+
+
+@pytest.fixture(scope="module")
+def breakable_aws() -> Iterator[AwsServer]:
+    """An emulator of this suite's own, and credentials for it."""
+    with AwsServer() as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        yield server
 
 
 @pytest.fixture(params=[pytest.param(name, marks=SERVERS.get(name, ())) for name in HARNESSES])

@@ -55,12 +55,20 @@ HTTP = {
     "HTTP_TLS_CERT": "unset",
     "HTTP_TLS_KEY": "unset",
 }
-BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **LOG, **CONSOLE}
+AWS = {
+    "AWS_PUBLISH_TIMEOUT": "10s",
+    "AWS_CONNECTION_TIMEOUT": "10s",
+    "AWS_NAME_REPLACEMENT": "-",
+    "SNS_TOPIC_ARN_PREFIX": "the credentials' account, the URL's region",
+}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **AWS, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 
 def test_every_variable_of_the_contract_exists_with_its_default() -> None:
-    rows = {row.variable: row.default.removesuffix(" for kafka, nats, redis and rabbitmq") for row in describe()}
+    rows = {
+        row.variable: row.default.removesuffix(" for kafka, nats, redis, rabbitmq, sqs and sns") for row in describe()
+    }
 
     assert {name: rows.pop(name) for name in BEYOND} == BEYOND
     assert rows == contract_defaults()

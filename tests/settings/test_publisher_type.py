@@ -8,7 +8,7 @@ from relay.settings.settings import Settings
 from tests.settings.test_settings import NEEDED, refusal, settings
 
 
-@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq", "http"])
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns"])
 def test_a_broker_needs_an_address(publisher: str) -> None:
     assert f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={publisher} needs it" in refusal(PUBLISHER_TYPE=publisher)
 
@@ -36,6 +36,8 @@ def test_the_address_of_another_broker_is_refused_without_its_password() -> None
         ("amqps://host", "rabbitmq"),
         ("https://host/hook", "http"),
         ("http://host:8080", "http"),
+        ("sqs://eu-central-1", "sqs"),
+        ("SNS://eu-central-1?endpoint=http://127.0.0.1:4566", "sns"),
     ],
 )
 def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: str) -> None:
@@ -58,11 +60,12 @@ def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
         ("kafka://h", "kafka"),
         ("tls://h", "nats"),
         ("amqps://h", "rabbitmq"),
+        ("sqs://eu-central-1", "sqs"),
         ("unix:///s", "redis"),
         ("redis+sentinel://h/m", "redis"),
     ],
 )
-@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq"])
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq", "sqs", "sns"])
 def test_a_type_that_contradicts_the_scheme_is_refused(publisher: str, url: str, owner: str) -> None:
     if publisher == owner:
         assert settings(PUBLISHER_TYPE=publisher, PUBLISHER_URL=url).publisher_type == publisher

@@ -24,6 +24,7 @@ SERVERS: Final = (
     "redis",
     "rabbitmq",
     "http",
+    "aws",
     "clickhouse",
     "spark",
     "prometheus",
@@ -38,6 +39,7 @@ _FIXTURES: Final = {
     "redis": {"redis_url", "own_redis"},
     "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
     "http": {"http_url", "webhooks", "own_webhooks"},
+    "aws": {"aws_url", "own_aws"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
 }
@@ -161,6 +163,8 @@ def _need_of(words: list[Any]) -> str:
         return "rabbitmq"
     if "tests.support.servers.webhook_receiver" in words:
         return "http"
+    if "tests.support.servers.moto" in words:
+        return "aws"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")
 
 

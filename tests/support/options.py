@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.app import build, publishers
+from relay.brokers.aws.options import AwsOptions
 from relay.brokers.http.options import HttpOptions
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
@@ -53,6 +54,10 @@ def http_options(url: str | None, **changes: Any) -> HttpOptions:
     """For a receiver on loopback, unless ``allow_private`` says otherwise."""
     defaults = publishers.http_options(_for_broker("http", "https://host/"))
     return replace(defaults, url=url, **({"allow_private": True} | changes))
+
+
+def aws_options(url: str, **changes: Any) -> AwsOptions:
+    return replace(publishers.aws_options(_for_broker(url.partition(":")[0], url)), url=url, **changes)
 
 
 def recorder_options(**changes: Any) -> RecorderOptions:

@@ -25,7 +25,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import http_options
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
-from tests.support.waiting import eventually, pace, patience, wait_until_async
+from tests.support.waiting import eventually, patience, wait_until_async
 
 pytestmark = pytest.mark.http
 
@@ -304,21 +304,6 @@ async def test_a_slow_link_is_no_timeout(server: WebhookServer) -> None:
         async with opened(f"http://127.0.0.1:{proxy.port}/", timeout=0.4) as publisher:
             large = [make_event(new_type(), bytes(800_000)) for _ in range(2)]
             assert await outcomes(publisher, large) == [Acknowledged()] * 2
-
-
-async def test_time_in_which_the_relay_does_not_run_is_no_timeout(server: WebhookServer) -> None:
-    with TcpProxy(server.port) as proxy:
-        async with opened(f"http://127.0.0.1:{proxy.port}/", timeout=1.5) as publisher:
-            assert await outcomes(publisher, [make_event(new_type())]) == [Acknowledged()]
-            proxy.delay = 0.2  # so that the answer comes while nothing runs
-            sink, events = Collector(), [make_event(new_type())]
-            await publisher.publish(events, sink)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            [host] = publisher._hosts.values()
-            assert not host._connections[0].room, "the request is on its way"
-            pace(2.0)
-            assert await sink.outcomes(events) == [Acknowledged()]
 
 
 async def test_a_server_that_is_not_http_is_transient() -> None:

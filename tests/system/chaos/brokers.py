@@ -13,8 +13,10 @@ import redis
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.support.aws import AwsAdmin
 from tests.support.fixtures.kafka import create_topic
 from tests.support.rabbitmq import RabbitAdmin
+from tests.support.servers.aws import CREDENTIALS, publisher_url
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.webhooks import WebhookServer
@@ -148,6 +150,24 @@ class Webhooks:
 
     def received(self) -> Counter[str]:
         return Counter(str(post.header("webhook-id")) for post in self._server.received(self.destination))
+
+
+class Sqs:
+    """A standard queue of the shared emulator, reached through a proxy. Reading it takes its messages out."""
+
+    def __init__(self, proxy: TcpProxy, url: str) -> None:
+        self.proxy = proxy
+        self._admin = AwsAdmin(url)
+        self.destination = f"chaos-{uuid.uuid4().hex}"
+        self._counts: Counter[str] = Counter()
+        self._admin.create_queue(self.destination)
+
+    def env(self) -> dict[str, str]:
+        return {"PUBLISHER_URL": publisher_url("sqs", f"http://127.0.0.1:{self.proxy.port}"), **CREDENTIALS}
+
+    def received(self) -> Counter[str]:
+        self._counts.update(message.attributes["X-Event-ID"] for message in self._admin.drain(self.destination))
+        return self._counts
 
 
 def read_topic(address: str, topic: str) -> Counter[str]:

@@ -8,10 +8,15 @@ import pytest
 
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
-from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Webhooks
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Sqs, Webhooks
 
 MakeBroker = Callable[[str], Broker]
-_BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {"nats": Nats, "redis": Redis, "rabbitmq": RabbitMQ}
+_BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {
+    "nats": Nats,
+    "redis": Redis,
+    "rabbitmq": RabbitMQ,
+    "sqs": Sqs,
+}
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +43,7 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
         if kind == "http":
             server: WebhookServer = request.getfixturevalue("webhooks")
             return Webhooks(own_proxy(server.url), server, request.getfixturevalue("http_authority").ca_file)
-        url: str = request.getfixturevalue(f"{kind}_url")
+        url: str = request.getfixturevalue("aws_url" if kind == "sqs" else f"{kind}_url")
         return _BEHIND_URL[kind](own_proxy(url), url)
 
     yield make

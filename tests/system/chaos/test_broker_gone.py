@@ -32,7 +32,14 @@ pytestmark = pytest.mark.timeout(300)
 GRACE = patience(6)
 """Seconds of grace for a machine on which other tests run."""
 
-KINDS = [pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka")), "nats", "redis", "rabbitmq", "http"]
+KINDS = [
+    pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka")),
+    "nats",
+    "redis",
+    "rabbitmq",
+    "http",
+    pytest.param("sqs", marks=pytest.mark.aws),
+]
 FAULTS = [Mode.REFUSE, Mode.SILENCE, Mode.CUT]
 
 

@@ -1,7 +1,8 @@
 """A broker that cuts the connection on a certain message: that event fails alone, and all others flow.
 
 Real servers, each with a reason of its own to cut: Redis at its bound on a client's query buffer, NATS at its bound on
-a control line, a receiver of webhooks at a certain type, Kafka and RabbitMQ behind a proxy that resets on a pattern.
+a control line, a receiver of webhooks at a certain type, Kafka, RabbitMQ and an emulator of SQS behind a proxy that
+resets on a pattern.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import PATIENCE, wait_until
-from tests.system.chaos.brokers import Kafka, RabbitMQ
+from tests.system.chaos.brokers import Kafka, RabbitMQ, Sqs
 from tests.system.chaos.conftest import MakeBroker
 from tests.system.chaos.load import Writers
 
@@ -82,20 +83,27 @@ def webhooks(stack: ExitStack) -> Cutting:
 OWN = {"redis": redis, "nats": nats_server, "http": webhooks}
 
 
-def proxied(broker: Kafka | RabbitMQ) -> Cutting:
+def proxied(broker: Kafka | RabbitMQ | Sqs) -> Cutting:
     proxy: TcpProxy = broker.proxy
     proxy.tap = ResetOnPoison()
-    return Cutting(broker.env(), broker.destination, Row(broker.destination, b"POISON" + uuid.uuid4().bytes))
+    return Cutting(broker.env(), broker.destination, Row(broker.destination, b"POISON" + uuid.uuid4().hex.encode()))
 
 
 @pytest.fixture(
-    params=["redis", "nats", "rabbitmq", "http", pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka"))]
+    params=[
+        "redis",
+        "nats",
+        "rabbitmq",
+        "http",
+        pytest.param("sqs", marks=pytest.mark.aws),
+        pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka")),
+    ]
 )
 def cutting(request: pytest.FixtureRequest, make_broker: MakeBroker) -> Iterator[Cutting]:
     with ExitStack() as stack:
-        if request.param in ("kafka", "rabbitmq"):
+        if request.param in ("kafka", "rabbitmq", "sqs"):
             broker = make_broker(request.param)
-            assert isinstance(broker, Kafka | RabbitMQ)
+            assert isinstance(broker, Kafka | RabbitMQ | Sqs)
             yield proxied(broker)
         else:
             yield OWN[request.param](stack)

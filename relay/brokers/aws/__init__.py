@@ -1,0 +1,1 @@
+"""The publishers to Amazon SQS queues and SNS topics."""

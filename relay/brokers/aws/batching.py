@@ -1,0 +1,103 @@
+"""From events to batch requests: ten messages at most, of one queue or topic, within the limit of bytes.
+
+Events keep their order within a destination. A message that is larger than a batch may be is a batch of its own, so
+that a refusal for its size is about it alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from relay.brokers.aws.message import to_message
+from relay.brokers.aws.names import FIFO, name_of
+from relay.brokers.aws.options import AwsOptions
+from relay.brokers.aws.services import Entry as RequestEntry
+from relay.brokers.aws.services import Service
+from relay.brokers.entries import Entry, resolve
+from relay.core.event import OutboxEvent
+from relay.core.outcome import Outcome, OutcomeSink, Permanent
+
+MOST_ENTRIES: Final = 10
+
+_GROUP: Final = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
+
+
+class Batch:
+    """The messages of one request, and what is unresolved of them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Of the queue or topic."""
+        self.requests: list[RequestEntry] = []
+        self.size = 0
+        self._waiting: dict[str, Entry] = {}
+        """By the id of the request's entry."""
+
+    @property
+    def groups(self) -> set[str]:
+        """The message groups of a FIFO queue or topic; empty for a standard one."""
+        return {request["MessageGroupId"] for request in self.requests if "MessageGroupId" in request}
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of what is unresolved, in order."""
+        return list(self._waiting)
+
+    def add(self, request: RequestEntry, entry: Entry, size: int) -> None:
+        """Add a message."""
+        request["Id"] = str(len(self.requests))
+        self.requests.append(request)
+        self._waiting[request["Id"]] = entry
+        self.size += size
+
+    def settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        """Resolve entries by their ids; what is resolved already stays so."""
+        resolve([(self._waiting.pop(key), outcome) for key, outcome in outcomes if key in self._waiting])
+
+    def settle_all(self, outcome: Outcome) -> None:
+        """Resolve what is left."""
+        self.settle([(key, outcome) for key in self.waiting])
+
+
+def batches(events: Sequence[OutboxEvent], sink: OutcomeSink, service: Service, options: AwsOptions) -> Iterator[Batch]:
+    """Every batch as it is complete; what can never be sent goes to the sink.
+
+    The events are encoded as the batches are taken, so that an offer that waits holds few of them twice.
+    """
+    opened: dict[str, Batch] = {}
+    for event in events:
+        name = name_of(event.event_type, options.kind, options.name_replacement)
+        if isinstance(name, Permanent):
+            sink([(event, name)])
+            continue
+        message = to_message(event)
+        if message.size > options.max_message:
+            sink([(event, too_large(message.size, options.max_message))])
+            continue
+        if name in opened and opened[name].size + message.size > options.max_batch:
+            yield opened.pop(name)
+        batch = opened.setdefault(name, Batch(name))
+        request = service.entry(message)
+        if name.endswith(FIFO):
+            request["MessageGroupId"] = group_id(event)
+            request["MessageDeduplicationId"] = str(event.event_id)
+        batch.add(request, (event, sink), message.size)
+        if len(batch.requests) == MOST_ENTRIES:
+            yield opened.pop(name)
+    yield from opened.values()
+
+
+def group_id(event: OutboxEvent) -> str:
+    """The message group of an event: its key, or itself. A key that cannot be one stands there as its digest."""
+    key = event.partition_key
+    if key is None:
+        return str(event.event_id)
+    return key if _GROUP.fullmatch(key) else f"sha256-{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def too_large(size: int, most: int) -> Permanent:
+    """The outcome of a message over the limit of every queue and topic."""
+    return Permanent("TOO_LARGE", f"{size} bytes with its attributes; a message may have {most}")

@@ -1,0 +1,50 @@
+"""The queues and topics that events go to: for ``relay-cli check``, not for publishing.
+
+Asking needs ``sqs:GetQueueUrl``, which the relay has, or ``sns:GetTopicAttributes``, which it does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relay.brokers.aws.client import AwsClient
+from relay.brokers.aws.errors import classify
+from relay.brokers.aws.names import name_of
+from relay.brokers.aws.options import AwsOptions, read_target
+from relay.brokers.aws.services import Service, service_of
+from relay.brokers.aws.session import FAILURES
+from relay.core.errors import BrokerUnreachable
+from relay.core.outcome import Permanent, Transient
+
+
+async def look(options: AwsOptions, event_types: Sequence[str]) -> dict[str, str]:
+    """What is wrong with the queue or topic of each event type; those that exist are left out.
+
+    Raises BrokerUnreachable, ConfigError.
+    """
+    target = read_target(options)
+    service, wrong = service_of(options, target), {}
+    client = await AwsClient.connect(options.kind, options, target)
+    try:
+        for event_type in event_types:
+            name = name_of(event_type, options.kind, options.name_replacement)
+            if isinstance(name, Permanent):
+                wrong[event_type] = name.reason
+            elif (problem := await _problem(service, client, name)) is not None:
+                wrong[event_type] = f"{service.noun} {name!r} {problem}"
+    except BrokerUnreachable as error:
+        raise BrokerUnreachable(f"{target}: {error}") from None
+    finally:
+        await client.close()
+    return wrong
+
+
+async def _problem(service: Service, client: AwsClient, name: str) -> str | None:
+    """What is wrong with one queue or topic. Raises BrokerUnreachable."""
+    try:
+        return None if await service.exists(client, name) else "does not exist"
+    except FAILURES as error:
+        outcome = classify(error)
+        if isinstance(outcome, Transient):
+            return f"cannot be looked up: {outcome.code}: {outcome.reason}"
+        raise BrokerUnreachable(getattr(outcome, "reason", str(error))) from None

@@ -1,0 +1,91 @@
+"""Events to SQS queues and SNS topics: batches of ten, many of them in flight, an outcome for each event.
+
+A session is opened on the first publish, and again after it was abandoned or its credentials were refused. A probe uses
+a client of its own and a new connection each time, so that a half-dead connection cannot answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from relay.brokers.aws.client import AwsClient, prepare
+from relay.brokers.aws.options import AwsOptions, AwsTarget, read_target
+from relay.brokers.aws.services import service_of, unreachable
+from relay.brokers.aws.session import FAILURES, AwsSession
+from relay.brokers.current_session import CurrentSession
+from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink, Unreachable
+
+
+class AwsPublisher:
+    """Publishes over one session at a time; see the module's text."""
+
+    keeps_runs = False
+
+    def __init__(self, options: AwsOptions) -> None:
+        self.name: str = options.kind
+        self._options = options
+        self._current = CurrentSession(self._connect)
+        self._asking: AwsClient | None = None
+        """The probe's client."""
+
+    async def open(self) -> None:
+        """Check the configuration and load the description of the service. Raises ConfigError; does not connect."""
+        target = await asyncio.to_thread(read_target, self._options)
+        await asyncio.to_thread(prepare, self._options.kind, target)
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event; without credentials all are unreachable."""
+        await self._current.publish(events, sink)
+
+    async def probe(self, timeout: float) -> None:
+        """Make a signed request on a connection of its own. Raises BrokerUnreachable."""
+        target = await self._target()
+        try:
+            async with asyncio.timeout(timeout):
+                if self._asking is None:
+                    self._asking = await AwsClient.connect(self._options.kind, self._options, target, reuse=False)
+                await service_of(self._options, target).ask(self._asking)
+        except TimeoutError:
+            reason: str | None = f"no answer within {timeout:g} s"
+        except FAILURES as error:
+            reason = unreachable(error)
+        else:
+            return
+        if reason is not None:
+            await self._forget()
+            raise BrokerUnreachable(f"{target}: {reason.removeprefix(f'{target}: ')}")
+
+    async def abandon(self, reason: str) -> None:
+        """Cut the connections and what is buffered for them."""
+        if (session := await self._current.give_up(reason)) is not None:
+            session.end(Unreachable(reason))
+            await session.gone()
+
+    async def close(self) -> None:
+        """Abandon what is left."""
+        await self.abandon("the publisher was closed")
+        await self._forget()
+
+    def twin(self) -> AwsPublisher:
+        """A publisher with connections of its own."""
+        return AwsPublisher(self._options)
+
+    async def _forget(self) -> None:
+        """The next probe has a new client, which reads the credentials anew."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            await asking.close()
+
+    async def _connect(self) -> AwsSession:
+        target = await self._target()
+        client = await AwsClient.connect(self._options.kind, self._options, target)
+        return AwsSession(client, service_of(self._options, target), self._options)
+
+    async def _target(self) -> AwsTarget:
+        try:  # read for every connection: mounted certificates are replaced while the relay runs
+            return await asyncio.to_thread(read_target, self._options)
+        except ConfigError as error:
+            raise BrokerUnreachable(str(error)) from None

@@ -1,0 +1,199 @@
+"""A client in use and the requests in flight; used by the SQS and SNS publishers only.
+
+Each request carries up to ten events and has its own answer, with an outcome for each of them. A connection that is cut
+concerns one request: its events are ``ConnectionCut``, and the others go on. Requests to one FIFO queue or topic that
+have a message group in common follow one another, so that a group is stored in the order in which it was offered.
+
+A session ends when it is abandoned, and when its credentials are refused: the next one reads them anew. ``end`` resets
+the connections, since an orderly close would first send what is still buffered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from relay.brokers.aws.batching import Batch, batches
+from relay.brokers.aws.client import AwsClient
+from relay.brokers.aws.errors import about_one, classify, code_of, is_missing, refusal, refuses_credentials
+from relay.brokers.aws.options import AwsOptions
+from relay.brokers.aws.services import Service
+from relay.brokers.aws.sockets import Progress
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Receipt, Transient
+
+FAILURES: Final = (ClientError, BotoCoreError, BrokerUnreachable, OSError)
+"""What a request to AWS may raise."""
+
+_LOOKS: Final = 2  # at what was sent, within a timeout
+_MOST_TIMEOUTS: Final = 10  # of one request, while its bytes are on their way
+_LATE: Final = 0.2  # seconds that a look may be late because the process did not run
+
+
+class AwsSession:
+    """One client and what is unanswered on it."""
+
+    def __init__(self, client: AwsClient, service: Service, options: AwsOptions) -> None:
+        """``client`` belongs to the session from here on."""
+        self.ended_as: Outcome | None = None
+        """None until ``end``; then the outcome of every event that was still unanswered."""
+        self._client, self._service, self._options = client, service, options
+        self._loop = asyncio.get_running_loop()
+        self._requests: dict[asyncio.Task[None], Batch] = {}
+        self._last_of: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """The latest request of each message group of a FIFO queue or topic."""
+        self._addresses: dict[str, asyncio.Task[str]] = {}
+        """Of each queue or topic by name, also while it is being looked up."""
+        self._room = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+
+    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
+        """Send every event; waits while too many requests are in flight. Leaves none unsent."""
+        for batch in batches(events, sink, self._service, self._options):
+            while len(self._requests) >= self._options.max_requests and self.ended_as is None:
+                self._room.clear()
+                await self._room.wait()
+            if self.ended_as is not None:
+                batch.settle_all(self.ended_as)
+                continue
+            self._start(batch)
+            await asyncio.sleep(0)
+        return ()
+
+    def end(self, outcome: Outcome) -> None:
+        """Cut every connection; on return everything is resolved, what was unanswered as ``outcome``."""
+        if self.ended_as is not None:
+            return
+        self.ended_as = outcome
+        self._client.sockets.cut()
+        requests, self._requests = self._requests, {}
+        tasks: list[asyncio.Task[Any]] = [*requests, *self._addresses.values()]
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        for batch in requests.values():
+            batch.settle_all(outcome)
+        self._room.set()
+        self._closing = self._loop.create_task(self._close(tasks))
+
+    async def gone(self) -> None:
+        """Wait until nothing of an ended session is left."""
+        if self._closing is not None:
+            await asyncio.wait({self._closing})
+
+    async def _close(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._client.close()
+
+    def _start(self, batch: Batch) -> None:
+        """Begin to send a batch, after the requests that share a group with it."""
+        groups = [(batch.name, group) for group in batch.groups]
+        before = {self._last_of[group] for group in groups if group in self._last_of}
+        task = self._loop.create_task(self._deliver(batch, before))
+        self._requests[task] = batch
+        self._last_of.update(dict.fromkeys(groups, task))
+
+        def done(_: asyncio.Task[None]) -> None:
+            self._requests.pop(task, None)
+            for group in groups:
+                if self._last_of.get(group) is task:
+                    del self._last_of[group]
+            self._room.set()
+
+        task.add_done_callback(done)
+
+    async def _deliver(self, batch: Batch, before: set[asyncio.Task[None]]) -> None:
+        """Send one batch; where a refusal of the whole may be for one of its messages, each alone."""
+        if before:
+            await asyncio.wait(before)
+        await self._send(batch, batch.waiting)
+        for key in batch.waiting:
+            await self._send(batch, [key])
+
+    async def _send(self, batch: Batch, keys: Sequence[str]) -> None:
+        """Send these messages of a batch and settle them."""
+        try:
+            address = await self._address(batch.name)
+            requests = [request for request in batch.requests if request["Id"] in keys]
+            answer = await self._within(self._service.send(self._client, address, requests))
+        except FAILURES as error:
+            self._failed(batch, keys, error)
+            return
+        outcomes = self._outcomes(answer)
+        silent = Transient("NO_RESULT", "the answer says nothing about this message")
+        batch.settle([(key, outcomes.get(key, silent)) for key in keys])
+
+    def _failed(self, batch: Batch, keys: Sequence[str], error: Exception) -> None:
+        """Settle a request that failed as a whole, unless each of its messages is to be sent alone."""
+        if is_missing(error):
+            self._addresses.pop(batch.name, None)  # looked up again by the next attempt
+        outcome = classify(error)
+        if len(keys) == 1 or not about_one(error, outcome):
+            batch.settle([(key, outcome) for key in keys])
+        if refuses_credentials(error):
+            self.end(outcome)
+
+    def _outcomes(self, answer: dict[str, Any]) -> dict[str, Outcome]:
+        """What an answer says about each message, by the id of its entry."""
+        outcomes: dict[str, Outcome] = {}
+        for entry in answer.get("Successful", ()):
+            outcomes[entry["Id"]] = Acknowledged(_receipt(entry)) if self._options.receipts else ACKNOWLEDGED
+        for entry in answer.get("Failed", ()):
+            outcomes[entry["Id"]] = refusal(code_of(entry), str(entry.get("Message", "")))
+        return outcomes
+
+    async def _address(self, name: str) -> str:
+        """Where a queue or topic is; requests for it that begin meanwhile share one lookup."""
+        lookup = self._addresses.get(name)
+        if lookup is None:
+            lookup = self._loop.create_task(self._within(self._service.address(self._client, name)))
+            self._addresses[name] = lookup
+        await asyncio.wait({lookup})
+        if self._addresses.get(name) is lookup and (lookup.cancelled() or lookup.exception() is not None):
+            del self._addresses[name]
+        return lookup.result()
+
+    async def _within(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - the SDK's answers have no types
+        """What a request returns. Raises TimeoutError when it has no answer in time, and no bytes are on their way."""
+        request = self._loop.create_task(work)
+        try:
+            if await self._in_time(request):
+                return request.result()
+        finally:
+            if not request.done():
+                request.cancel()
+                await asyncio.wait({request})
+        raise TimeoutError(f"no answer within {self._options.publish_timeout:g} s")
+
+    async def _in_time(self, request: asyncio.Task[Any]) -> bool:
+        """Whether a request ends before its timeout, which begins again while bytes arrive at the other host.
+
+        Time in which this process did not run does not count: what has arrived meanwhile is read first.
+        """
+        interval, silent = self._options.publish_timeout / _LOOKS, 0
+        before: Progress | None = None
+        for _ in range(_LOOKS * _MOST_TIMEOUTS):
+            due = self._loop.time() + interval
+            await asyncio.wait({request}, timeout=interval)
+            if request.done():
+                return True
+            now = self._client.sockets.progress()
+            moved = before is not None and now.waiting > 0 and now.received > before.received
+            silent = 0 if moved or self._loop.time() - due > _LATE else silent + 1
+            if silent == _LOOKS:
+                break
+            before = now
+        return False
+
+
+def _receipt(entry: dict[str, Any]) -> Receipt:
+    """Where the message is: its id and, in a FIFO queue or topic, its number."""
+    receipt: Receipt = {"message_id": entry["MessageId"]}
+    if "SequenceNumber" in entry:
+        receipt["sequence_number"] = entry["SequenceNumber"]
+    return receipt
