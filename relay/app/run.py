@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from relay.app import build
 from relay.app.collector import set_collector
@@ -39,7 +39,8 @@ EXIT_CONFIG = 2
 
 async def run(settings: Settings) -> int:
     """Run the relay until SIGTERM or SIGINT; the exit code. A second signal ends the process at once."""
-    _warn(settings.warnings)
+    for warning in settings.warnings:
+        logger.warning("%s", warning, extra={"action": "setting_warning"})
     logger.info(
         "relay %s starting: table %s, publisher %s",
         __version__,
@@ -61,7 +62,8 @@ async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings)
-    _warn(destinations.warnings)
+    for warning in destinations.warnings:
+        logger.warning("%s", warning, extra={"action": "setting_warning"})
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
@@ -82,7 +84,8 @@ async def _live(settings: Settings) -> None:
     for part in (log, lag, destinations):
         if part is not None:
             part.register(telemetry.registry)
-    server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
+    options = ServerOptions(settings.server_port.host, settings.server_port.port)
+    server = StatusServer(view, options)
     _stop_on_signals(relay)
     await server.start()
     if log is not None:
@@ -94,15 +97,14 @@ async def _live(settings: Settings) -> None:
     try:
         await relay.run()
     finally:
-        # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
         closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
         closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
-        await asyncio.wait(map(asyncio.ensure_future, closing), timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
+        await _close(closing, settings.shutdown_timeout * _CLOSED_WITHIN)
 
 
-def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        logger.warning("%s", warning, extra={"action": "setting_warning"})
+async def _close(closing: Iterable[Awaitable[None]], timeout: float) -> None:
+    """At the same time, and bounded together: a broken log or exporter must not take the server's share of the time."""
+    await asyncio.wait([asyncio.ensure_future(one) for one in closing], timeout=timeout)
 
 
 def _stop_on_signals(relay: Relay) -> None:
