@@ -30,6 +30,7 @@ FRAGMENTS = {
     "docs/guide/spark-archive.md  3": "settings of Spark; make tables runs the archive on them",
     "docs/operate/deployment.md  1": "values of the chart; tests/deploy/test_helm.py renders values of each kind",
     "docs/reference/messages.md json 1": "one line of output; tests/brokers/stdout reads such lines",
+    "docs/reference/messages.md toml 1": "a table; tests/brokers/http/test_endpoints.py reads tables of each kind",
 }
 """Blocks in a language that is not run, and why."""
 
