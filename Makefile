@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture fmt
+.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -48,7 +48,7 @@ run: $(DEMO_STAMP) ## the same until Ctrl-C, with the addresses to look at
 	@$(BIN)/python -m relay.demo --keep
 
 check: $(STAMP) ## format, lint, import contracts, types and fast tests
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target check-types check-tests check-sql check-style
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target check-types check-tests check-sql check-site check-style
 
 check-style:
 	$(BIN)/ruff format --check .
@@ -57,6 +57,12 @@ check-style:
 
 check-sql:
 	$(BIN)/sqlfluff lint --disable-progress-bar sql
+
+# Strict: a link to a page or section that does not exist ends the build. tests/docs/test_site.py holds the rest.
+SITE := .cache/site
+check-site:
+	@rm -rf $(SITE)
+	$(BIN)/zensical build --strict
 
 check-types:
 	$(BIN)/mypy
@@ -147,6 +153,11 @@ simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, S
 
 screenshots: $(STAMP) ## every page of the console as pictures, with Debian's Chromium: .cache/screenshots
 	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots .cache/screenshots
+
+docs: $(STAMP) ## serve the documents as a site on localhost:8000, rebuilt at each change
+	$(BIN)/zensical serve
+
+site: $(STAMP) check-site ## build the site of the documents, into .cache/site
 
 picture: $(STAMP) ## the console as the README shows it: docs/pictures
 	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots --readme

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import nats
 import redis
@@ -23,11 +24,13 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from relay.app.publishers import kafka_options, rabbit_options
+from relay.brokers.http.wire import Origin, Request, connect
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target
 from relay.settings.settings import Settings
 
+_CONNECTIONS = 8  # HTTP_CONNECTIONS_PER_HOST
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
 
 Message = tuple[str, str, bytes, str]
@@ -63,6 +66,8 @@ def broker_pace(publisher: str, url: str, targets: Sequence[str], batch: int, co
     started, cpu = time.monotonic(), time.process_time()
     if publisher == "rabbitmq":
         asyncio.run(_rabbitmq(url, targets, batch_messages))
+    elif publisher == "http":
+        asyncio.run(_http(url, targets[0], batch_messages))
     else:
         _SENDERS[publisher](url, targets[0], batch, batch_messages)
     return Pace(count / (time.monotonic() - started), (time.process_time() - cpu) / count * 1e6)
@@ -186,6 +191,25 @@ async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Messa
         confirms.room.clear()
         await confirms.room.wait()
     connection.cut()
+
+
+async def _http(url: str, target: str, batch_messages: list[Message]) -> None:
+    """The library has no connection: that is the relay's own, as many as the relay uses."""
+    place = urlsplit(url)
+    origin = Origin(place.scheme, place.hostname or "", place.port or 80)
+    rest = iter(batch_messages)
+
+    async def send() -> None:
+        connection = (await connect(origin, None, 10.0, allow_private=True)).owner
+        for event_id, key, payload, number in rest:
+            headers = [("webhook-id", event_id), ("X-Event-Type", target), ("X-Partition-Key", key)]
+            headers += [("X-User-source", "x"), ("X-User-n", number)]
+            answer = await connection.post(Request("http", origin.authority, place.path, headers, payload), 10.0)
+            if answer.status != 204:
+                raise RuntimeError(f"status {answer.status}")
+        connection.abort()
+
+    await asyncio.gather(*(send() for _ in range(_CONNECTIONS)))
 
 
 _SENDERS: dict[str, Callable[[str, str, int, list[Message]], None]] = {"kafka": _kafka, "nats": _nats, "redis": _redis}

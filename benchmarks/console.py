@@ -40,6 +40,7 @@ PAGES = {
     "an event": "/events/00000000-0000-0000-0000-000000000001",
     "dead letters": "/dead",
     "replay a group": "/changes/new?action=replay&event_type=t7",
+    "replay whatever was delivered": "/changes/new?action=replay&status=DELIVERED",
     "types": "/types",
     "relays": "/fleet",
     "settings": "/settings",

@@ -49,14 +49,22 @@ class DebeziumServer(LocalServer):
     ready_within = 120.0
 
     def __init__(
-        self, database_url: str, brokers: str, source: Mapping[str, str], java_options: Sequence[str] = ()
+        self,
+        database_url: str,
+        brokers: str,
+        source: Mapping[str, str],
+        java_options: Sequence[str] = (),
+        others: Mapping[str, str] | None = None,
     ) -> None:
-        """``brokers`` is Kafka's bootstrap address; ``source`` holds more properties of the connector."""
+        """``brokers`` is Kafka's bootstrap address; ``source`` and ``others`` hold more properties of the connector and
+        of the server.
+        """
         super().__init__()
         self._database_url = database_url
         self._brokers = brokers
         self._source = source
         self._java_options = java_options
+        self._others = others or {}
 
     @property
     def url(self) -> str:
@@ -108,6 +116,7 @@ class DebeziumServer(LocalServer):
             "debezium.transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
             "quarkus.http.host": "127.0.0.1",
             "quarkus.http.port": "0",
+            **self._others,
         }
 
 

@@ -25,6 +25,7 @@ from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.valkey import ValkeyServer
+from tests.support.servers.webhooks import WebhookServer
 
 _PARTITIONS = 6
 _CONFIG = {"message.timestamp.type": "LogAppendTime"}  # so that a message says when the broker stored it
@@ -234,6 +235,25 @@ class RabbitMQ:
         return [target] if self.queues == 1 else [f"{target}.{number}" for number in range(self.queues)]
 
 
+class Webhooks:
+    """One receiver of webhooks by HTTP/1.1, without TLS: aiohttp's server, which keeps what it gets in memory."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._server = stack.enter_context(WebhookServer())
+        self.url, self.pid = self._server.url, self._server.pid
+
+    def prepare(self, target: str) -> Sequence[str]:
+        """Its endpoint takes any event type."""
+        return (target,)
+
+    def received(self, target: str) -> Received:
+        """What came of the type."""
+        return Received.of(str(post.header("webhook-id")) for post in self._server.received(target))
+
+    def discard(self, target: str) -> None:
+        """Leave it: it ends with the server."""
+
+
 class Sqs:
     """Standard queues of moto's server, an emulator whose own time is most of what is measured."""
 
@@ -265,11 +285,12 @@ class Sqs:
         return [f"{target.replace('.', '-')}-{number}" for number in range(self.queues)]
 
 
-BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis] | type[RabbitMQ] | type[Sqs]] = {
+BROKERS: dict[str, type[Kafka] | type[Nats] | type[Redis] | type[RabbitMQ] | type[Webhooks] | type[Sqs]] = {
     "kafka": Kafka,
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,
+    "http": Webhooks,
     "sqs": Sqs,
 }
 """By PUBLISHER_TYPE."""

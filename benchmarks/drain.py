@@ -75,6 +75,7 @@ def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, t
         "BATCH_SIZE": str(batch),
         "RELAY_ID": "benchmark",
         "ON_DELIVERED": who.on_delivered,
+        "HTTP_ALLOW_PRIVATE": "true",
     }
     if who.publisher == "sqs":
         env |= CREDENTIALS

@@ -33,7 +33,7 @@ SELECT gen_random_uuid(), %s, decode(repeat('ab', 256), 'hex'), at, at
 FROM (SELECT now() - make_interval(secs => %s) + n * interval '1 ms' AS at FROM generate_series(1, %s) AS n)
 """
 _BATCH = 100
-_HELD = PauseTarget(PauseScope.TYPE, "held")
+_HELD = {"type": PauseTarget(PauseScope.TYPE, "held"), "prefix": PauseTarget(PauseScope.PREFIX, "hel")}
 
 
 def _fill(url: str, *parts: tuple[str, int, int]) -> None:
@@ -73,11 +73,11 @@ async def _look(storage: PostgresOutbox) -> None:
         await asyncio.sleep(1.0)
 
 
-async def _measure(plain_url: str, paused_url: str, claims: int) -> dict[str, list[float]]:
+async def _measure(plain_url: str, paused_url: str, claims: int, target: PauseTarget) -> dict[str, list[float]]:
     plain, paused = _storage(plain_url), _storage(paused_url)
     times: dict[str, list[float]] = {"first": [], "plain": [], "paused": []}
     await _claim(plain)
-    paused.paused.set([Pause(_HELD, None, "benchmark", "", datetime.now(UTC))])
+    paused.paused.set([Pause(target, None, "benchmark", "", datetime.now(UTC))])
     looking = asyncio.create_task(_look(paused))
     times["first"] = [await _claim(paused) for _ in range(5)]
     await asyncio.sleep(2.0)
@@ -95,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paused", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="paused rows (default 1000000)")
     parser.add_argument("--claims", type=int, default=300, help="timed claims of each table (default 300)")
+    parser.add_argument("--scope", choices=_HELD, default="prefix", help="what the pause names (default prefix)")
     parser.add_argument("--json", type=Path, help="write every time to this file")
     options = parser.parse_args()
     free = (options.claims + 10) * _BATCH
@@ -102,7 +103,7 @@ def main() -> None:
         plain_url, paused_url = servers.fresh_table(), servers.fresh_table()
         _fill(plain_url, ("free", 600, free))
         _fill(paused_url, ("held", 86_400, options.rows), ("free", 600, free))
-        times = asyncio.run(_measure(plain_url, paused_url, options.claims))
+        times = asyncio.run(_measure(plain_url, paused_url, options.claims, _HELD[options.scope]))
     medians = {name: statistics.median(each) * 1000 for name, each in times.items()}
     worst = {name: max(each) * 1000 for name, each in times.items()}
     print("| claims of 100 | p50, ms | worst, ms |\n|---|---|---|")
@@ -110,7 +111,7 @@ def main() -> None:
         print(f"| {name} | {median:.2f} | {worst[name]:.1f} |")
     print(f"p50 paused/plain {medians['paused'] / medians['plain']:.2f}")
     if options.json:
-        machine = asdict(Machine.this(rows=options.rows, claims=options.claims))
+        machine = asdict(Machine.this(rows=options.rows, claims=options.claims, scope=options.scope))
         options.json.write_text(json.dumps({"machine": machine, "times": times}, indent=1) + "\n", encoding="utf-8")
 
 

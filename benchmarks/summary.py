@@ -10,7 +10,14 @@ from benchmarks.latency import Latency
 from benchmarks.measured import Cell
 from benchmarks.peers_table import PeerRun
 
-_NAMES = {"kafka": "Kafka", "nats": "NATS JetStream", "redis": "Redis", "rabbitmq": "RabbitMQ", "sqs": "SQS (emulated)"}
+_NAMES = {
+    "kafka": "Kafka",
+    "nats": "NATS JetStream",
+    "redis": "Redis",
+    "rabbitmq": "RabbitMQ",
+    "http": "Webhooks",
+    "sqs": "SQS (emulated)",
+}
 _TARGET = 100_000  # events/s of the estimate
 
 

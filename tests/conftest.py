@@ -17,6 +17,9 @@ settings.load_profile("tests")
 
 LocalServer.patience = PATIENCE
 
+# Where it is set, each of the hundreds of processes that the tests start compiles its modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
 pytest_plugins = [
     "tests.support.needs",
@@ -32,6 +35,7 @@ pytest_plugins = [
     "tests.support.fixtures.nats",
     "tests.support.fixtures.redis",
     "tests.support.fixtures.rabbitmq",
+    "tests.support.fixtures.http",
     "tests.support.fixtures.aws",
     "tests.support.fixtures.daemon",
     "tests.support.fixtures.measured",

@@ -77,11 +77,13 @@ def command(
     """List events, newest first by the time at which they entered their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. On a terminal,
-    an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated by tabs: event
-    id, status, event type, partition key, attempts, since, next try, payload bytes, last error. An age is a duration
-    such as 90s, 1h30m or 7d. Searching a huge table for a rare type, key or error is slow; name the status to make it
-    faster.
+    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. An age is a
+    duration such as 90s, 1h30m or 7d.
+
+    On a terminal, an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated
+    by tabs: event id, status, event type, partition key, attempts, since, next try, payload bytes, last error.
+
+    Searching a huge table for a rare type, key or error is slow; name the status to make it faster.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
 

@@ -22,7 +22,7 @@ Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only e
 Prefix = Annotated[
     str | None, typer.Option("--prefix", metavar="TEXT", help="Only events whose type begins with that text.")
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for everybody who looks.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown with the pause.")]
 Who = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who pauses, instead of user and host.", show_default=False)
 ]

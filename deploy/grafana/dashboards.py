@@ -1,6 +1,6 @@
 """The dashboards: what operators look at, in which unit, and what each plot means.
 
-``job`` is one outbox table (docs/operate/operations.md#alerts). The backlog is the table's and every relay exports it,
+``job`` is one outbox table (docs/operate/alerts.md). The backlog is the table's and every relay exports it,
 so it is the maximum over relays; counters are summed.
 """
 
@@ -13,7 +13,7 @@ from deploy.grafana.model import Dashboard, Panel, Query, Variable
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
 _STORE: Final = 'database=~"$database", schema=~"$schema", subscription=~"$subscription"'
 _WINDOW: Final = "[$__rate_interval]"
-_METRICS: Final = "operate/operations.md#metrics"
+_METRICS: Final = "operate/monitoring.md#metrics"
 _TABLE: Final = Variable("table", "Table (job)", "openoutbox_relay_state", "job")
 _RELAY: Final = Variable("relay", "Relay", 'openoutbox_relay_state{job=~"$table"}', "relay_id")
 
@@ -52,7 +52,7 @@ FLEET: Final = Dashboard(
             "State of each relay",
             "Active; paused: the broker is unreachable, no attempts are used; error: the database is unreachable.",
             "none",
-            "operate/operations.md#outboxrelaypaused",
+            "operate/alerts.md#outboxrelaypaused",
             (Query(f"openoutbox_relay_state{{{_CHOSEN}}}", "{{relay_id}}"),),
             states=((1, "active", "green"), (2, "paused", "orange"), (3, "error", "red")),
         ),
@@ -60,14 +60,14 @@ FLEET: Final = Dashboard(
             "Pauses of operators",
             "Pauses that each relay obeys: it claims nothing of what is paused. All relays should show the same.",
             "short",
-            "operate/operations.md#pause-and-resume",
+            "operate/running.md#pause-and-resume",
             (Query(f"openoutbox_paused{{{_CHOSEN}}}", "{{relay_id}}"),),
         ),
         Panel(
             "Relays by version",
             "During a roll-out two versions run side by side; afterwards one line is left.",
             "short",
-            "operate/deployment.md#upgrade-and-roll-back",
+            "operate/upgrades.md",
             (Query(f"count by (version) (openoutbox_build_info{{{_CHOSEN}}})", "{{version}}"),),
         ),
         Panel(
@@ -81,14 +81,14 @@ FLEET: Final = Dashboard(
             "Events in flight",
             "Claimed and not settled. A relay at its MAX_IN_FLIGHT waits for the broker or the database.",
             "short",
-            "operate/operations.md#throughput-and-latency",
+            "operate/sizing.md#throughput",
             (Query(f"openoutbox_in_flight_events{{{_CHOSEN}}}", "{{relay_id}}"),),
         ),
         Panel(
             "Time since the last claim",
             "An empty claim counts. It grows while a relay is paused, cannot claim, or hangs.",
             "s",
-            "operate/operations.md#outboxnotclaiming",
+            "operate/alerts.md#outboxnotclaiming",
             (Query(f"time() - openoutbox_last_successful_claim_timestamp_seconds{{{_CHOSEN}}}", "{{relay_id}}"),),
             warn_above=300,
         ),
@@ -96,7 +96,7 @@ FLEET: Final = Dashboard(
             "Leases that ended without an outcome",
             "Reclaimed: a relay was killed or froze, each a failed attempt. Lost: an outcome came after that.",
             "short",
-            "operate/operations.md#outboxleasesexpiring",
+            "operate/alerts.md#outboxleasesexpiring",
             (
                 Query(
                     _increase("openoutbox_leases_reaped_total", "relay_id, result"),
@@ -109,14 +109,14 @@ FLEET: Final = Dashboard(
             "Processor time",
             "Cores in use by each relay's process. A relay uses one core at most, libraries' threads apart.",
             "percentunit",
-            "operate/deployment.md#sizing",
+            "operate/sizing.md",
             (Query(f'rate(process_cpu_seconds_total{{job=~"$table"}}{_WINDOW})', "{{instance}}"),),
         ),
         Panel(
             "Memory",
             "Resident memory of each relay's process; BATCH_BYTES and MAX_IN_FLIGHT bound it.",
             "bytes",
-            "operate/deployment.md#sizing",
+            "operate/sizing.md",
             (Query('process_resident_memory_bytes{job=~"$table"}', "{{instance}}"),),
         ),
     ),
@@ -132,7 +132,7 @@ DESTINATION: Final = Dashboard(
             "Lag",
             "How long the oldest event that is due has been due; scheduled and backed-off events do not raise it.",
             "s",
-            "operate/operations.md#outboxlagging",
+            "operate/alerts.md#outboxlagging",
             (Query(_largest("openoutbox_backlog_oldest_due_age_seconds"), "{{job}}"),),
             warn_above=60,
         ),
@@ -140,7 +140,7 @@ DESTINATION: Final = Dashboard(
             "Backlog",
             "PENDING events: new ones, and those that failed before and wait for their next attempt.",
             "short",
-            "operate/operations.md#outboxeventsfailing",
+            "operate/alerts.md#outboxeventsfailing",
             (Query(_largest("openoutbox_backlog_pending_count", "job, status"), "{{job}} {{status}}"),),
         ),
         Panel(
@@ -154,14 +154,14 @@ DESTINATION: Final = Dashboard(
             "Dead letters",
             "Events in DEAD: refused for good, or their attempts are used up. They wait for an operator.",
             "short",
-            "operate/operations.md#outboxeventsdying",
+            "operate/alerts.md#outboxeventsdying",
             (Query(_largest("openoutbox_backlog_dead_events"), "{{job}}"),),
         ),
         Panel(
             "From insert to acknowledgement",
             "Quantiles of created_at to the broker's acknowledgement. Exemplars lead to the traces of sampled events.",
             "s",
-            "operate/operations.md#traces",
+            "operate/monitoring.md#traces",
             (
                 Query(_quantile(0.5, "openoutbox_events_e2e_latency_seconds"), "p50"),
                 Query(_quantile(0.95, "openoutbox_events_e2e_latency_seconds"), "p95"),
@@ -194,7 +194,7 @@ DESTINATION: Final = Dashboard(
             "Events released",
             "Given back without using up an attempt: the broker was unreachable, or the relay stopped.",
             "cps",
-            "operate/operations.md#outboxrelaypaused",
+            "operate/alerts.md#outboxrelaypaused",
             (Query(_rate("openoutbox_events_released_total", "job, relay_id"), "{{job}} {{relay_id}}"),),
         ),
     ),
@@ -210,7 +210,7 @@ DATABASE: Final = Dashboard(
             "Latency of statements, p99",
             "By operation. A claim that rises steadily means a held xmin horizon or dead index entries.",
             "s",
-            "operate/operations.md#a-large-table",
+            "operate/large-table.md",
             (Query(_quantile(0.99, "openoutbox_storage_latency_seconds", "op, "), "{{op}}"),),
         ),
         Panel(
@@ -231,14 +231,14 @@ DATABASE: Final = Dashboard(
             "Failed statements",
             "By operation. Failed settles are repeated: outcomes wait in the relay.",
             "cps",
-            "operate/operations.md#outboxrelayerror",
+            "operate/alerts.md#outboxrelayerror",
             (Query(_rate("openoutbox_storage_latency_seconds_count", "op", ', status="failed"'), "{{op}}"),),
         ),
         Panel(
             "Events in a claim",
             "Average of claims that were not empty. At BATCH_SIZE the relays work through a backlog.",
             "short",
-            "operate/operations.md#throughput-and-latency",
+            "operate/sizing.md#throughput",
             (
                 Query(
                     _ratio("openoutbox_events_batch_size_sum", "openoutbox_events_batch_size_count"),
@@ -250,7 +250,7 @@ DATABASE: Final = Dashboard(
             "Age of the oldest delivered row",
             "Above the age that prune retains (seven days in deploy), prune does not run or fails.",
             "s",
-            "operate/operations.md#outboxnotpruned",
+            "operate/alerts.md#outboxnotpruned",
             (Query(_largest("openoutbox_oldest_delivered_age_seconds"), "{{job}}"),),
             warn_above=7 * 86400 + 6 * 3600,
         ),
@@ -296,7 +296,7 @@ DELIVERY_LOG: Final = Dashboard(
             "Time for which there are tables",
             "PostgreSQL: until the last month that is ready. Below zero, attempts are quarantined.",
             "s",
-            "operate/operations.md#outboxlogmonthmissing",
+            "operate/alerts.md#outboxlogmonthmissing",
             (Query(f"min by (job) (openoutbox_log_ready_until_timestamp_seconds{{{_CHOSEN}}}) - time()", "{{job}}"),),
         ),
     ),
@@ -316,7 +316,7 @@ EVENT_STORE: Final = Dashboard(
             "Lag",
             "Age of the oldest event after the checkpoint.",
             "s",
-            "operate/operations.md#outboxsubscriptionlagging",
+            "operate/alerts.md#outboxsubscriptionlagging",
             (
                 Query(
                     _checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"),
@@ -353,7 +353,7 @@ EVENT_STORE: Final = Dashboard(
             "Consumers",
             "Whether an instance holds the lease of the subscription or part.",
             "none",
-            "operate/operations.md#outboxsubscriptionlagging",
+            "operate/alerts.md#outboxsubscriptionlagging",
             (
                 Query(
                     _checkpoint("openoutbox_eventstore_checkpoint_active"),
@@ -366,7 +366,7 @@ EVENT_STORE: Final = Dashboard(
             "Age of the listing",
             "The other plots show the state of that moment.",
             "s",
-            "operate/operations.md#outboxsubscriptionsnotlisted",
+            "operate/alerts.md#outboxsubscriptionsnotlisted",
             (
                 Query(
                     "time() - max by (database, schema) (openoutbox_eventstore_listed_timestamp_seconds"

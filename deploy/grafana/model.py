@@ -72,7 +72,7 @@ class Dashboard:
             "templating": {"list": [*_fixed_variables(), *(_variable(variable) for variable in self.variables)]},
             "links": [
                 {"type": "dashboards", "title": "Open Outbox", "tags": ["openoutbox"], "asDropdown": True},
-                {"type": "link", "title": "Documentation", "url": "${docs}/operate/operations.md#dashboards"},
+                {"type": "link", "title": "Documentation", "url": "${docs}/operate/monitoring.md#dashboards"},
             ],
             "panels": [_panel(place, panel) for place, panel in enumerate(self.panels)],
         }

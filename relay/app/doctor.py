@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import publishers
+from relay.app.destinations import Plan, read_plan
 from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
+from relay.routing.rules import Dropped, Sent, Undecided
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
@@ -43,7 +45,49 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
     )
-    return [*findings, *storage, *_lease(settings), *asyncio.run(_broker(settings, types))]
+    plan = read_plan(settings)
+    findings += storage
+    if plan.several:
+        for name, own in plan.destinations.items():
+            findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
+    findings += _routes(plan, types)
+    for name, own in plan.destinations.items():
+        of_one = [*_lease(own), *asyncio.run(_broker(own, _names(plan, name, types)))]
+        findings += [_about(name, finding) for finding in of_one] if plan.several else of_one
+    return findings
+
+
+def _about(name: str, finding: Finding) -> Finding:
+    """The finding with the destination that it is about, and advice in the words of DESTINATIONS_FILE."""
+    advice = finding.advice.replace("PUBLISHER_URL", "its url").replace("PUBLISHER_TYPE=", "type = ")
+    return finding._replace(message=f"destination {name}: {finding.message}", advice=advice)
+
+
+def _names(plan: Plan, destination: str, types: list[str] | None) -> list[str] | None:
+    """The names that the waiting types have at this destination, as far as a type alone decides."""
+    if types is None or plan.routes is None:
+        return types
+    decisions = (plan.routes.of_type(event_type) for event_type in types)
+    sent = (one for one in decisions if isinstance(one, Sent))
+    return sorted({one.name for one in sent if not plan.several or one.via == destination})
+
+
+def _routes(plan: Plan, types: list[str] | None) -> Iterator[Finding]:
+    """What becomes of waiting types whose destination was not checked."""
+    if plan.routes is None:
+        return
+    for event_type in types or ():
+        match plan.routes.of_type(event_type):
+            case Dropped(rule):
+                yield Finding(Level.OK, "routes", f"route {rule.number} drops events of type {event_type!r}")
+            case Undecided(rule):
+                headers = " and ".join(rule.to.headers) if rule.to is not None else ""
+                message = (
+                    f"route {rule.number} sends {event_type!r} by the header {headers}: no destination was checked"
+                )
+                yield Finding(Level.OK, "routes", message)
+            case Sent():
+                pass
 
 
 def _lease(settings: Settings) -> Iterator[Finding]:
@@ -65,20 +109,24 @@ async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
     kind = settings.publisher_type
     if kind in _NEVER_STORED:
         message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        return [
-            Finding(Level.WARNING, "broker", message, "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq, sqs or sns")
-        ]
+        advice = "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq, http, sqs or sns"
+        return [Finding(Level.WARNING, "broker", message, advice)]
     try:
-        await _probe(settings)
-        findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
-        if types is None:
-            return findings  # the waiting event types are not known; the table's findings say why
-        findings += await _existing(settings, types)
+        return await (_http if kind == "http" else _session)(settings, types)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
         return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
-    return findings
+
+
+async def _session(settings: Settings, types: list[str] | None) -> list[Finding]:
+    """Probe a broker, and ask it for a destination of each type."""
+    kind = settings.publisher_type
+    await _probe(settings)
+    findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
+    if types is None:
+        return findings  # the waiting event types are not known; the table's findings say why
+    return findings + await _existing(settings, types)
 
 
 async def _existing(settings: Settings, types: list[str]) -> list[Finding]:
@@ -160,6 +208,27 @@ async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
     missing = await missing_queues(options, types)
     findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
     return findings or [_destinations("queues", "queue", types)]
+
+
+async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
+    from relay.brokers.http.checking import check_hosts, without_endpoint  # noqa: PLC0415 - only with webhooks
+
+    options = publishers.http_options(settings)
+    advice = "check the URL, the name, the way there and HTTP_TLS_*; until it answers its events wait"
+    findings = [
+        Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
+        if reason is None
+        else Finding(Level.ERROR, "broker", reason, advice)
+        for host, reason in (await check_hosts(options, _PROBE)).items()
+    ]
+    if types is None:
+        return findings
+    advice = "add a pattern to HTTP_ENDPOINTS_FILE, or set PUBLISHER_URL; until then its events become dead letters"
+    missing = [
+        Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {name!r}", advice)
+        for name in without_endpoint(options, types)
+    ]
+    return findings + (missing or [_destinations("endpoints", "URL", types)])
 
 
 async def _aws(settings: Settings, types: list[str]) -> list[Finding]:

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 from relay.app.required import required
 from relay.core.extras import requires
+from relay.core.formats import cloudevents
+from relay.core.formats.choice import message_format
+from relay.core.formats.message import MessageFormat
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relay.brokers.aws.options import AwsOptions
+    from relay.brokers.http.options import HttpOptions
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
     from relay.brokers.rabbitmq.options import RabbitOptions
@@ -28,6 +32,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         from relay.brokers.kafka.options import KafkaOptions
 
     return KafkaOptions(
+        message_format=_message_format(settings, cloudevents.KAFKA),
         in_order=settings.ordering == "key",
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
@@ -49,6 +54,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         from relay.brokers.nats.options import NatsOptions
 
     return NatsOptions(
+        message_format=_message_format(settings, cloudevents.NATS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         publish_timeout=settings.nats_publish_timeout,
@@ -62,6 +68,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         from relay.brokers.redis.options import RedisOptions
 
     return RedisOptions(
+        message_format=_message_format(settings, cloudevents.REDIS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         connection_timeout=settings.redis_connection_timeout,
@@ -75,10 +82,33 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
         from relay.brokers.rabbitmq.options import RabbitOptions
 
     return RabbitOptions(
+        message_format=_message_format(settings, cloudevents.AMQP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         exchange=settings.rabbitmq_exchange or "",
         publish_timeout=settings.rabbitmq_publish_timeout,
         connection_timeout=settings.rabbitmq_connection_timeout,
+    )
+
+
+def http_options(settings: Settings) -> HttpOptions:
+    """PUBLISHER_URL and the HTTP_* variables. Raises ConfigError without the extra."""
+    with requires("http", "PUBLISHER_TYPE=http"):
+        from relay.brokers.http.options import HttpOptions
+
+    return HttpOptions(
+        url=None if settings.publisher_url is None else settings.publisher_url.get_secret_value(),
+        endpoints_file=settings.http_endpoints_file,
+        secrets=() if settings.http_secrets is None else settings.http_secrets.get_secret_value().split(),
+        timeout=settings.http_timeout,
+        connection_timeout=settings.http_connection_timeout,
+        connections_per_host=settings.http_connections_per_host,
+        protocol=settings.http_protocol,
+        content_type=settings.http_content_type,
+        allow_private=settings.http_allow_private,
+        tls_ca=settings.http_tls_ca,
+        tls_cert=settings.http_tls_cert,
+        tls_key=settings.http_tls_key,
+        circuit_pause=settings.publisher_connect_retry_interval,
     )
 
 
@@ -135,6 +165,13 @@ def _rabbitmq(settings: Settings) -> Publisher:
     return RabbitPublisher(rabbit_options(settings))
 
 
+def _http(settings: Settings) -> Publisher:
+    with requires("http", "PUBLISHER_TYPE=http"):
+        from relay.brokers.http.publisher import HttpPublisher
+
+    return HttpPublisher(http_options(settings))
+
+
 def _aws(settings: Settings) -> Publisher:
     with requires("aws", f"PUBLISHER_TYPE={settings.publisher_type}"):
         from relay.brokers.aws.publisher import AwsPublisher
@@ -159,11 +196,16 @@ _PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
     "nats": _nats,
     "redis": _redis,
     "rabbitmq": _rabbitmq,
+    "http": _http,
     "sqs": _aws,
     "sns": _aws,
     "stdout": _stdout,
     "null": _null,
 }
+
+
+def _message_format(settings: Settings, binding: cloudevents.Binding) -> MessageFormat | None:
+    return message_format(settings.message_format, settings.cloudevents_source or "", binding)
 
 
 def _wants_receipts(settings: Settings) -> bool:

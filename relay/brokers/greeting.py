@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 _WITHIN: Final = 0.5  # seconds for the connection, and for the answer
 _MOST: Final = 3  # addresses of one URL that are asked
-_PORTS: Final = {"kafka": 9092, "nats": 4222, "redis": 6379, "rabbitmq": 5672}
+_PORTS: Final = {"kafka": 9092, "nats": 4222, "redis": 6379, "rabbitmq": 5672, "http": 443}
 _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -27,6 +27,7 @@ BROKER_NAMES: Final = {
     "nats": "a NATS server",
     "redis": "a Redis server",
     "rabbitmq": "a RabbitMQ node",
+    "http": "a web server",
 }
 """What ``what_listens`` calls the broker of each PUBLISHER_TYPE."""
 _SERVERS: Final = (
@@ -45,7 +46,7 @@ _SERVERS: Final = (
         lambda answer: answer[:3] == b"\x01\0\0" and answer[7:11] == bytes.fromhex("000a000a"),
     ),
     _Server("PostgreSQL", bytes.fromhex("00000008 04d2162f"), lambda answer: answer in (b"S", b"N")),  # SSLRequest
-    _Server("a web server", b"GET / HTTP/1.0\r\n\r\n", lambda answer: answer.startswith(b"HTTP/")),
+    _Server(BROKER_NAMES["http"], b"GET / HTTP/1.0\r\n\r\n", lambda answer: answer.startswith(b"HTTP/")),
 )
 
 

@@ -1,4 +1,4 @@
-"""TLS towards a broker, from the files that PUBLISHER_URL names."""
+"""TLS towards a broker, from the files that PUBLISHER_URL or variables name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ TLS_FILES: Final = frozenset({"tls_ca", "tls_cert", "tls_key"})
 """The parameters of a URL that name them."""
 
 
-def client_context(files: Mapping[str, str]) -> ssl.SSLContext:
+def client_context(files: Mapping[str, str], variables: Mapping[str, str] | None = None) -> ssl.SSLContext:
     """The context for the current content of the files; the system's authorities without ``tls_ca``.
 
-    Raises ConfigError with parameter and path for a file that cannot be used.
+    ``variables`` names the variable of each file; None for parameters of PUBLISHER_URL. Raises ConfigError with
+    variable or parameter, and path, for a file that cannot be used.
     """
     named = {name: path for name, path in files.items() if name in TLS_FILES}
-    check_files(named, named)
+    check_files(named, named, variables)
     try:
         context = ssl.create_default_context(cafile=files.get("tls_ca"))
         if "tls_cert" in files:
             context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
     except OSError as error:  # what ssl raises names no file
-        shown = ", ".join(f"{name}={path!r}" for name, path in named.items())
-        raise ConfigError(f"PUBLISHER_URL: {shown}: not a PEM file of that kind: {error}") from None
+        shown = ", ".join(f"{(variables or {}).get(name, name)}={path!r}" for name, path in named.items())
+        origin = "" if variables else "PUBLISHER_URL: "
+        raise ConfigError(f"{origin}{shown}: not a PEM file of that kind: {error}") from None
     return context

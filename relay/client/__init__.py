@@ -7,7 +7,7 @@
         enqueue(connection, NewEvent("user.signup", {"id": 42}, partition_key="42"))
 
 A consumer has ``relay.client.inbox``, the other half: each event's effect once. Importing either loads the standard
-library only; psycopg, SQLAlchemy and Django are looked for when a connection of theirs is handed in.
+library only; psycopg, asyncpg, SQLAlchemy and Django are looked for when a connection of theirs is handed in.
 """
 
 from relay.client.enqueue import Enqueued, enqueue, enqueue_async

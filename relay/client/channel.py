@@ -1,4 +1,4 @@
-"""Recognises connections and sessions of psycopg, SQLAlchemy and Django, and sends statements through any of them.
+"""Recognises connections and sessions of psycopg, asyncpg, SQLAlchemy and Django, and sends statements through them.
 
 ``enqueue``, ``inbox.once`` and the event store's ``append`` use it. No library is imported before an object of it is
 handed in.
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from relay.client import through_django, through_psycopg, through_sqlalchemy
+    from relay.client import through_asyncpg, through_django, through_psycopg, through_sqlalchemy
 
     SyncTarget: TypeAlias = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget | through_django.SyncTarget
-    AsyncTarget: TypeAlias = through_psycopg.AsyncTarget | through_sqlalchemy.AsyncTarget
+    AsyncTarget: TypeAlias = through_psycopg.AsyncTarget | through_asyncpg.AsyncTarget | through_sqlalchemy.AsyncTarget
 
 Values: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = tuple[Any, ...]
@@ -99,6 +99,14 @@ def async_channel(target: object) -> AsyncChannel | None:
 
         if isinstance(target, alchemy.async_classes()):
             return alchemy.AsyncAlchemyChannel(cast("through_sqlalchemy.AsyncTarget", target))
+    if library == "asyncpg":
+        from relay.client import through_asyncpg as asyncpg  # noqa: PLC0415
+
+        return (
+            asyncpg.AsyncpgChannel(cast("through_asyncpg.AsyncTarget", target))
+            if isinstance(target, asyncpg.ASYNC)
+            else None
+        )
     return None
 
 
@@ -117,6 +125,10 @@ def failure_of(error: BaseException) -> StatementFailure | None:
         from relay.client import through_django as django  # noqa: PLC0415
 
         return django.failure_of(error)
+    if library == "asyncpg":
+        from relay.client import through_asyncpg as asyncpg  # noqa: PLC0415
+
+        return asyncpg.failure_of(error)
     return None
 
 
@@ -128,4 +140,4 @@ def type_name(target: object) -> str:
 def _library(target: object) -> str | None:
     """Which library an object comes from, or is derived from, without importing any."""
     roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
-    return next((name for name in ("psycopg", "sqlalchemy", "django") if name in roots), None)
+    return next((name for name in ("psycopg", "sqlalchemy", "django", "asyncpg") if name in roots), None)

@@ -67,12 +67,12 @@ async def enqueue_async(
     table: str | TableName = DEFAULT_TABLE,
     trace: bool = False,
 ) -> Enqueued:
-    """As ``enqueue``, for psycopg's and SQLAlchemy's asynchronous connections, cursors and sessions."""
+    """As ``enqueue``, for asynchronous connections, cursors and sessions of psycopg, asyncpg and SQLAlchemy."""
     announced, statement, rows = _prepare(events, table, trace=trace)
     channel = async_channel(target)
     if channel is None:
         raise TypeError(
-            "enqueue_async takes an asynchronous connection, cursor or session of psycopg or SQLAlchemy, not "
+            "enqueue_async takes an asynchronous connection, cursor or session of psycopg, asyncpg or SQLAlchemy, not "
             f"{type_name(target)}; for a synchronous one: enqueue(...)"
         )
     return _enqueued(announced, await channel.send(statement, rows) if announced else 0)

@@ -47,8 +47,8 @@ LONGEST_NAME: Final = 200
 _NO_TRANSACTION: Final = "25P01"
 _AUTOCOMMIT: Final = (
     "the connection is in autocommit mode with no transaction open: the mark would be committed before the effect. "
-    "Open a transaction around it: psycopg connection.transaction(), SQLAlchemy without isolation_level=AUTOCOMMIT, "
-    "Django transaction.atomic()"
+    "Open a transaction around it: psycopg and asyncpg connection.transaction(), SQLAlchemy without "
+    "isolation_level=AUTOCOMMIT, Django transaction.atomic()"
 )
 
 _Mark = tuple[LiteralString, Values]
@@ -89,7 +89,7 @@ def once(
         return _once(channel, mark)
     if (waiting := async_channel(target)) is not None:
         return _once_async(waiting, mark)
-    known = "a connection, cursor or session of psycopg, SQLAlchemy or Django"
+    known = "a connection, cursor or session of psycopg, asyncpg, SQLAlchemy or Django"
     raise TypeError(f"once takes {known} to PostgreSQL, not {type_name(target)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -92,7 +93,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         app.state.console.live.close()
-        app.state.console.jobs.close()
+        await asyncio.to_thread(app.state.console.jobs.close)  # no thread of requests: they may all wait
         await app.state.console.log.close()
         await app.state.console.store.close()
 
@@ -101,7 +102,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer an error: a problem for the API, a page for people."""
     problem = problem_of(error)
     headers = getattr(error, "headers", None)
-    if request.url.path.startswith("/api/"):
+    if f"{request.url.path}/".startswith("/api/"):
         return problem.response(headers)
     identity = getattr(request.state, "identity", None)
     response = page(request, "error.html", identity, problem.status, title=problem.title, problem=problem)

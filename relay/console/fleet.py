@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
 from relay.console.context import Console
 from relay.console.problems import RequestProblem
-from relay.core.errors import ConfigError, OutboxError, SchemaError
+from relay.core.errors import ConfigError, SchemaError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
-from relay.outbox.admin.connection import operating, short_transaction
+from relay.outbox.admin.connection import Connection
 from relay.outbox.admin.fleet import FleetMember, RelaySettings, list_relays, list_settings
-from relay.outbox.admin.pause import list_pauses, pause, resume
+from relay.outbox.admin.pause import check_pause, list_pauses, pause_within, pausing, resume_within
 from relay.outbox.tablecheck import UNDEFINED_TABLE
 
 T = TypeVar("T")
@@ -47,34 +48,35 @@ def _optional(read: Callable[[], list[T]]) -> list[T] | None:
 
 def set_pause(console: Console, target: PauseTarget, until: datetime | None, request: Request) -> Change:
     """Pause, once for a key. Raises RequestProblem for an invalid target or end, SchemaError without the extension."""
-    _check(target)
     described = {**_described(target), "until": until.isoformat() if until is not None else None}
 
-    def work() -> int:
-        try:
-            pause(console.url, console.table, target, who=request.who, reason=request.reason, until=until)
-        except ConfigError as error:
-            raise RequestProblem(422, "invalid-request", str(error)) from error
+    def work(connection: Connection) -> int:
+        pause_within(connection, console.table, target, who=request.who, reason=request.reason, until=until)
         return 1
 
-    return _recorded(console, "pause", described, request, work)
+    with _refusing():
+        check_pause(target, until)
+        return _recorded(console, "pause", described, request, work)
 
 
 def end_pause(console: Console, target: PauseTarget, request: Request) -> Change:
     """Resume, once for a key; the change has no event when nothing was paused. Raises as ``set_pause``."""
-    _check(target)
-    return _recorded(
-        console,
-        "resume",
-        _described(target),
-        request,
-        lambda: int(resume(console.url, console.table, target) is not None),
-    )
+    with _refusing():
+        check_pause(target, None)
+        return _recorded(
+            console,
+            "resume",
+            _described(target),
+            request,
+            lambda connection: int(resume_within(connection, console.table, target) is not None),
+        )
 
 
-def _check(target: PauseTarget) -> None:
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A pause that is not possible is the request's fault, and no wrong setting of the console."""
     try:
-        target.check()
+        yield
     except ConfigError as error:
         raise RequestProblem(422, "invalid-request", str(error)) from error
 
@@ -84,18 +86,13 @@ def _described(target: PauseTarget) -> dict[str, object]:
 
 
 def _recorded(
-    console: Console, action: str, described: dict[str, object], request: Request, work: Callable[[], int]
+    console: Console, action: str, described: dict[str, object], request: Request, work: Callable[[Connection], int]
 ) -> Change:
-    """Record that the change begins, make it, and record how it ended; a repeated request does nothing."""
-    with operating(console.url, console.table, _DOING) as connection:
-        with short_transaction(connection):
-            change, new = begin(connection, console.table, request, action, described)
+    """Make a change and record it, in one transaction: what failed left nothing, so that its key can be used again."""
+    with pausing(console.url, console.table, _DOING) as connection:
+        change, new = begin(connection, console.table, request, action, described)
         if not new:
             return change
-        try:
-            events = work()
-        except OutboxError as error:
-            record_progress(connection, console.table, change.change_id, 0, ChangeState.FAILED, str(error))
-            raise
+        events = work(connection)
         record_progress(connection, console.table, change.change_id, events, ChangeState.COMPLETE)
         return change._replace(events=events, state=ChangeState.COMPLETE)

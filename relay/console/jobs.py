@@ -1,13 +1,16 @@
 """Changes of many events: each runs in a thread of its own and records how far it has come.
 
 A change goes on when its client goes away. It ends with the process: what was changed until then stays changed, the
-record says so, and the same selection changes the rest.
+record says so, and the same selection changes the rest. A process that is told to stop lets each change end its batch
+and record it; one that is killed leaves the count of the batch before.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -28,8 +31,25 @@ _DOING: Final = "recording a change"
 _log = logging.getLogger(__name__)
 
 
+STOPPED_BY_PROCESS: Final = "the console was stopped; the same selection changes the rest"
+"""What the record says of a change that ended with its process."""
+
+_RECORDED_WITHIN: Final = 60.0  # seconds that a database may be away when a change ends
+_AGAIN_AFTER: Final = 1.0  # seconds
+_ENDED_WITHIN: Final = 3.0  # seconds that the batches of all changes have at the end of the process
+
+
 class _Stopped(Exception):
     pass
+
+
+@dataclass(slots=True)
+class _Job:
+    """A change that runs. ``reason`` says who stopped it, and is set before ``stop``."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread = field(default_factory=threading.Thread)
+    reason: str = ""
 
 
 class ChangeJobs:
@@ -39,7 +59,8 @@ class ChangeJobs:
         self._url = url
         self._table = table
         self._lock = threading.Lock()
-        self._running: dict[UUID, threading.Event] = {}
+        self._running: dict[UUID, _Job] = {}
+        self._closing = threading.Event()
 
     def start(
         self,
@@ -55,55 +76,88 @@ class ChangeJobs:
         Raises RequestProblem while ``MOST_JOBS`` run, RecordMissing, KeyReused, and the errors of the database.
         """
         with self._lock:
-            if len(self._running) >= MOST_JOBS:
-                raise RequestProblem(503, "too-many-changes", f"{MOST_JOBS} changes run; wait until one has ended")
             with operating(self._url, self._table, _DOING) as connection, short_transaction(connection):
                 change, new = begin(connection, self._table, request, action, described, expected)
+                if new:
+                    self._refuse_more()  # in the transaction: what is refused is not recorded
             if new:
-                stop = self._running[change.change_id] = threading.Event()
-                arguments = (change.change_id, action, selection, options, stop)
-                threading.Thread(target=self._run, args=arguments, name=str(action), daemon=True).start()
+                job = self._running[change.change_id] = _Job()
+                arguments = (change.change_id, action, selection, options, job)
+                job.thread = threading.Thread(target=self._run, args=arguments, name=str(action), daemon=True)
+                job.thread.start()
             return change
 
-    def stop(self, change_id: UUID) -> bool:
-        """Stop a change after its next batch; whether it runs in this process."""
+    def stop(self, change_id: UUID, who: str) -> bool:
+        """Stop a change after its next batch, and record who did; whether it runs in this process."""
         with self._lock:
-            stop = self._running.get(change_id)
-        if stop is not None:
-            stop.set()
-        return stop is not None
+            job = self._running.get(change_id)
+            if job is not None:
+                _stop(job, f"stopped by {who}")
+        return job is not None
 
     def close(self) -> None:
-        """Ask every change to stop."""
+        """Stop every change, and wait three seconds at most until each has recorded its last batch."""
+        deadline = time.monotonic() + _ENDED_WITHIN
         with self._lock:
-            for stop in self._running.values():
-                stop.set()
+            self._closing.set()
+            jobs = list(self._running.values())
+            for job in jobs:
+                _stop(job, STOPPED_BY_PROCESS)
+        for job in jobs:
+            job.thread.join(max(deadline - time.monotonic(), 0.0))
 
-    def _run(
-        self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, stop: threading.Event
-    ) -> None:
+    def _refuse_more(self) -> None:
+        if self._closing.is_set():
+            raise RequestProblem(503, "shutting-down", "the console is shutting down")
+        if len(self._running) >= MOST_JOBS:
+            raise RequestProblem(503, "too-many-changes", f"{MOST_JOBS} changes run; wait until one has ended")
+
+    def _run(self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job) -> None:
+        try:
+            self._record_end(change_id, *self._change(change_id, action, selection, options, job))
+        finally:
+            with self._lock:
+                del self._running[change_id]
+
+    def _change(
+        self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job
+    ) -> tuple[int, ChangeState, str | None]:
+        """Change the events, and record each batch; how many they are, and how it ended."""
+        events = 0
         try:
             with operating(self._url, self._table, _DOING) as connection:
-                events = 0
 
                 def on_batch(total: int) -> None:
                     nonlocal events
                     events = total
                     record_progress(connection, self._table, change_id, events)
-                    if stop.is_set():
+                    if job.stop.is_set():
                         raise _Stopped
 
-                state, error = ChangeState.COMPLETE, None
-                try:
-                    change_events(self._url, self._table, action, selection, options, on_batch)
-                except _Stopped:
-                    state = ChangeState.STOPPED
-                except OutboxError as failure:
-                    state, error = ChangeState.FAILED, str(failure)
-                record_progress(connection, self._table, change_id, events, state, error)
+                change_events(self._url, self._table, action, selection, options, on_batch)
+        except _Stopped:
+            return events, ChangeState.STOPPED, job.reason
         except OutboxError as failure:
-            extra = {"action": "change_unrecorded", "change_id": str(change_id)}
-            _log.error("the end of change %s was not recorded: %s", change_id, failure, extra=extra)
-        finally:
-            with self._lock:
-                del self._running[change_id]
+            return events, ChangeState.FAILED, str(failure)
+        return events, ChangeState.COMPLETE, None
+
+    def _record_end(self, change_id: UUID, events: int, state: ChangeState, error: str | None) -> None:
+        """Record how it ended. What ended it may be the database: so try again for a minute."""
+        deadline = time.monotonic() + _RECORDED_WITHIN
+        while True:
+            try:
+                with operating(self._url, self._table, _DOING) as connection:
+                    record_progress(connection, self._table, change_id, events, state, error)
+            except OutboxError as failure:
+                if time.monotonic() < deadline and not self._closing.wait(_AGAIN_AFTER):
+                    continue
+                extra = {"action": "change_unrecorded", "change_id": str(change_id)}
+                _log.error("the end of change %s was not recorded: %s", change_id, failure, extra=extra)
+            return
+
+
+def _stop(job: _Job, reason: str) -> None:
+    """Stop it, unless it was stopped before: the first reason counts."""
+    if not job.stop.is_set():
+        job.reason = reason
+        job.stop.set()

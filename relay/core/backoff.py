@@ -20,13 +20,14 @@ class RetryPolicy:
     jitter: float
     """Largest random share added to a delay."""
 
-    def delay(self, attempts: int, chance: float) -> float:
+    def delay(self, attempts: int, chance: float, least: float = 0.0) -> float:
         """Seconds to wait after the ``attempts``-th failure; ``chance`` is a random number in [0, 1).
 
-        ``min(base * 2^(attempts-1), max)``, plus up to ``jitter`` of it.
+        ``min(base * 2^(attempts-1), max)``, plus up to ``jitter`` of it. ``least`` is the wait that a destination asks
+        for: a shorter delay is raised to it, and to ``max`` at most, so that no destination can hold an event forever.
         """
         doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
-        delay = min(self.base_delay * 2.0**doublings, self.max_delay)
+        delay = min(max(self.base_delay * 2.0**doublings, least), self.max_delay)
         return delay * (1.0 + self.jitter * chance)
 
     def exhausted(self, attempts: int) -> bool:

@@ -6,7 +6,7 @@ Glossary (the field's standard terms, used the same way everywhere):
 - *claim*: take due PENDING rows and lock them for this relay (PENDING -> DELIVERING).
 - *lease*: the right to work on a claimed row until LEASE_TIMEOUT after ``locked_at``.
 - *fence*: ``locked_by`` and the exact ``locked_at`` of one claim or renewal; only its holder may settle.
-- *renew*: extend a lease; *reap*: reclaim an expired one (it counts as a failed attempt).
+- *renew*: extend a lease; *reap*: reclaim an expired lease (it counts as a failed attempt).
 - *settle*: write an outcome back: DELIVERED, PENDING with backoff, or DEAD.
 - *release*: return a row unchanged (PENDING, attempts as before).
 - *backoff*: the delay before the next attempt; *dead letter*: a row in DEAD.
@@ -16,6 +16,7 @@ Glossary (the field's standard terms, used the same way everywhere):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
@@ -65,6 +66,8 @@ class OutboxEvent(NamedTuple):
     """Seconds from ``created_at`` to the claim, by the database's clock."""
     last_code: str | None = None
     """The code of the last failed attempt: what ``last_error`` begins with, up to the first colon."""
+    created_at: float = math.inf
+    """``created_at`` in seconds since 1970, exact to the microsecond; infinite where the row's is."""
 
     @property
     def size(self) -> int:

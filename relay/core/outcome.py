@@ -38,6 +38,8 @@ class Transient:
 
     code: str
     reason: str
+    not_before: float | None = None
+    """Seconds that the destination asks to be left alone, where it says so; the backoff may be longer."""
 
 
 @dataclass(frozen=True, slots=True)

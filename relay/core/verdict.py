@@ -67,7 +67,8 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
         case Transient(code, reason) | TimedOut(code, reason):
             failed = attempts + 1
             error = error_text(code, reason)
-            return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance), error)
+            least = (outcome.not_before or 0.0) if isinstance(outcome, Transient) else 0.0
+            return Bury(error) if policy.exhausted(failed) else Retry(policy.delay(failed, chance, least), error)
         case Unreachable() | ConnectionCut() | Withheld() | Away():
             return RELEASE
         case _:

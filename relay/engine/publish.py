@@ -23,6 +23,7 @@ from relay.core.errors import ConfigError, PublisherError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
+from relay.core.tasks import ended
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
@@ -62,7 +63,7 @@ class _Lane:
         """
         self._offer = asyncio.ensure_future(self.publisher.publish(events, partial(sink, batch)))
         try:
-            await asyncio.wait({self._offer})
+            await ended(self._offer)
         finally:
             offer, self._offer = self._offer, None
             unfinished = offer.cancel()

@@ -205,7 +205,7 @@ def _checked_channel(function: str, connection: object) -> SyncChannel:
             "await EventStore.append(..., connection=...) takes this one"
         )
     raise TypeError(
-        f"{function} takes a connection, cursor or session of psycopg 3 or SQLAlchemy 2 as connection, not "
+        f"{function} takes a connection, cursor or session of psycopg 3, SQLAlchemy 2 or asyncpg as connection, not "
         f"{type_name(connection)}"
     )
 

@@ -74,15 +74,16 @@ class OutboxFleet:
         if not self._storage.extensions.relays:
             return
 
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            cursor = connection.cursor()
+        async def work(connection: Connection) -> tuple[list[tuple[Any, ...]], float]:
+            cursor, leases = connection.cursor(), connection.cursor()
             async with connection.pipeline():  # one round trip, one transaction
                 await connection.execute(statement("session:lock_guard"), {"timeout": _LOCK_TIMEOUT})
                 await connection.execute(self._sql("lock"), {"relays": relays_of(self._table).quoted})
                 await cursor.execute(self._sql("join"), {**self._columns, "allow_mixed": self._allow_mixed})
-            return await cursor.fetchall()
+                await leases.execute(self._sql("longest_lease"), self._columns)
+            return await cursor.fetchall(), (await leases.fetchall())[0][0]
 
-        others = await self._run("joining the fleet", work)
+        others, longest = await self._run("joining the fleet", work)
         if others and not self._allow_mixed:
             relay_id, host, kind, destination = others[0]
             own = f"{self._identity.destination_type} ({self._identity.destination})"
@@ -93,6 +94,7 @@ class OutboxFleet:
                 f"relay first: it counts as gone after {LIVING:g} s. "
                 "FLEET_ALLOW_MIXED=true starts this relay nevertheless"
             )
+        self._storage.longest_lease = longest  # the reaper begins at once, and the first heartbeat comes beside it
 
     async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
         """Write the heartbeat; returns how other living relays differ from this one, one sentence each."""

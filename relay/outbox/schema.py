@@ -131,6 +131,16 @@ def steps(table: TableName, *, live: bool, wanted: frozenset[str]) -> tuple[Step
     return tuple(pending)
 
 
+def create_statements(table: str = DEFAULT_TABLE) -> list[str]:
+    """The statements that make a new outbox table with its indexes, for the migrations of an application.
+
+    Django's ``migrations.RunSQL`` and Alembic's ``op.execute`` take them (docs/guide/client.md#migrations).
+    ``relay-cli migrate`` makes the same. ``table`` is ``table`` or ``schema.table``; raises ConfigError otherwise.
+    """
+    wanted = frozenset({"table", *INDEXES})
+    return [step.sql for step in steps(TableName.parse(table), live=False, wanted=wanted)]
+
+
 def _statement(path: str, table: TableName, *, live: bool) -> LiteralString:
     names = default_index_names(table, INDEXES)
     return without_parameters(statement(path, table, names, tags=["live"] if live else []))

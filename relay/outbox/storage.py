@@ -30,6 +30,7 @@ from relay.core.errors import SchemaError, StorageError, StorageTimeout, Storage
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
 from relay.outbox.extensions import pauses_of, relays_of
+from relay.outbox.guard import ClaimGuard
 from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
@@ -49,12 +50,11 @@ Values = Mapping[str, Any] | None
 _FIELDS = len(OutboxEvent._fields)
 _fields = itemgetter(slice(_FIELDS))
 _event = partial(tuple.__new__, OutboxEvent)  # what _make does, without a call in Python for each row
-_due = itemgetter(_FIELDS, _FIELDS + 1)
+_due = itemgetter(_FIELDS, OutboxEvent._fields.index("created_at"))
 _FENCE = -1
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
 _CHECK = "relay-cli check says what is missing, and how to add it"
-_SLOW = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
 
 
 class Extensions(NamedTuple):
@@ -89,10 +89,8 @@ class PostgresOutbox:
         self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
         self._first_expired = self._sql("outbox/lease:first_expired")
         self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
-        self._claim_guard = self._sql("outbox/claim:guard")
-        self._slow = False
-        """Whether claims are slow, as far as is known: then the planner may have been wrong, and they are guarded until
-        nothing is found. A guard at every claim would cost small ones a fifth of the relay's processor time."""
+        self._guard = ClaimGuard()
+        self._guard_sql = self._sql("outbox/claim:guard")
         self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
         self._ping = self._sql("outbox/table:ping")
         self._beside = {"relays": relays_of(options.table).quoted, "pauses": pauses_of(options.table).quoted}
@@ -146,7 +144,7 @@ class PostgresOutbox:
                 error.event_id = await self._due_first(most_bytes, excluded, without)
             raise
         if not rows:
-            self._slow = False
+            self._guard.lift()
             return Claim(None, [], waiting=self._rows_wait)
         claim = Claim(rows[0][_FENCE], list(map(_event, map(_fields, rows))))
         if rows[0][_PAYLOAD] is None:
@@ -293,7 +291,7 @@ class PostgresOutbox:
         async def work(connection: Connection) -> tuple[Any, ...] | None:
             cursor = connection.cursor(binary=True)
             async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(self._claim_guard)
+                await connection.execute(self._guard_sql)
                 await cursor.execute(self._oldest_delivered_age)
             row = await cursor.fetchone()
             if self._mode_watch is not None:
@@ -306,18 +304,23 @@ class PostgresOutbox:
     async def _guarded(
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
     ) -> None:
-        """Run it with the guard before it, in one round trip and one transaction, where it was slow without."""
-        guarded, self._slow = self._slow, True  # whatever fails now is guarded the next time
+        """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
+        guarded = self._guard.on
         stepping = bool(self.paused.patterns) and self.paused.head == BEFORE_ALL
         began = time.monotonic()
-        if guarded:
-            async with connection.pipeline():
-                await connection.execute(self._claim_guard)
+        try:
+            if guarded:
+                async with connection.pipeline():
+                    await connection.execute(self._guard_sql)
+                    await cursor.execute(query, values)
+            else:
                 await cursor.execute(query, values)
-        else:
-            await cursor.execute(query, values)
+        except BaseException:  # a statement that is given up at its deadline is cancelled
+            self._guard.failed(time.monotonic() - began)
+            raise
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
-        self._slow = guarded or (time.monotonic() - began > _SLOW and not stepping)
+        if not (guarded or stepping):
+            self._guard.took(time.monotonic() - began)
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""

@@ -27,6 +27,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 
 from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
+from relay.core.tasks import ended
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
 from relay.postgres.reading import EagerConnection
@@ -209,11 +210,10 @@ class DeadlineConnection:
 
     async def _progressed(self, task: asyncio.Future[T], deadline: float) -> bool:
         """Wait for ``task`` as long as each ``deadline`` brings some of its reply; False when one brings nothing."""
-        soon = min(deadline, _SOON)
-        if (await asyncio.wait({task}, timeout=soon))[0]:
+        if await ended(task, min(deadline, _SOON)):
             return True
         received = self._received()
-        while not (await asyncio.wait({task}, timeout=deadline))[0]:
+        while not await ended(task, deadline):
             before, received = received, self._received()
             if received is None or received == before:
                 return False
@@ -276,7 +276,7 @@ class DeadlineConnection:
 
     async def _drop_unless_idle(self) -> None:
         connection = self._connection
-        if connection is not None and connection.info.transaction_status is not TransactionStatus.IDLE:
+        if connection is not None and connection.pgconn.transaction_status != TransactionStatus.IDLE:
             await self._drop()
 
     async def _drop(self) -> None:

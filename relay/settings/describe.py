@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import NamedTuple
 
@@ -11,12 +12,13 @@ from relay.settings.variables import GROUPS
 _OTEL_MEANING = (
     "The OpenTelemetry standard's variables; metrics and traces are exported over OTLP when "
     "`OTEL_METRICS_EXPORTER=otlp`, `OTEL_TRACES_EXPORTER=otlp` or an OTLP endpoint is set (extra `otel`; see "
-    "docs/operate/operations.md)."
+    "docs/operate/monitoring.md)."
 )
 _USAGE = """\
 Usage: relay [--help] [--version]
 
-Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ, SQS or SNS.
+Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ, SQS, SNS or HTTP
+endpoints (webhooks).
 
 It takes no other arguments: everything is set by environment variables, also read from a file .env in the working
 directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 90s,
@@ -78,5 +80,10 @@ def markdown() -> str:
         if row.group != group:
             group = row.group
             lines += ["", f"## {group}", "", "| variable | kind | default | meaning |", "|---|---|---|---|"]
-        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {row.meaning} |")
+        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {_linked(row.meaning)} |")
     return "\n".join(lines).strip() + "\n"
+
+
+def _linked(text: str) -> str:
+    """The pages that a text names, as links from docs/reference."""
+    return re.sub(r"\bdocs/(\w+/([\w-]+)\.md)", r"[\2](../\1)", text)

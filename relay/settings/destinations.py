@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from relay.settings.fields import VariableGroup, choice, variable
-from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Size, Text
+from relay.settings.fields import VariableGroup, choice, instead_of, variable
+from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Secret, Size, Text
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -68,6 +68,43 @@ class RabbitMQ(VariableGroup):
     )
     rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+
+
+class Http(VariableGroup):
+    """Webhooks (HTTP)"""
+
+    http_endpoints_file: Text | None = variable(
+        None,
+        "TOML file that names an endpoint for each pattern of event types; `PUBLISHER_URL` takes the others (see "
+        "docs/reference/messages.md).",
+        shown="unset",
+    )
+    http_secrets: Secret | None = variable(
+        None,
+        "What requests to `PUBLISHER_URL` are signed with: `whsec_…` (HMAC) or `whsk_…` (Ed25519), several separated "
+        "by blanks while a secret is rotated.",
+        shown="unset",
+    )
+    http_secrets_file: Text | None = instead_of("HTTP_SECRETS", "secrets")
+    http_timeout: Duration = variable("10s", "Longest wait for the answer to a request.")
+    http_connection_timeout: Duration = variable(
+        "5s", "Longest wait for a connection: name, TCP and TLS handshake together."
+    )
+    http_connections_per_host: Count = variable("8", "Maximum number of connections to one host.")
+    http_protocol: Annotated[Literal["1.1", "2"], *choice("1.1", "2")] = variable(
+        "1.1", "`2`: HTTP/2 with servers that offer it over TLS, 32 requests at a time on a connection."
+    )
+    http_content_type: Text = variable("application/json", "Content-Type of every request.")
+    http_allow_private: Flag = variable(
+        "false",
+        "Send to addresses that are not public, too (loopback, private, link-local and other special ones); needed for "
+        "receivers in a private network.",
+    )
+    http_tls_ca: Text | None = variable(
+        None, "File of the authorities that receivers' certificates are checked by.", shown="the system's"
+    )
+    http_tls_cert: Text | None = variable(None, "File of the client's certificate, for mutual TLS.", shown="unset")
+    http_tls_key: Text | None = variable(None, "File of that certificate's key, where it is apart.", shown="unset")
 
 
 class Aws(VariableGroup):

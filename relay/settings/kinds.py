@@ -86,6 +86,15 @@ def _positive_size(text: str) -> int:
     return size
 
 
+def _uri_reference(text: str) -> str:
+    if not re.fullmatch(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+", text):
+        raise ValueError(
+            f"{text!r} is not a URI reference; write for example /shop/orders or https://shop.example/orders, and "
+            "percent-encode all other characters"
+        )
+    return text
+
+
 def _share(text: str) -> float:
     if not re.fullmatch(r"\d*\.?\d+|\d+\.", text.strip()) or not 0 <= float(text) <= 1:
         raise ValueError(f"{text!r} is not a number from 0 to 1")
@@ -171,6 +180,7 @@ Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]
+UriReference = Annotated[str, *kind("URI", _uri_reference)]
 Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from relay.core.durations import format_duration
+from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
@@ -24,16 +25,32 @@ _PREFIXES = (
     "NATS_",
     "REDIS_",
     "RABBITMQ_",
+    # Not HTTP_ alone: HTTP_PROXY and others are variables of other programs.
+    "HTTP_ENDPOINT",
+    "HTTP_SECRET",
+    "HTTP_TIMEOUT",
+    "HTTP_CONNECTION",
+    "HTTP_TLS_",
+    "HTTP_ALLOW_",
     "SNS_",
     "SQS_",
+    "ROUTE",
+    "DESTINATIONS_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
     "CONSOLE_",
+    "CLOUDEVENTS_",
 )
 # Set automatically by Kubernetes and container links for a service called kafka, nats, redis or rabbitmq.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
+
+FORMATS_OF = {
+    **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq")),
+    **dict.fromkeys(("debezium", "debezium-server"), ("kafka",)),
+}
+"""For which brokers a format other than the contract's is."""
 
 _BRIEF_LEASE = 10.0
 """Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
@@ -48,19 +65,22 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several):
         yield from rule(settings)
 
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
         yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
+    if settings.publisher_type == "http" and settings.http_endpoints_file is not None:
+        return
     if settings.publisher_url is None and settings.publisher_type in BROKERS:
         example = {
             "kafka": "host:9092",
             "nats": "nats://host:4222",
             "redis": "redis://host:6379/0",
             "rabbitmq": "amqp://host:5672",
+            "http": "https://host/path",
             "sqs": "sqs://eu-central-1",
             "sns": "sns://eu-central-1",
         }
@@ -79,8 +99,8 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
             "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
-            "nats, redis, rabbitmq, sqs or sns, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, "
-            "amqp://, sqs:// or sns://",
+            "nats, redis, rabbitmq, http, sqs or sns, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, "
+            "amqp://, https://, sqs:// or sns://",
         )
 
 
@@ -98,13 +118,41 @@ def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
+def _message_format(settings: Variables) -> Iterator[SettingIssue]:
+    name, kind = settings.message_format, settings.publisher_type
+    if name in CLOUDEVENTS and settings.cloudevents_source is None:
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE"),
+            f"CLOUDEVENTS_SOURCE is not set, and MESSAGE_FORMAT={name} needs it: every CloudEvent has a source; write "
+            "a URI reference that names this outbox, for example /shop/orders",
+        )
+    if kind in BROKERS and kind not in FORMATS_OF.get(name, BROKERS):
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
+            f"MESSAGE_FORMAT={name} is not for PUBLISHER_TYPE={kind}, only for {', '.join(FORMATS_OF[name])}; choose "
+            "another MESSAGE_FORMAT",
+        )
+
+
+def _one_or_several(settings: Variables) -> Iterator[SettingIssue]:
+    both = {"publisher_url", "publisher_type"} & settings.model_fields_set
+    if settings.destinations_file is not None and both:
+        names = " and ".join(sorted(field.upper() for field in both))
+        yield SettingIssue(
+            ("DESTINATIONS_FILE", *sorted(field.upper() for field in both)),
+            f"DESTINATIONS_FILE and {names} are both set; move that destination into the file, or unset one of them",
+        )
+
+
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_no_broker, _sizes, _delays, _weak_acks, _ignored, _short_lease):
+    for rule in (_no_broker, _sizes, _delays, _weak_acks, _unsigned, _ignored, _short_lease):
         yield from rule(settings)
 
 
 def _no_broker(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.destinations_file is not None:
+        return
     if settings.environment == "production" and not {"publisher_type", "publisher_url"} & settings.model_fields_set:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL", "ENVIRONMENT"),
@@ -153,11 +201,30 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
+def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.publisher_type == "http" and settings.publisher_url is not None and settings.http_secrets is None:
+        yield SettingIssue(
+            ("HTTP_SECRETS", "PUBLISHER_TYPE", "PUBLISHER_URL"),
+            "HTTP_SECRETS is not set: requests to PUBLISHER_URL carry no signature, so the receiver cannot tell them "
+            "from others'",
+        )
+
+
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:
     if settings.publisher_url is not None and settings.publisher_type not in BROKERS:
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
+    if settings.message_format != "openoutbox" and settings.publisher_type not in BROKERS:
+        yield SettingIssue(
+            ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
+            f"MESSAGE_FORMAT={settings.message_format} is not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
+    if settings.cloudevents_source is not None and settings.message_format not in CLOUDEVENTS:
+        yield SettingIssue(
+            ("CLOUDEVENTS_SOURCE", "MESSAGE_FORMAT"),
+            f"CLOUDEVENTS_SOURCE is set but not used: MESSAGE_FORMAT is {settings.message_format}",
         )
     if settings.ordering_on_dead == "block" and settings.ordering == "none":
         yield SettingIssue(
@@ -195,6 +262,7 @@ def lease_margin(settings: Variables) -> LeaseMargin | None:
         "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
         "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
         "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
+        "http": ("HTTP_TIMEOUT", settings.http_timeout),
         "sqs": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
         "sns": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
     }

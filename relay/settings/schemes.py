@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq", "sqs", "sns")
-"""The values of PUBLISHER_TYPE that need a PUBLISHER_URL."""
+BROKERS: Final = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns")
+"""The values of PUBLISHER_TYPE that use PUBLISHER_URL."""
 
 _OWNERS: Final = {
     "kafka": "kafka",
@@ -22,10 +22,10 @@ _OWNERS: Final = {
     "postgresql": "a database",
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
+    "http": "http",
+    "https": "http",
     "sqs": "sqs",
     "sns": "sns",
-    "http": "a web server",
-    "https": "a web server",
 }
 
 

@@ -17,6 +17,7 @@ from relay.core.secrets import MASK, mask_url
 from relay.settings.address import Address
 from relay.settings.admitting import Admitting
 from relay.settings.describe import describe
+from relay.settings.schemes import broker_of
 from relay.settings.settings import Settings
 from relay.settings.variables import GROUPS, Variables
 
@@ -74,7 +75,7 @@ def _text(name: str, value: object) -> str | None:  # noqa: PLR0911 - a return f
         case None:
             return None
         case SecretStr():
-            return mask_url(value.get_secret_value()) if name.endswith("_URL") else MASK
+            return _url_text(value.get_secret_value()) if name.endswith("_URL") else MASK
         case bool():
             return str(value).lower()
         case float() if _kinds()[name] == "duration":
@@ -86,6 +87,14 @@ def _text(name: str, value: object) -> str | None:  # noqa: PLR0911 - a return f
         case dict():
             return json.dumps(value)
     return str(value)
+
+
+def _url_text(url: str) -> str:
+    """A URL without its secrets; the path of a webhook may be one."""
+    shown = mask_url(url)
+    scheme, _, rest = shown.partition("://")
+    place, _, path = rest.partition("/")
+    return f"{scheme}://{place}/{MASK}" if path and broker_of(url) == "http" else shown
 
 
 def _otel_text(name: str, value: str) -> str:

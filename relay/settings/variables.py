@@ -9,10 +9,11 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Any, Literal
 
+from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Aws, Kafka, Nats, RabbitMQ, Redis
+from relay.settings.destinations import Aws, Http, Kafka, Nats, RabbitMQ, Redis
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -28,10 +29,12 @@ from relay.settings.kinds import (
     Size,
     Table,
     Text,
+    UriReference,
 )
+from relay.settings.routing import Routing
 from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "sqs", "sns", "stdout", "null")
+PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null")
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -73,17 +76,32 @@ class Publishing(VariableGroup):
     publisher_url: SecretUrl | None = variable(
         None,
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`; `sns://eu-central-1` (see docs/reference/messages.md).",
+        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`, `sns://…`; the `https://…` of a webhook (see "
+        "docs/reference/messages.md).",
         shown="required for kafka, nats, redis, rabbitmq, sqs and sns",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
     publisher_type: Annotated[
-        Literal["kafka", "nats", "redis", "rabbitmq", "sqs", "sns", "stdout", "null"], *choice(*PUBLISHERS)
+        Literal["kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null"], *choice(*PUBLISHERS)
     ] = variable(
         _implied_type,
         "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
         "scheme implies no type (`host:9092`) needs it.",
         shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
+    )
+    message_format: Annotated[
+        Literal["openoutbox", "cloudevents", "cloudevents-structured", "debezium", "debezium-server"],
+        *choice(*formats.NAMES),
+    ] = variable(
+        "openoutbox",
+        "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
+        "JSON object; what Debezium's outbox event router sends to Kafka, by Kafka Connect or by Debezium Server (see "
+        "message-formats.md).",
+    )
+    cloudevents_source: UriReference | None = variable(
+        None,
+        "The CloudEvents attribute `source`: a URI reference that names this outbox, for example `/shop/orders`.",
+        shown="required for cloudevents",
     )
     publisher_connect_retry_interval: Duration = variable(
         "5s", "Time between two attempts to reach a broker that does not answer."
@@ -98,7 +116,7 @@ class Relaying(VariableGroup):
 
     poll_interval: Duration = variable("500ms", "Longest wait after an empty claim.")
     wake_up: Flag = variable(
-        "false", "Listen for inserts too (see docs/operate/operations.md); needs the wake-up extension and a session."
+        "false", "Listen for inserts too (see docs/operate/sizing.md); needs the wake-up extension and a session."
     )
     batch_size: Count = variable("100", "Maximum number of events in one claim.")
     batch_bytes: Size = variable("64MiB", "Maximum bytes of one claim; a single larger event is still claimed, alone.")
@@ -119,12 +137,12 @@ class Relaying(VariableGroup):
     fleet_allow_mixed: Flag = variable(
         "false",
         "Start although another relay of the table delivers to another destination; needs the extension fleet to "
-        "matter (see docs/operate/operations.md).",
+        "matter (see docs/operate/running.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *choice("keep", "delete")] = variable(
         "keep",
         "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
-        "(see docs/operate/operations.md).",
+        "(see docs/operate/running.md).",
     )
     ordering: Annotated[Literal["none", "key"], *choice("none", "key")] = variable(
         "none",
@@ -196,12 +214,14 @@ class Storing(VariableGroup):
 GROUPS: tuple[type[VariableGroup], ...] = (
     Storage,
     Publishing,
+    Routing,
     Relaying,
     Retrying,
     Kafka,
     Nats,
     Redis,
     RabbitMQ,
+    Http,
     Aws,
     Serving,
     Logging,
@@ -212,7 +232,21 @@ GROUPS: tuple[type[VariableGroup], ...] = (
 
 
 class Variables(
-    Admitting, Storing, Logging, Serving, Aws, RabbitMQ, Redis, Nats, Kafka, Retrying, Relaying, Publishing, Storage
+    Admitting,
+    Storing,
+    Logging,
+    Serving,
+    Aws,
+    Http,
+    RabbitMQ,
+    Redis,
+    Nats,
+    Kafka,
+    Retrying,
+    Relaying,
+    Routing,
+    Publishing,
+    Storage,
 ):
     """All of them in one."""
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 import psycopg
+from psycopg import IsolationLevel
 
 from relay.core.errors import StorageUnavailable
 from relay.postgres import connect as connections
@@ -71,7 +72,7 @@ def connect(
     max_wait: float = DEFAULT_MAX_WAIT,
     wait: Wait | None = None,
 ) -> SyncConnection:
-    """A connection in autocommit mode, without prepared statements.
+    """A connection in autocommit mode, without prepared statements. Its transactions read what is committed.
 
     ``name`` is shown in pg_stat_activity. A connection that ``writes`` is to a primary. ``wait`` replaces ``max_wait``
     where other failures count too. Raises StorageUnavailable: for a server that refuses connections, does not answer,
@@ -80,13 +81,17 @@ def connect(
     wait = wait or Wait(max_wait)
     while True:
         try:
-            return connections.connect(_parameters(url, name, writes))
+            connection = connections.connect(_parameters(url, name, writes))
         except psycopg.OperationalError as error:
             if not may_connect_later(error) or not wait.pause(error):
                 refused = classify(error, "connecting to the database")
                 unavailable = StorageUnavailable(str(refused), error.sqlstate)
                 unavailable.advice = refused.advice
                 raise unavailable from None
+        else:
+            # A stricter default of role or database would fail one of two tasks that open the same run.
+            connection.isolation_level = IsolationLevel.READ_COMMITTED
+            return connection
 
 
 def persist(work: Callable[[Wait], T], max_wait: float) -> T:

@@ -1,6 +1,6 @@
 """Spans of sampled events, as plain records: made by the engine's calls, exported by ``relay.telemetry.otel_traces``.
 
-Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/operations.md#traces). A
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/monitoring.md#traces). A
 record is a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
 """
 
@@ -56,6 +56,12 @@ class TracedSystems(NamedTuple):
     """PUBLISHER_TYPE, as ``messaging.system``."""
     table: str
     """The outbox table, the destination that is claimed from and settled in."""
+    destination_of: Callable[[OutboxEvent], tuple[str, str]] | None = None
+    """The type and name of an event's destination, where routes decide about it; else ``publisher`` and its type."""
+
+    def destination(self, event: OutboxEvent) -> tuple[str, str]:
+        """The system and the name of an event's destination."""
+        return (self.publisher, event.event_type) if self.destination_of is None else self.destination_of(event)
 
 
 class SpanTracer:
@@ -207,9 +213,10 @@ class BatchSpans:
         if publish is None:  # not sampled, never handed over, or ended before
             return
         event = publish.event
+        system, destination = self._tracer.systems.destination(event)
         attributes: dict[str, str | int] = {
-            "messaging.system": self._tracer.systems.publisher,
-            "messaging.destination.name": event.event_type,
+            "messaging.system": system,
+            "messaging.destination.name": destination,
             "messaging.operation.type": "send",
             "messaging.operation.name": "publish",
             "messaging.message.id": event_id,
@@ -222,7 +229,7 @@ class BatchSpans:
             attributes["error.type"] = error.partition(":")[0]
         self._tracer.sink(
             Span(
-                f"publish {event.event_type}",
+                f"publish {destination}",
                 SpanKind.PRODUCER,
                 publish.context,
                 self._parents[event_id],

@@ -26,7 +26,7 @@
 -- are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without; due_from, created_from (seconds
 -- since 1970), paused (patterns).
--- Result: the fields of OutboxEvent in their order, the two that the rows are to be sorted by, and the fence. They come as
+-- Result: the fields of OutboxEvent in their order, due_at, by which and inserted_at they are to be sorted, and the fence. They come as
 -- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
 WITH chosen AS (
@@ -82,8 +82,8 @@ RETURNING
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
-    DATE_PART('epoch', available_at) AS due_at,
     DATE_PART('epoch', created_at) AS inserted_at,
+    DATE_PART('epoch', available_at) AS due_at,
     locked_at;
 
 -- name: first_due

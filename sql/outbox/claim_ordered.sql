@@ -284,6 +284,7 @@ SELECT
         WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0
     END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
+    DATE_PART('epoch', created_at) AS inserted_at,
     locked_at
 FROM (SELECT COUNT(*) AS rows FROM looked) AS seen --? oldest
 -- FROM ( --? by_key

@@ -95,6 +95,15 @@ SELECT
 FROM conflicting
 ORDER BY relay_id;
 
+-- name: longest_lease
+-- The longest LEASE_TIMEOUT of the other living relays, 0 without one; in the transaction of join.
+-- Index: none. Locks: none. Parameters: living (seconds), instance.
+SELECT COALESCE(MAX(lease_timeout), 0)
+FROM openoutbox_relays
+WHERE
+    seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)
+    AND instance <> %(instance)s::uuid;
+
 -- name: beat
 -- Write a relay's heartbeat, its row again where it was deleted; delete the rows of relays that are gone for long.
 -- Index: the primary key. Locks: the rows it writes.

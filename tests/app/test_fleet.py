@@ -22,6 +22,7 @@ def of(url: str, kind: str = "kafka") -> str:
         ("nats", "nats://a:4222", "nats://token@a"),
         ("redis", "redis://a", "redis://:secret@a:6379/0"),
         ("rabbitmq", "amqp://a", "amqp://u:secret@a:5672/%2F"),
+        ("http", "https://a/hook", "https://u:secret@A:443/hook?token=x"),
         ("sqs", "sqs://eu-central-1", "sqs://EU-central-1/"),
     ],
 )
@@ -43,6 +44,7 @@ def test_lists_that_share_a_server_are_one_destination(one: str, other: str) -> 
         ("kafka", "a,b", "c,d"),
         ("redis", "redis+cluster://a,b", "redis+cluster://c"),
         ("rabbitmq", "amqp://a/one", "amqp://a/two"),
+        ("http", "https://a/one", "https://a/two"),
         ("sqs", "sqs://eu-central-1", "sqs://eu-west-1"),
         ("sns", "sns://eu-central-1", "sns://eu-central-1?endpoint=http://127.0.0.1:4566"),
         ("redis", "redis+sentinel://a,b/first/0", "redis+sentinel://a,b/second/0"),

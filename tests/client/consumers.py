@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import sqlalchemy
 from django.db import connections, transaction
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
@@ -164,6 +165,21 @@ def _django_manual(delivery: Delivery) -> bool:
         return new
 
 
+def _asyncpg(delivery: Delivery) -> bool:
+    async def run() -> bool:
+        connection = await asyncpg.connect(delivery.database.url)
+        transaction = connection.transaction()
+        try:
+            await transaction.start()
+            new = await _consume_async(delivery, connection, connection.execute)
+            await (transaction.commit() if delivery.commit else transaction.rollback())
+            return new
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
 CONSUMERS: dict[str, Consume] = {
     "psycopg": _psycopg,
     "psycopg-cursor": _psycopg_cursor,
@@ -175,4 +191,5 @@ CONSUMERS: dict[str, Consume] = {
     "sqlalchemy-async-connection": _alchemy_async("asyncpg", AsyncConnection),
     "django": _django,
     "django-manual": _django_manual,
+    "asyncpg": _asyncpg,
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
@@ -115,6 +117,35 @@ def _django(database: Database, events: Events, table: str, commit: bool) -> Enq
         return done
 
 
+def _asyncpg(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    async def run() -> Enqueued:
+        connection = await asyncpg.connect(database.url)
+        # What many applications do; the outbox's own headers are not to be encoded by it a second time.
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            done = await enqueue_async(connection, events, table=table)
+            await (transaction.commit() if commit else transaction.rollback())
+            return done
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+def _asyncpg_pool(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
+    async def run() -> Enqueued:
+        async with asyncpg.create_pool(database.url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            done = await enqueue_async(connection, events, table=table)
+            await (transaction.commit() if commit else transaction.rollback())
+            return done
+
+    return asyncio.run(run())
+
+
 CALLERS: dict[str, Caller] = {
     "psycopg": _psycopg,
     "psycopg-cursor": _psycopg_cursor,
@@ -125,6 +156,8 @@ CALLERS: dict[str, Caller] = {
     "sqlalchemy-async-session": _alchemy_async("psycopg", AsyncSession),
     "sqlalchemy-async-connection": _alchemy_async("asyncpg", AsyncConnection),
     "django": _django,
+    "asyncpg": _asyncpg,
+    "asyncpg-pool": _asyncpg_pool,
 }
 
 TABLE = "openoutbox_events"

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
@@ -171,6 +172,18 @@ def _django(place: Database) -> None:
         pytest.fail("the block must not run")
 
 
+def _asyncpg(place: Database) -> None:
+    async def run() -> None:
+        connection = await asyncpg.connect(place.url)
+        try:
+            async with inbox.once(connection, EVENT, consumer="billing"):
+                pytest.fail("the block must not run")
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -181,6 +194,7 @@ def _django(place: Database) -> None:
         pytest.param(_alchemy_async("psycopg"), id="sqlalchemy-async-psycopg"),
         pytest.param(_alchemy_async("asyncpg"), id="sqlalchemy-async-asyncpg"),
         pytest.param(_django, id="django"),
+        pytest.param(_asyncpg, id="asyncpg"),
     ],
 )
 def test_autocommit_without_a_transaction_is_refused(place: Database, attempt: Callable[[Database], None]) -> None:
@@ -243,7 +257,7 @@ def test_what_cannot_be_told_apart_is_refused(place: Database, event_id: Any, co
 
 
 def test_other_objects_are_refused(place: Database) -> None:
-    with pytest.raises(TypeError, match=r"psycopg, SQLAlchemy or Django to PostgreSQL, not builtins\.object"):
+    with pytest.raises(TypeError, match=r"psycopg, asyncpg, SQLAlchemy or Django to PostgreSQL, not builtins\.object"):
         inbox.once(object(), EVENT, consumer="billing")  # type: ignore[call-overload]
     with place.connect() as connection, pytest.raises(ConfigError, match="is not a table name"):
         inbox.once(connection, EVENT, consumer="billing", table="a.b.c")

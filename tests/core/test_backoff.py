@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relay.core.backoff import RetryPolicy
-from relay.core.outcome import Transient
-from relay.core.verdict import Bury, Retry, decide
+from relay.core.outcome import Away, Transient
+from relay.core.verdict import RELEASE, Bury, Retry, decide
 
 POLICY = RetryPolicy(max_attempts=5, base_delay=2.0, max_delay=10.0, jitter=0.5)
 
@@ -29,3 +29,13 @@ def test_each_transient_failure_is_an_attempt_and_waits_longer(attempts: int) ->
 
 def test_the_failure_that_uses_up_the_attempts_buries() -> None:
     assert decide(Transient("T", "later"), 4, POLICY, 0.0) == Bury("T: later")
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(0.0, 4.0), (3.0, 4.0), (6.0, 6.0), (1e9, 10.0)])
+def test_a_wait_that_the_destination_asks_for_counts_up_to_the_longest_delay(asked: float, seconds: float) -> None:
+    assert decide(Transient("T", "later", asked), 1, POLICY, 0.0) == Retry(seconds, "T: later")
+    assert decide(Transient("T", "later", asked), 1, POLICY, 1.0) == Retry(1.5 * seconds, "T: later")
+
+
+def test_an_event_whose_destination_is_away_uses_no_attempt() -> None:
+    assert decide(Away("refused"), 4, POLICY, 0.0) == RELEASE

@@ -43,7 +43,8 @@ def test_every_extra_that_the_code_names_exists() -> None:
     ]
     named = {name for text in sources for name in re.findall(r'(?:requires|install_advice)\("([^"]+)"', text)}
 
-    assert {"kafka", "nats", "redis", "rabbitmq", "aws", "console"} <= named <= project["optional-dependencies"].keys()
+    brokers = {"kafka", "nats", "redis", "rabbitmq", "http", "aws"}
+    assert {*brokers, "console"} <= named <= project["optional-dependencies"].keys()
 
 
 def test_the_advice_names_no_index() -> None:

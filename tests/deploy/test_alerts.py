@@ -67,13 +67,13 @@ def test_an_alert_is_tested_to_fire_and_not_to_fire(alert: str) -> None:
 
 
 def test_the_document_explains_every_alert_and_no_other() -> None:
-    text = (ROOT / "docs/operate/operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/operate/alerts.md").read_text(encoding="utf-8")
 
-    assert re.findall(r"^### (Outbox\w+)$", text, re.MULTILINE) == ALERTS
+    assert re.findall(r"^## (Outbox\w+)$", text, re.MULTILINE) == ALERTS
 
 
 def test_every_alert_names_its_section_by_a_path_without_a_host() -> None:
     named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in RULES if "alert" in rule}
 
-    assert named == {alert: f"docs/operate/operations.md#{alert.lower()}" for alert in ALERTS}
-    assert {alert.lower() for alert in ALERTS} <= anchors("docs/operate/operations.md")
+    assert named == {alert: f"docs/operate/alerts.md#{alert.lower()}" for alert in ALERTS}
+    assert {alert.lower() for alert in ALERTS} <= anchors("docs/operate/alerts.md")

@@ -70,7 +70,7 @@ def test_nothing_refers_to_a_document_that_is_not_in_the_tree() -> None:
     assert [name for name, text in files().items() if _OF_NO_DOCUMENT.search(text)] == []
 
 
-@pytest.mark.parametrize("reference", ["docs/absent.md", "docs/operate/operations.md#absent"])
+@pytest.mark.parametrize("reference", ["docs/absent.md", "docs/operate/monitoring.md#absent"])
 def test_a_wrong_reference_is_noticed(reference: str) -> None:
     [(document, anchor)] = references("relay/x.py", f"(see {reference})")
     assert wrong("relay/x.py", document, anchor) is not None

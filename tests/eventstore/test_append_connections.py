@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
+import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
@@ -80,6 +81,26 @@ def alchemy_async(driver: str, kind: type[AsyncSession] | type[AsyncConnection])
     return open_target
 
 
+_transactions: dict[asyncpg.Connection[Any], asyncpg.transaction.Transaction] = {}
+"""The open one of each of asyncpg's connections, which do not end it themselves."""
+
+
+@contextlib.asynccontextmanager
+async def plain_asyncpg(database: Database) -> AsyncIterator[Target]:
+    connection = await asyncpg.connect(database.url)
+    await begin(connection)
+    try:
+        yield connection
+    finally:
+        del _transactions[connection]
+        await connection.close()
+
+
+async def begin(connection: asyncpg.Connection[Any]) -> None:
+    _transactions[connection] = connection.transaction()
+    await _transactions[connection].start()
+
+
 SYNC: dict[str, Opener] = {
     "psycopg": psycopg_sync,
     "sqlalchemy-connection": alchemy("psycopg", sqlalchemy.Engine.connect),
@@ -90,10 +111,15 @@ ASYNC: dict[str, Opener] = {
     "psycopg-async": psycopg_async,
     "sqlalchemy-async-session": alchemy_async("psycopg", AsyncSession),
     "sqlalchemy-async-connection": alchemy_async("asyncpg", AsyncConnection),
+    "asyncpg": plain_asyncpg,
 }
 
 
 async def end(target: Target, how: str) -> None:
+    if isinstance(target, asyncpg.Connection):
+        await getattr(_transactions[target], how)()
+        await begin(target)
+        return
     ended = getattr(target, how)()
     if isinstance(ended, Awaitable):
         await ended
@@ -159,7 +185,7 @@ async def test_an_append_belongs_to_the_transaction_of_any_connection(
 
 async def test_another_connection_is_refused_by_its_type(gapless_store: EventStore, database: Database) -> None:
     for connection, name in ((object(), "builtins.object"), (database.url, "builtins.str")):
-        with pytest.raises(TypeError, match=f"psycopg 3 or SQLAlchemy 2 as connection, not {name}"):
+        with pytest.raises(TypeError, match=f"psycopg 3, SQLAlchemy 2 or asyncpg as connection, not {name}"):
             await gapless_store.append(TENANT, STREAM, [NewEvent("A")], ANY, connection=cast("Any", connection))
         with pytest.raises(TypeError, match=name):
             append_sync(cast("Any", connection), TENANT, STREAM, [NewEvent("A")], ANY)

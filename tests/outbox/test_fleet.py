@@ -175,6 +175,14 @@ async def test_leases_are_reclaimed_after_the_longest_lease_of_the_living(
     assert sum(await storages[0].reap(10)) == 1
 
 
+async def test_the_longest_lease_is_known_before_the_reaper_begins(
+    relay: NewRelay, storages: list[PostgresOutbox]
+) -> None:
+    await (await relay(replace(KAFKA, lease_timeout=180.0))).join()
+    await (await relay(KAFKA)).join()
+    assert [storage.longest_lease for storage in storages] == [0.0, 180.0]
+
+
 async def test_without_the_right_the_message_names_the_grant(outbox: Outbox, relay: NewRelay) -> None:
     outbox.database.run("REVOKE INSERT ON openoutbox_relays FROM openoutbox_relay")
     first = await relay(KAFKA)

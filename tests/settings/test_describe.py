@@ -39,14 +39,30 @@ RABBITMQ = {
     "RABBITMQ_PUBLISH_TIMEOUT": "10s",
     "RABBITMQ_CONNECTION_TIMEOUT": "10s",
 }
-OURS = {"WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
+ROUTING = {"ROUTE_PREFIX": "none", "ROUTES_FILE": "unset", "DESTINATIONS_FILE": "unset"}
+FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
+OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
+HTTP = {
+    "HTTP_ENDPOINTS_FILE": "unset",
+    "HTTP_SECRETS": "unset",
+    "HTTP_SECRETS_FILE": "unset",
+    "HTTP_TIMEOUT": "10s",
+    "HTTP_CONNECTION_TIMEOUT": "5s",
+    "HTTP_CONNECTIONS_PER_HOST": "8",
+    "HTTP_PROTOCOL": "1.1",
+    "HTTP_CONTENT_TYPE": "application/json",
+    "HTTP_ALLOW_PRIVATE": "false",
+    "HTTP_TLS_CA": "the system's",
+    "HTTP_TLS_CERT": "unset",
+    "HTTP_TLS_KEY": "unset",
+}
 AWS = {
     "AWS_PUBLISH_TIMEOUT": "10s",
     "AWS_CONNECTION_TIMEOUT": "10s",
     "AWS_NAME_REPLACEMENT": "-",
     "SNS_TOPIC_ARN_PREFIX": "the credentials' account, the URL's region",
 }
-BEYOND = {**OURS, **FILES, **RABBITMQ, **AWS, **LOG, **CONSOLE}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **AWS, **ROUTING, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 

@@ -8,7 +8,7 @@ from relay.settings.settings import Settings
 from tests.settings.test_settings import NEEDED, refusal, settings
 
 
-@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq", "sqs", "sns"])
+@pytest.mark.parametrize("publisher", ["kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns"])
 def test_a_broker_needs_an_address(publisher: str) -> None:
     assert f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={publisher} needs it" in refusal(PUBLISHER_TYPE=publisher)
 
@@ -34,17 +34,19 @@ def test_the_address_of_another_broker_is_refused_without_its_password() -> None
         ("rediss+cluster://host:6379", "redis"),
         ("amqp://user@host:5672,host2/vhost", "rabbitmq"),
         ("amqps://host", "rabbitmq"),
+        ("https://host/hook", "http"),
+        ("http://host:8080", "http"),
         ("sqs://eu-central-1", "sqs"),
         ("SNS://eu-central-1?endpoint=http://127.0.0.1:4566", "sns"),
     ],
 )
 def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: str) -> None:
-    implied = settings(PUBLISHER_URL=url)
+    implied = settings(PUBLISHER_URL=url, HTTP_SECRETS="whsec_x")
 
     assert (implied.publisher_type, implied.publisher_name, implied.warnings) == (publisher, publisher, ())
 
 
-@pytest.mark.parametrize("url", ["host:9092", "host", "sqs://host", "https://host/hook", "kafak://host:9092", "://"])
+@pytest.mark.parametrize("url", ["host:9092", "host", "sqs://host", "wss://host/hook", "kafak://host:9092", "://"])
 def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
     message = refusal(PUBLISHER_URL=url)
 

@@ -110,7 +110,11 @@ def test_words_are_taken_in_any_case() -> None:
         ("SERVER_PORT", ":65536", "write :8080, 127.0.0.1:8080 or [::1]:8080"),
         ("SERVER_PORT", "::1:8080", "write :8080, 127.0.0.1:8080 or [::1]:8080"),
         ("ENVIRONMENT", "prod", "'prod' is not allowed; write production or development"),
-        ("PUBLISHER_TYPE", "rabbit", "write kafka or nats or redis or rabbitmq or sqs or sns or stdout or null"),
+        (
+            "PUBLISHER_TYPE",
+            "rabbit",
+            "write kafka or nats or redis or rabbitmq or http or sqs or sns or stdout or null",
+        ),
         ("STORAGE_TYPE", "mysql", "write postgres"),
         ("STORAGE_TABLE_NAME", "a.b.c", "'a.b.c' is not a table name"),
         ("STORAGE_URL", "mysql://h/db", "'mysql://h/db': not a PostgreSQL URL"),

@@ -26,6 +26,14 @@ def test_every_variable_of_a_relay_is_shown_and_no_other() -> None:
     assert list(shown()) == [name for name in NAMES if not name.startswith(("CONSOLE_", "API_TOKEN"))]
 
 
+def test_the_path_of_a_webhook_may_be_a_secret() -> None:
+    values = shown(
+        PUBLISHER_TYPE="http", PUBLISHER_URL="https://u:48151@host:8443/T0/62342?token=t", HTTP_SECRETS="s1 s2"
+    )
+    assert values["PUBLISHER_URL"].value == "https://u:***@host:8443/***"
+    assert values["HTTP_SECRETS"].value == "***"
+
+
 def test_what_was_changed_is_marked_and_what_follows_from_it_is_not() -> None:
     url = {"STORAGE_URL": "postgres://user:***@db:5432/shop?sslmode=require&password=***"}
     assert changed() == {**url, "PUBLISHER_TYPE": "null"}

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -60,13 +61,13 @@ def wait_disconnected(outbox: Outbox) -> None:
 
 def kill_an_executor_at_work(outbox: Outbox) -> None:
     """Kill the JVM of an executor one of whose tasks waits in the database."""
-    os.kill(_executor_of(_owner(stopped_task(outbox))), signal.SIGKILL)
+    os.kill(_executor_of(_owner(stopped_task(outbox), urlsplit(outbox.url).port or 0)), signal.SIGKILL)
 
 
-def _owner(port: int) -> int:
-    """The process that has a connection from this port."""
-    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-    (inode,) = [line.split()[9] for line in lines if line.split()[1].endswith(f":{port:04X}")]
+def _owner(port: int, server: int) -> int:
+    """The process that has a connection from this port to the server's: others may have the same one to elsewhere."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    (inode,) = [row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[2].endswith(f":{server:04X}")]
     for entry in Path("/proc").glob("[0-9]*/fd/*"):
         try:
             if str(entry.readlink()) == f"socket:[{inode}]":

@@ -28,7 +28,8 @@ from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
-from tests.support.servers.spark import HOME, SparkCluster, environment, submit_arguments
+from tests.support.servers.spark import SparkCluster, environment, submit_arguments
+from tests.support.servers.spark_home import spark_home
 
 BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/guide/spark.md")}
 JOBS: dict[str, type[Any]] = {"reconcile": ReconcileArguments, "report": ReportArguments}
@@ -97,7 +98,7 @@ def test_spark_submit_on_a_cluster_and_the_command_line(
     programs = f"""
 set -e
 relay-cli() {{ {shlex.quote(sys.executable)} -c 'from relay_cli.main import main; main()' "$@"; }}
-spark-submit() {{ {shlex.quote(str(HOME / "bin" / "spark-submit"))} {on_cluster} "$@"; }}
+spark-submit() {{ {shlex.quote(str(spark_home() / "bin" / "spark-submit"))} {on_cluster} "$@"; }}
 """
     done = subprocess.run(
         ["bash", "-c", programs + text],

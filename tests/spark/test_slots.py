@@ -19,6 +19,7 @@ from relay.spark.connection import connect
 from relay.spark.slots import slot
 from relay.spark.statements import SparkStatements
 from tests.support.fixtures.outbox import Outbox
+from tests.support.waiting import wait_until
 
 STATEMENTS = SparkStatements(TableName(), "openoutbox_spark")
 
@@ -48,10 +49,11 @@ class Holders:
 
 
 def tasks(run_id: uuid.UUID, opening: Callable[[], SyncConnection], holders: Holders) -> None:
-    """As many tasks at once, each of which holds a slot for a statement."""
+    """Twelve tasks at once. Each holds a slot until two were held at a time, and for a statement."""
 
     def task(number: int) -> None:
         with slot(run_id, 2, STATEMENTS, opening) as connection, holders.one_more():
+            wait_until(lambda: holders.most >= 2, what="two holders")
             connection.execute("SELECT pg_sleep(0.02)")
 
     with ThreadPoolExecutor(12) as pool:
@@ -72,8 +74,7 @@ def test_tasks_of_several_machines_share_the_limit(outbox: Outbox, monkeypatch: 
     monkeypatch.setattr(slots, "_local_slot", of_another_machine)
     holders = Holders()
     tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
-    assert holders.all == 12
-    assert holders.most <= 2
+    assert (holders.most, holders.all) == (2, 12)
 
 
 def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +98,7 @@ def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monk
     def task(number: int) -> None:
         machine.number = number % 10
         with slot(run_id, 4, STATEMENTS, opening) as connection, holders.one_more():
+            wait_until(lambda: holders.most >= 4, what="four holders")
             connection.execute("SELECT pg_sleep(0.02)")
 
     with ThreadPoolExecutor(40) as pool:

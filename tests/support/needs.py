@@ -23,6 +23,7 @@ SERVERS: Final = (
     "nats",
     "redis",
     "rabbitmq",
+    "http",
     "aws",
     "clickhouse",
     "spark",
@@ -37,6 +38,7 @@ _FIXTURES: Final = {
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
     "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
+    "http": {"http_url", "webhooks", "own_webhooks"},
     "aws": {"aws_url", "own_aws"},
     "clickhouse": {"chdb_folder"},
     "spark": {"spark", "spark_cluster", "spark_connect"},
@@ -155,9 +157,12 @@ def _checked_popen(self: subprocess.Popen[Any], args: Any, *rest: Any, **options
 def _need_of(words: list[Any]) -> str:
     program = Path(str(words[0])).name
     if program == "java":
-        return "kafka" if any(str(word).startswith("kafka.") for word in words) else "spark"
+        into_kafka = ("kafka.", "io.debezium.")
+        return "kafka" if any(str(word).startswith(into_kafka) for word in words) else "spark"
     if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
         return "rabbitmq"
+    if "tests.support.servers.webhook_receiver" in words:
+        return "http"
     if "tests.support.servers.moto" in words:
         return "aws"
     return next((need for need, names in _PROGRAMS.items() if program in names), "process")

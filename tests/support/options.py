@@ -7,6 +7,7 @@ from typing import Any
 
 from relay.app import build, publishers
 from relay.brokers.aws.options import AwsOptions
+from relay.brokers.http.options import HttpOptions
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.rabbitmq.options import RabbitOptions
@@ -47,6 +48,12 @@ def redis_options(url: str, **changes: Any) -> RedisOptions:
 
 def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
     return replace(publishers.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
+
+
+def http_options(url: str | None, **changes: Any) -> HttpOptions:
+    """For a receiver on loopback, unless ``allow_private`` says otherwise."""
+    defaults = publishers.http_options(_for_broker("http", "https://host/"))
+    return replace(defaults, url=url, **({"allow_private": True} | changes))
 
 
 def aws_options(url: str, **changes: Any) -> AwsOptions:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.files import check_files
 from relay.core.errors import ConfigError
+from relay.core.formats.message import MessageFormat
 from relay.core.secrets import mask_values
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -51,6 +52,8 @@ _NOT_KAFKA = re.compile(r"(?P<server>\S+?)(?:/\w+)?: Receive failed: Invalid res
 class KafkaOptions:
     """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
 
+    message_format: MessageFormat | None
+    """None for the contract's own."""
     url: str = field(repr=False)
     """``host:9092,host2:9092`` or ``kafka://user:password@host:9092?property=value``.
 

@@ -181,6 +181,7 @@ class KafkaPublisher:
             config | (runs or {}),
             events,
             receipts=self._options.receipts,
+            message_format=self._options.message_format,
             run_timeout=timeout,
             start_timeout=self._options.connection_timeout,
         )

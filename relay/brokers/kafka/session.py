@@ -31,8 +31,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import classify, invalid_topic
-from relay.brokers.kafka.headers import message_headers
+from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import MessageFormat
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -148,6 +149,7 @@ class KafkaSession:
         callbacks: SessionCallbacks,
         *,
         receipts: bool,
+        message_format: MessageFormat | None,
         run_timeout: float | None = None,
         start_timeout: float = 0.0,
     ) -> None:
@@ -165,6 +167,7 @@ class KafkaSession:
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
         self._receipts = receipts
+        self._message_format = message_format
         self._run_timeout = run_timeout
         self._start_timeout = start_timeout
         self._room = asyncio.Event()
@@ -312,22 +315,27 @@ class KafkaSession:
     def _offer_slice(self, events: Sequence[OutboxEvent], start: int, offer: _Offer) -> tuple[int, bool]:
         """Offer some events from ``start`` on; return how many are done and whether the queue is full now."""
         producer = cast("Producer", self._producer)  # None only after ended_as is set
-        produce, in_client = producer.produce, offer.in_client
+        produce, in_client, message_format = producer.produce, offer.in_client, self._message_format
         note = offer.note_with_receipt if self._receipts else offer.note
         refused: list[Resolution] = []
         at, size, full = start, 0, False
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
-            topic, payload = event.event_type, event.payload
+            topic = event.event_type
             invalid = _behind_refused(event, offer.ended) if offer.ended else invalid_topic(topic)
             if invalid is not None:
                 self._refuse(event, invalid, offer, refused)
                 continue
             in_client[at] = event
+            if message_format is None:
+                payload, headers = event.payload, message_headers(event)
+            else:
+                message = message_format(event)
+                payload, headers = message.payload, formatted_headers(event, message)
             try:
                 # By position: a third less than by name for a call that does little else (partition, callback, its
                 # alias, timestamp).
-                produce(topic, payload, event.partition_key, -1, partial(note, at), None, 0, message_headers(event))
+                produce(topic, payload, event.partition_key, -1, partial(note, at), None, 0, headers)
             except BufferError:
                 in_client[at] = None
                 full = True
@@ -339,12 +347,16 @@ class KafkaSession:
             if size > _SLICE_BYTES:
                 break
         done = at - start + (not full)
+        self._note_offered(offer, done, refused)
+        return done, full
+
+    def _note_offered(self, offer: _Offer, done: int, refused: list[Resolution]) -> None:
+        """Count what the client has taken, and resolve what it has not."""
         if done > len(refused):
             offer.unanswered += done - len(refused)
             self._offers[offer] = None
         if refused:
             offer.sink(refused)
-        return done, full
 
     def _refuse(self, event: OutboxEvent, outcome: Outcome, offer: _Offer, refused: list[Resolution]) -> None:
         """Note the outcome of an event that the client did not take; with runs, those behind it are withheld."""

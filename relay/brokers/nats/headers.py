@@ -20,6 +20,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.headers import wire_headers
 
 ID_HEADER = "Nats-Msg-Id"
@@ -32,13 +33,18 @@ _GOOD_VALUE = re.compile(r"(?!\s)[^\r\n\x00]*(?<!\s)")
 _BREAKS = re.compile(r"[\r\n\x00%]|^\s+|\s+$")
 
 
-def message_headers(event: OutboxEvent) -> dict[str, str]:
-    """Return name to value, the relay's own first, as the library takes them."""
+def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> dict[str, str]:
+    """Return name to value, the relay's own first, as the library takes them.
+
+    Of ``message``, where a format made one.
+    """
     headers = {ID_HEADER: str(event.event_id)}
     if event.partition_key is not None:
         headers[KEY_HEADER] = encode_value(event.partition_key)
+    if message is not None:
+        headers.update(message.own)
     if event.headers != "{}":
-        for name, value in wire_headers(event.headers):
+        for name, value in wire_headers(event.headers) if message is None else message.others:
             safe = encode_name(name)
             while safe in headers:
                 safe = f"X-{safe}"
@@ -66,7 +72,7 @@ def encode_value(value: str) -> str:
     return _BREAKS.sub(lambda match: quote(match.group(), safe=""), value)
 
 
-def header_block(event: OutboxEvent) -> str:
+def header_block(event: OutboxEvent, message: FormattedMessage | None = None) -> str:
     """Return the message's headers as they stand on the wire; the server counts them against ``max_payload``."""
-    lines = [f"{name}: {value}\r\n" for name, value in message_headers(event).items()]
+    lines = [f"{name}: {value}\r\n" for name, value in message_headers(event, message).items()]
     return f"NATS/1.0\r\n{''.join(lines)}\r\n"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from relay.brokers.nats.identity import identity_arguments
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
+from relay.core.formats.message import MessageFormat
 
 _SERVER = re.compile(
     r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:\[\]\s]+)(?::\d{1,5})?)/?"
@@ -29,6 +30,8 @@ DEFAULT_CONTROL_LINE = 4096
 class NatsOptions:
     """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
 
+    message_format: MessageFormat | None
+    """None for the contract's own."""
     url: str = field(repr=False)
     """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
 

@@ -46,6 +46,7 @@ from relay.brokers.nats.headers import header_block, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -191,17 +192,19 @@ class NatsSession:
 
     def _write(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
         """Publish events by one write, as many as ``_SLICE_BYTES`` lets through; returns how many it came to."""
-        deadline = self._loop.time() + self._options.publish_timeout
+        deadline, message_format = self._loop.time() + self._options.publish_timeout, self._options.message_format
         parts: list[bytes] = []
         count = size = 0
         for event in events:
             count += 1
-            command = self._command(event)
+            message = None if message_format is None else message_format(event)
+            payload = event.payload if message is None else message.payload
+            command = self._command(event, message)
             if isinstance(command, Permanent):
                 sink([(event, command)])
                 continue
-            parts += (command, event.payload, b"\r\n")
-            size += len(command) + len(event.payload) + 2
+            parts += (command, payload, b"\r\n")
+            size += len(command) + len(payload) + 2
             self._note(event, sink, deadline, size)
             if size >= _SLICE_BYTES:
                 break
@@ -213,14 +216,15 @@ class NatsSession:
         for count, event in enumerate(events):
             if self.ended_as is not None or self._client.unsent >= _MOST_UNSENT:
                 return count
-            if isinstance(command := self._command(event), Permanent):
+            message = None if self._options.message_format is None else self._options.message_format(event)
+            if isinstance(command := self._command(event, message), Permanent):
                 sink([(event, command)])
                 continue
+            payload = event.payload if message is None else message.payload
             serial = self._note(event, sink, self._loop.time() + self._options.publish_timeout)
             try:
-                await self._client.publish(
-                    event.event_type, event.payload, f"{self._prefix}{serial}", message_headers(event)
-                )
+                headers = message_headers(event, message)
+                await self._client.publish(event.event_type, payload, f"{self._prefix}{serial}", headers)
             except (NatsError, OSError) as error:
                 outcome = classify_exception(error)
                 if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
@@ -237,16 +241,16 @@ class NatsSession:
             self._sweep_at(deadline)
         return serial
 
-    def _command(self, event: OutboxEvent) -> bytes | Permanent:
+    def _command(self, event: OutboxEvent, message: FormattedMessage | None = None) -> bytes | Permanent:
         """The publish command of the next serial up to the payload, or why the server would cut the connection on it.
 
         The server's control line is what stands between ``HPUB`` and the line's end: subject, reply subject and sizes.
         """
         if (refused := invalid_subject(event.event_type)) is not None:
             return refused
-        block = header_block(event)
+        block = header_block(event, message)
         header = len(block) if block.isascii() else len(block.encode())
-        size = header + len(event.payload)
+        size = header + len(event.payload if message is None else message.payload)
         if size > self._client.max_payload:
             most = self._client.max_payload
             return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {most}")

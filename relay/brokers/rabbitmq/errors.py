@@ -29,8 +29,15 @@ class Blame(NamedTuple):
     """Bytes of payload that the server takes, where it says so."""
 
 
-def blame(code: int, text: str) -> Blame | None:
-    """Return what the server's text says; None where it does not say which messages it is about."""
+def _payload_size(event: OutboxEvent) -> int:
+    return len(event.payload)
+
+
+def blame(code: int, text: str, body_size: Callable[[OutboxEvent], int] = _payload_size) -> Blame | None:
+    """Return what the server's text says; None where it does not say which messages it is about.
+
+    ``body_size`` is the number of bytes that the message of an event has.
+    """
     if code == _NOT_FOUND:
         return Blame(lambda _: True, Transient("NOT_FOUND", text))
     if code == _REFUSED:
@@ -41,7 +48,7 @@ def blame(code: int, text: str) -> Blame | None:
         return Blame(lambda event: event.event_type == key, outcome)
     if code == _PRECONDITION and (match := _SIZE.search(text)) is not None:
         most = int(match["most"])
-        return Blame(lambda event: len(event.payload) > most, too_large(int(match["size"]), most), most)
+        return Blame(lambda event: body_size(event) > most, too_large(int(match["size"]), most), most)
     return None
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from relay.brokers.rabbitmq.headers import content_type, header_table, message_headers
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import Permanent
 
 CHANNEL: Final = 1
@@ -36,14 +37,16 @@ _PERSISTENT: Final = b"\x02"
 _LONGEST_KEY: Final = 255  # bytes of a routing key
 
 
-def message_frames(event: OutboxEvent, exchange: str, frame_max: int) -> list[bytes] | Permanent:
+def message_frames(
+    event: OutboxEvent, exchange: str, frame_max: int, message: FormattedMessage | None = None
+) -> list[bytes] | Permanent:
     """The frames that publish an event, or why the server would cut the connection on them."""
     method = publish_frame(exchange, event.event_type)
     if method is None:
         return Permanent("BAD_ROUTING_KEY", f"the routing key is longer than {_LONGEST_KEY} bytes, AMQP's limit")
-    headers = message_headers(event)
+    headers = message_headers(event, message)
     kind, table, message_id = content_type(headers).encode(), header_table(headers), event.event_id.encode()
-    payload = event.payload
+    payload = event.payload if message is None else message.payload
     properties = b"%s%c%s%s%s%c%s" % (
         _CONTENT.pack(_BASIC, 0, len(payload), _FLAGS),
         len(kind),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
 
 KEY_HEADER = "X-Partition-Key"
@@ -24,12 +25,14 @@ _STEERING = ("CC", "BCC")
 _LENGTH = struct.Struct(">I")
 
 
-def message_headers(event: OutboxEvent) -> list[Header]:
-    """Names and values, the relay's own first."""
+def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> list[Header]:
+    """Names and values, the relay's own first; of ``message``, where a format made one."""
     headers: list[Header] = [] if event.partition_key is None else [(KEY_HEADER, event.partition_key)]
+    if message is not None:
+        headers += message.own
     if event.headers != "{}":
-        taken = {KEY_HEADER}
-        for name, value in wire_headers(event.headers):
+        taken = {KEY_HEADER} if message is None else {KEY_HEADER, *dict(message.own)}
+        for name, value in wire_headers(event.headers) if message is None else message.others:
             safe = safe_name(name)
             while safe in taken:
                 safe = shorten(f"X-{safe}")

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
+from relay.core.formats.message import MessageFormat
 
 _URL: Final = re.compile(
     r"(?P<scheme>amqps?)://(?:(?P<login>[^@/?#]*)@)?(?P<hosts>[^@/?#]+)(?:/(?P<vhost>[^/?#]*))?(?:\?(?P<query>[^#]*))?",
@@ -29,6 +30,8 @@ _SHAPE: Final = (
 class RabbitOptions:
     """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
 
+    message_format: MessageFormat | None
+    """None for the contract's own."""
     url: str = field(repr=False)
     """``amqp://user:password@host:5672,host2:5672/vhost``; ``amqps://`` demands TLS.
 

@@ -32,6 +32,7 @@ from relay.brokers.rabbitmq.frames import message_frames
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import (
     ACKNOWLEDGED,
     ConnectionCut,
@@ -156,7 +157,7 @@ class RabbitSession:
 
     def on_channel_closed(self, code: int, text: str) -> None:
         """Fail what the server's text is about, and write the rest again on a new channel."""
-        found = blame(code, text)
+        found = blame(code, text, self._body_size)
         unconfirmed = [entry for entry, _, _ in self._pending.values()]
         if found is None or not any(found.refuses(event) for event, _ in unconfirmed):
             self._end(ConnectionCut(f"the server closed the channel: {text}"))
@@ -207,12 +208,14 @@ class RabbitSession:
         """Publish by one write, as many as ``_SLICE_BYTES`` lets through; returns how many it came to."""
         deadline = self._loop.time() + self._options.publish_timeout
         written, frame_max = self._connection.sending.written, self._connection.frame_max
+        exchange, message_format = self._options.exchange, self._options.message_format
         parts: list[bytes] = []
         count = size = 0
         for entry in entries:
             count += 1
             event = entry[0]
-            frames = self._too_large(event) or message_frames(event, self._options.exchange, frame_max)
+            message = None if message_format is None else message_format(event)
+            frames = self._too_large(message or event) or message_frames(event, exchange, frame_max, message)
             if isinstance(frames, Permanent):
                 resolve([(entry, frames)])
                 continue
@@ -228,8 +231,12 @@ class RabbitSession:
             self._connection.write(b"".join(parts))
         return count
 
-    def _too_large(self, event: OutboxEvent) -> Permanent | None:
-        size = len(event.payload)
+    def _body_size(self, event: OutboxEvent) -> int:
+        message_format = self._options.message_format
+        return len(event.payload if message_format is None else message_format(event).payload)
+
+    def _too_large(self, message: OutboxEvent | FormattedMessage) -> Permanent | None:
+        size = len(message.payload)
         return None if self._max_size is None or size <= self._max_size else too_large(size, self._max_size)
 
     def _answer(self, tag: int, outcome: Outcome) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from relay.core.formats.message import MessageFormat
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
     """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
 
+    message_format: MessageFormat | None
+    """None for the contract's own."""
     url: str = field(repr=False)
     """``redis://user:password@host:6379/0``, ``rediss://…`` for TLS, ``redis+sentinel://…``, ``redis+cluster://…`` (see
     ``relay.brokers.redis.servers``); redis-py's parameters may stand in the query (``ssl_ca_certs=/etc/ca.pem``)."""

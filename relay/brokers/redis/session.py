@@ -19,16 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AskError, RedisError
+from redis.exceptions import AskError, InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from relay.brokers.entries import Entry, resolve
+from relay.brokers.redis.arrived import NOTHING, ArrivedReplies
 from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import disconnect, text
 from relay.brokers.sending import SendProgress
 from relay.core.event import OutboxEvent
+from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent, Unreachable
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
@@ -55,6 +57,7 @@ class RedisSession:
         # Noted at the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+        self._arrived = ArrivedReplies(connection)
         self._options = options
         self._redirect = redirect
         self._pending: deque[Offer | None] = deque()
@@ -122,23 +125,25 @@ class RedisSession:
         commands: list[bytes] = []
         if not self._pending:
             self._silent_looks = 0
-        at, size, max_bulk = start, 0, self._options.max_bulk
+        at, size, max_bulk, message_format = start, 0, self._options.max_bulk, self._options.message_format
         stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
             offer = event, sink, _ = offers[at]
             at += 1
-            if len(event.payload) > max_bulk:
-                reason = f"{len(event.payload)} bytes of payload, over Redis' {max_bulk} for one string"
+            message = None if message_format is None else message_format(event)
+            length = len(event.payload if message is None else message.payload)
+            if length > max_bulk:
+                reason = f"{length} bytes of payload, over Redis' {max_bulk} for one string"
                 sink([(event, Permanent("TOO_LARGE", reason))])
                 continue
             if asking:
                 commands.append(_ASKING)
                 self._pending.append(None)
-            if len(event.payload) < _LARGE_PAYLOAD:
-                commands.append(pack_command(xadd(event)))  # type: ignore[arg-type]  # its stub has tuples of one
+            if length < _LARGE_PAYLOAD:
+                commands.append(pack_command(xadd(event, message)))  # type: ignore[arg-type]  # its stub has tuples of one
             else:
-                commands.extend(pieces(event))
-            size += len(event.payload)
+                commands.extend(pieces(event, message))
+            size += length
             self._pending.append(offer)
         if commands:
             self._work.set()
@@ -178,6 +183,7 @@ class RedisSession:
             while self.ended_as is None:
                 if self._pending:
                     self._answer(await self._next_reply())
+                    await self._answer_arrived()
                 else:
                     self._work.clear()
                     await self._work.wait()
@@ -186,15 +192,32 @@ class RedisSession:
         finally:
             await disconnect(self._connection)
 
+    async def _answer_arrived(self) -> None:
+        """Take the replies that have arrived together with the last one."""
+        take = self._arrived.take
+        while self._pending and (reply := take()) is not NOTHING:
+            if isinstance(reply, list):
+                await self._arrived.pass_on(reply)
+            else:
+                self._answer(self._outcome(reply))
+
     async def _next_reply(self) -> Outcome | AskError:
         """What the next reply says. Raises RedisError or OSError when none comes."""
         try:
-            entry_id = await self._connection.read_response()
-        except AskError as redirect:  # MovedError is one, too
-            return redirect
-        except REPLIES as error:
-            return classify(error)
-        return Acknowledged({"entry_id": text(entry_id)}) if self._options.receipts else ACKNOWLEDGED
+            reply = await self._connection.read_response()
+        except RedisError as error:
+            reply = error
+        return self._outcome(reply)
+
+    def _outcome(self, reply: object) -> Outcome | AskError:
+        """What a reply says. Raises an error that is no reply to one command."""
+        if isinstance(reply, bytes):  # XADD's only reply that is no error
+            return Acknowledged({"entry_id": text(reply)}) if self._options.receipts else ACKNOWLEDGED
+        if isinstance(reply, AskError):  # MovedError is one, too
+            return reply
+        if isinstance(reply, REPLIES):
+            return classify(reply)
+        raise reply if isinstance(reply, Exception) else InvalidResponse(f"a {type(reply).__name__} in reply to XADD")
 
     def _answer(self, reply: Outcome | AskError) -> None:
         """Give the oldest unanswered event its outcome; the sinks get all outcomes of one event-loop turn together."""
@@ -218,17 +241,17 @@ class RedisSession:
         self._room.set()
 
 
-def xadd(event: OutboxEvent) -> tuple[str | bytes, ...]:
+def xadd(event: OutboxEvent, message: FormattedMessage | None = None) -> tuple[str | bytes, ...]:
     """The command that appends an event to its stream (docs/reference/messages.md)."""
-    return ("XADD", event.event_type, "*", *entry_fields(event))
+    return ("XADD", event.event_type, "*", *entry_fields(event, message))
 
 
-def pieces(event: OutboxEvent) -> Iterator[bytes]:
+def pieces(event: OutboxEvent, message: FormattedMessage | None = None) -> Iterator[bytes]:
     """The same command, packed, in pieces: the payload is one of them, so that it is not copied.
 
     hiredis holds three copies of it for a moment, and returns one.
     """
-    arguments = xadd(event)
+    arguments = xadd(event, message)
     yield b"*%d\r\n" % len(arguments)
     for argument in arguments:
         value = argument.encode() if isinstance(argument, str) else argument

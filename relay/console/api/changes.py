@@ -17,7 +17,7 @@ from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS, BulkCount, count_events
 from relay.outbox.admin.changes import Change, list_changes, show_change
 from relay.outbox.admin.replay import ReplayOptions
-from relay.outbox.admin.selection import Kind, Selection
+from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection
 
 router = APIRouter(tags=["changes"])
 
@@ -67,21 +67,25 @@ def retrieve_change(console: ConsoleParts, identity: Reader, change_id: UUID) ->
 
 @router.post("/changes/{change_id}/stop")
 def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> ChangeItem:
-    """Stop a change of many events after its next batch. What was changed stays changed. It may be repeated."""
-    del identity
+    """Stop a change of many events after its next batch. What was changed stays changed. It may be repeated.
+
+    The change's `error` says who stopped it.
+    """
     change = recorded_change(console, change_id)
-    if change.state == "running" and not console.jobs.stop(change_id):
+    if change.state == "running" and not console.jobs.stop(change_id, identity.name):
         message = f"change {change_id} runs in another process of the console; stop it there"
         raise RequestProblem(409, "not-here", message)
     return ChangeItem.of(change)
 
 
-def counted(console: Console, body: BulkBody) -> BulkCount:
-    """How many events a change would take now. Raises RequestProblem for a wrong selection, and as the change does."""
+def counted(console: Console, body: BulkBody, most: int = COUNT_MOST) -> BulkCount:
+    """How many events a change would take now, counted up to ``most``.
+
+    Raises RequestProblem for a wrong selection, and as the change does.
+    """
     action = Action(body.action)
-    return count_events(
-        console.url, console.table, action, selection_of(action, body.selection), _options(console, body)
-    )
+    selection = selection_of(action, body.selection)
+    return count_events(console.url, console.table, action, selection, _options(console, body), most)
 
 
 def begin_change(console: Console, identity: Identity, body: BulkBody, idempotency_key: str | None) -> Change:

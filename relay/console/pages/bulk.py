@@ -18,6 +18,7 @@ from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS
+from relay.outbox.admin.overview import MOST_COUNTED
 
 router = APIRouter(include_in_schema=False)
 
@@ -105,7 +106,7 @@ def confirm_page(
     request: Request, console: ConsoleParts, identity: Operator, fields: Annotated[BulkFields, Query()]
 ) -> HTMLResponse:
     """How many events a change would take, and at which rate."""
-    counts = counted(console, fields.body())
+    counts = counted(console, fields.body(), MOST_COUNTED)
     hidden = fields.model_dump(exclude_none=True) | {"unchanged_since": moment_text(counts.at)}
     return page(
         request,

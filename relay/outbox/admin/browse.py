@@ -12,7 +12,7 @@ from uuid import UUID
 from relay.core.event import Status
 from relay.core.pause import Pause, PauseScope
 from relay.core.ports import Backlog
-from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows
+from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
 from relay.postgres.sql import TableName
 
 _DOING = "looking at the outbox"
@@ -95,8 +95,8 @@ def list_events(url: str, table: TableName, row_filter: RowFilter) -> list[Liste
 
 
 def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
-    """One event, or None when there is none of that id."""
-    with operating(url, table, _DOING) as connection:
+    """One event, or None when there is none of that id. Raises StorageBusy when the table is locked."""
+    with operating(url, table, _DOING) as connection, short_transaction(connection):
         matches = rows(connection, "outbox/admin:show", table, {"event_id": event_id})
         return ShownEvent(*matches[0]) if matches else None
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from relay.outbox.admin.actions import NARROWING, Action, error_of
-from relay.outbox.admin.connection import Connection, database_time, operating, rows
+from relay.outbox.admin.connection import Connection, database_time, operating, rows, short_transaction
 from relay.outbox.admin.replay import ReplayOptions, preview, replay
 from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection, SelectionReader
 from relay.outbox.tablecheck import WRITTEN
@@ -42,18 +42,25 @@ class BulkCount(NamedTuple):
     """The database's time before the count: with it as ``unchanged_since`` no later event is taken."""
 
 
-def count_events(url: str, table: TableName, action: Action, selection: Selection, options: ReplayOptions) -> BulkCount:
-    """What ``change_events`` would take now. Raises ReplayRefused as it does."""
+def count_events(
+    url: str,
+    table: TableName,
+    action: Action,
+    selection: Selection,
+    options: ReplayOptions,
+    count_most: int = COUNT_MOST,
+) -> BulkCount:
+    """What ``change_events`` would take now, up to ``count_most``. Raises ReplayRefused and StorageBusy as it does."""
     if action is Action.REPLAY:
         with operating(url, table, _DOING) as connection:
             at = database_time(connection)
-        counts = preview(url, table, selection, options)
+        counts = preview(url, table, selection, options, count_most)
         return BulkCount(counts.total, counts.exact, at)
-    with operating(url, table, _DOING, _RIGHTS) as connection:
+    with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
         reader = SelectionReader(connection, table, selection, NARROWING[action])
-        most = COUNT_MOST if options.limit is None else min(options.limit, COUNT_MOST)
+        most = count_most if options.limit is None else min(options.limit, count_most)
         count, _ = reader.count("pending", most + 1)
-        return BulkCount(min(count, most), count <= COUNT_MOST, reader.now)
+        return BulkCount(min(count, most), count <= count_most, reader.now)
 
 
 def change_events(

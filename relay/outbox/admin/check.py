@@ -152,9 +152,7 @@ def _lease_differences(connection: Connection, table: TableName, lease_timeout: 
     A shorter one shows when it has reclaimed a lease, a longer one while an event waits for the broker's answer.
     """
     own = f"LEASE_TIMEOUT={format_duration(lease_timeout)}"
-    advice = (
-        "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/operations.md says how to change it"
-    )
+    advice = "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/running.md says how to change it"
     parameters: dict[str, object] = {"sample": SAMPLE, "seconds": _RECLAIMED_WITHIN}
     reclaims = rows(connection, "outbox/backlog:recent_reclaims", table, parameters)
     ages = [age for message, at in reclaims if (age := _seconds_held(message, at)) is not None]

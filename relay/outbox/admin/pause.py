@@ -10,20 +10,21 @@ raises SchemaError without the extension (``sqlstate`` 42P01; the message says h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Final, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.core.pause import Pause, PauseTarget
-from relay.outbox.admin.connection import Connection, fetch, operating_beside
+from relay.outbox.admin.connection import Connection, fetch, operating_beside, short_transaction
 from relay.outbox.extensions import PAUSES, pauses_of
 from relay.outbox.paused import read_pause
 from relay.postgres.sql import TableName, statement
 
 _RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 _LONGEST: Final = timedelta(days=36_525)
+_LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)  # the table holds no later end, in the zone of its creation
 
 
 def list_pauses(url: str, table: TableName) -> list[Pause]:
@@ -44,11 +45,23 @@ def pause(
     """Set a pause and return it; one of the same target gets the new end, author and reason, and stays in force.
 
     ``until`` is a time, or how long from now by the database's clock; None lasts until ``resume``. Raises ConfigError
-    for an invalid target, and for an end that is not in the future.
+    for an invalid target, and for an end that is not in the future, or in the year 10000.
     """
-    target.check()
-    if isinstance(until, timedelta) and not timedelta(0) < until <= _LONGEST:
-        raise ConfigError(f"a pause of {until} is not possible; its length is more than 0 and at most a hundred years")
+    check_pause(target, until)
+    with pausing(url, table, "pausing") as connection:
+        return pause_within(connection, table, target, who=who, reason=reason, until=until)
+
+
+def pause_within(
+    connection: Connection,
+    table: TableName,
+    target: PauseTarget,
+    *,
+    who: str,
+    reason: str = "",
+    until: datetime | timedelta | None = None,
+) -> Pause:
+    """As ``pause``, after ``check_pause`` and in a transaction of ``pausing``, which a record of it can share."""
     parameters = {
         "scope": target.scope,
         "name": target.name,
@@ -57,25 +70,44 @@ def pause(
         "paused_by": who,
         "reason": reason,
     }
-    with _operating(url, table, "pausing", _RIGHTS) as connection, connection.transaction():
-        connection.execute(_sql(table, "forget_ended"))
-        [written] = _pauses(connection, table, "pause", parameters)
-        if written not in _pauses(connection, table, "read", {}):
-            raise ConfigError(f"the pause would end at {written.until}, which is not in the future")
-        return written
+    connection.execute(_sql(table, "forget_ended"))
+    [written] = _pauses(connection, table, "pause", parameters)
+    if written not in _pauses(connection, table, "read", {}):
+        raise ConfigError(f"the pause would end at {written.until}, which is not in the future")
+    return written
+
+
+def check_pause(target: PauseTarget, until: datetime | timedelta | None) -> None:
+    """Raise ConfigError for an invalid target, and for an end that no pause can have."""
+    target.check()
+    if isinstance(until, timedelta) and not timedelta(0) < until <= _LONGEST:
+        raise ConfigError(f"a pause of {until} is not possible; its length is more than 0 and at most a hundred years")
+    if isinstance(until, datetime) and until >= _LATEST:
+        raise ConfigError(f"the pause would end at {until}; leave the end out for a pause until it is resumed")
 
 
 def resume(url: str, table: TableName, target: PauseTarget) -> Pause | None:
     """End the pause of exactly this target and return it; None when there was none. Other pauses stay in force."""
-    parameters = {"scope": target.scope, "name": target.name}
-    with _operating(url, table, "resuming", _RIGHTS) as connection:
-        return next(iter(_pauses(connection, table, "resume", parameters)), None)
+    with pausing(url, table, "resuming") as connection:
+        return resume_within(connection, table, target)
+
+
+def resume_within(connection: Connection, table: TableName, target: PauseTarget) -> Pause | None:
+    """As ``resume``, in a transaction of ``pausing``."""
+    return next(iter(_pauses(connection, table, "resume", {"scope": target.scope, "name": target.name})), None)
 
 
 def resume_all(url: str, table: TableName) -> list[Pause]:
     """End every pause and return those that were in force."""
-    with _operating(url, table, "resuming", _RIGHTS) as connection:
+    with pausing(url, table, "resuming") as connection:
         return _pauses(connection, table, "resume", {"scope": None, "name": None})
+
+
+@contextmanager
+def pausing(url: str, table: TableName, doing: str) -> Iterator[Connection]:
+    """One short transaction in which pauses are written. Raises StorageBusy when their table is locked, too."""
+    with _operating(url, table, doing, _RIGHTS) as connection, short_transaction(connection):
+        yield connection
 
 
 def _operating(url: str, table: TableName, doing: str, rights: str) -> AbstractContextManager[Connection]:

@@ -79,8 +79,8 @@ def prune(
 
 
 def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
-    """What ``prune`` would delete now; counts from the indexes and locks nothing."""
-    with operating(url, table, _DOING) as connection:
+    """What ``prune`` would delete now; counts from the indexes and locks nothing. Raises StorageBusy as ``prune``."""
+    with operating(url, table, _DOING) as connection, short_transaction(connection):
         totals = _cutoffs(connection, options)
         counts = {"delivered": 0, "dead": 0}
         for kind in KINDS:

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from relay.client import uuid7
 from relay.core.errors import ConfigError, OutboxError
-from relay.outbox.admin.connection import Connection, fetch, operating, rows
+from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, BulkOptions, Kind, Selection, SelectionReader
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.tablecheck import WRITTEN
@@ -60,18 +60,20 @@ class Replayed:
         return self.delivered + self.dead
 
 
-def preview(url: str, table: TableName, selection: Selection, options: ReplayOptions) -> Replayed:
-    """What ``replay`` would take back now. Raises ReplayRefused as ``replay`` does."""
-    with operating(url, table, _DOING, _RIGHTS) as connection:
+def preview(
+    url: str, table: TableName, selection: Selection, options: ReplayOptions, count_most: int = COUNT_MOST
+) -> Replayed:
+    """What ``replay`` would take back now, up to ``count_most``. Raises ReplayRefused and StorageBusy as it does."""
+    with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
         reader = SelectionReader(connection, table, selection)
         _refuse_duplicates(reader, selection.kinds, options)
         totals = Replayed(recorded=_recorded(connection, table))
-        room = options.limit if options.limit is not None else COUNT_MOST
+        room = options.limit if options.limit is not None else count_most
         for kind in selection.kinds:
-            most = min(room, COUNT_MOST)
+            most = min(room, count_most)
             count, _ = reader.count(kind, most + 1)
             room -= min(count, most)
-            totals = _added(replace(totals, exact=totals.exact and count <= COUNT_MOST), kind, min(count, most))
+            totals = _added(replace(totals, exact=totals.exact and count <= count_most), kind, min(count, most))
         return totals
 
 

@@ -23,6 +23,7 @@ from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where counting stops."""
+_LONGEST_WAIT: Final = 1.0  # seconds; then the caller may stop the change, and sees that it still runs
 
 Kind = Literal["pending", "delivered", "dead"]
 Bound = datetime | timedelta
@@ -141,13 +142,15 @@ class SelectionReader:
         """Change the events of one kind in batches; ``done`` and what is returned are the totals of all kinds.
 
         ``apply`` changes a batch in a transaction, and returns how many of its events it has changed. ``on_batch``
-        receives the total after each batch and after each part without events; it may raise to stop.
+        receives the total after each batch, after each part without events, and every second of a wait for the rate;
+        it may raise to stop.
         """
         pace = _Pace(options.rate)
         for part in self.read(kind):
             first = 0
             while first < len(part) and (size := options.next_size(done)):
-                pace.wait()
+                while pace.wait():
+                    on_batch(done)
                 with uninterrupted():
                     with short_transaction(self._connection):
                         changed = apply(self.places(part[first : first + size]))
@@ -174,10 +177,11 @@ class _Pace:
         if self._rate is not None:
             self._due += events / self._rate
 
-    def wait(self) -> None:
-        """Sleep until the next batch may begin."""
-        if self._rate is not None:
-            time.sleep(max(self._due - time.monotonic(), 0.0))
+    def wait(self) -> bool:
+        """Sleep until the next batch may begin, for a second at most; whether it must not begin yet."""
+        rest = self._due - time.monotonic() if self._rate is not None else 0.0
+        time.sleep(min(max(rest, 0.0), _LONGEST_WAIT))
+        return rest > _LONGEST_WAIT
 
 
 def _at(bound: Bound | None, now: datetime) -> datetime | None:

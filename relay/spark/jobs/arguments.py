@@ -11,6 +11,7 @@ It uses argparse, since a cluster has this wheel and not all that relay-cli need
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -21,6 +22,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from relay.core.durations import parse_duration, parse_time
 from relay.core.errors import ConfigError
+from relay.core.secrets import is_secret
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.postgres.url import check_url
 
@@ -236,6 +238,10 @@ def read_file(path: str) -> str:
         raise ValueError(f"{path}: is not UTF-8") from None
 
 
+_ASSIGNED: Final = re.compile(r"([\w.%-]+)\s*=")
+"""A name with its value after it."""
+
+
 class CommandLine(Generic[Job]):
     """The arguments of one call, parsed; ``read`` validates them."""
 
@@ -247,6 +253,11 @@ class CommandLine(Generic[Job]):
     def has(self, name: str) -> bool:
         """Whether the option of the field ``name`` was given."""
         return bool(self._texts[name] or self._texts.get(f"{name}_file"))
+
+    def shows_secret(self) -> bool:
+        """Whether a parameter of a URL, or a property of a source, in the line is a password or a token."""
+        hidden = [text for each in _options(self._job) if each.kind.hidden for text in self._texts[each.name] or ()]
+        return any(is_secret(name) for text in hidden for name in _ASSIGNED.findall(text))
 
     def variables(self) -> dict[str, str]:
         """Fields whose options are left out, and the variable from which relay-cli takes the value."""

@@ -41,12 +41,13 @@ class Submission:
 
         Ends the process for an unknown or missing argument of the job, as the job itself does.
         """
-        if any(_PASSWORD.search(argument) for argument in self.arguments):
+        line = CommandLine(self.job, f"relay-cli spark submit {self.job.name}", self.arguments)
+        if any(_PASSWORD.search(argument) for argument in self.arguments) or line.shows_secret():
             raise ConfigError(
-                "a URL with a password: everybody on the machine can read a command line; write the URL to a file that "
-                "the driver can read and give --url-file (of the job report: --log-url-file)"
+                "a URL with a password, or another secret: everybody on the machine can read a command line; write it "
+                "to a file that the driver can read, and give --url-file (of the job report --log-url-file; of Kafka's "
+                "client --kafka-options-file)"
             )
-        CommandLine(self.job, f"relay-cli spark submit {self.job.name}", self.arguments)
         settings = [each for name in [*self._settings(), *self.settings] for each in ("--conf", name)]
         packages = ["--packages", self.packages] if self.packages else []
         place = ["--name", f"openoutbox-{self.job.name}", "--master", self.master, *self._mode(), *self._archives()]

@@ -38,7 +38,7 @@ class Features:
     too_large: int | None = None
     """A payload of that many bytes is permanently refused."""
     big_batch: int = 20_000
-    """How many events a big batch has; an emulator takes fewer in the same time."""
+    """How many events a big batch has; a client or an emulator takes fewer in the same time."""
     runs: bool = False
     """With the option ``in_order`` the publisher keeps runs."""
 

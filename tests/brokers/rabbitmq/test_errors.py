@@ -33,6 +33,13 @@ def test_a_size_is_about_what_is_larger() -> None:
     assert [found.refuses(make_event("a", b"x" * size)) for size in (20, 21, 30)] == [False, True, True]
 
 
+def test_the_size_is_that_of_the_body_as_a_format_makes_it() -> None:
+    text = "PRECONDITION_FAILED - message size 30 is larger than configured max size 20"
+    found = blame(406, text, lambda event: 2 * len(event.payload))
+    assert found is not None
+    assert [found.refuses(make_event("a", b"x" * size)) for size in (10, 11)] == [False, True]
+
+
 def test_any_other_text_names_nobody() -> None:
     assert blame(406, "PRECONDITION_FAILED - invalid expiration") is None
     assert blame(541, "INTERNAL_ERROR") is None

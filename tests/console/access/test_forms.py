@@ -121,6 +121,21 @@ def test_a_large_form_is_refused_before_it_is_read_whole(browser: Browser) -> No
     assert browser.send("POST", "/login", content="&".join("a" * 2000), headers=FORM).status_code == 400
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_of_any_kind_is_refused_before_it_is_read_whole(
+    app: FastAPI, browser: Browser, client: httpx.Client, chunked: bool
+) -> None:
+    browser.log_in(name="operator-user", password=PASSWORD)
+    before = len(app.state.done)
+    large = b'"' + b"a" * 2**18
+    content = iter([large[: 2**17], large[2**17 :]]) if chunked else large
+    path, kind = "/api/things", {"content-type": "application/json"}
+
+    assert client.post(f"{browser.url}{path}", content=content, headers=kind | bearer("admin-token")).status_code == 413
+    assert browser.send("POST", path, content=large, headers=kind | {"x-csrf-token": browser.csrf()}).status_code == 413
+    assert len(app.state.done) == before
+
+
 def test_a_login_by_another_kind_of_body_is_refused(browser: Browser) -> None:
     csrf = browser.csrf("/login")
 

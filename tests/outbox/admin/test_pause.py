@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from relay.core.errors import ConfigError, SchemaError
+from relay.core.errors import ConfigError, SchemaError, StorageBusy
 from relay.core.pause import EVERYTHING, PauseScope, PauseTarget
 from relay.outbox.admin import held
 from relay.outbox.admin.connection import operating
@@ -69,12 +69,22 @@ def test_a_pause_whose_time_is_over_is_not_in_force(outbox: Outbox, url: str) ->
         (PauseTarget(PauseScope.ALL, "name"), None),
         (SIGNUP, timedelta(0)),
         (SIGNUP, datetime(2020, 1, 1, tzinfo=UTC)),
+        (SIGNUP, datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-14)))),
     ],
 )
 def test_what_cannot_be_a_pause_is_refused(url: str, target: PauseTarget, until: datetime | timedelta | None) -> None:
     with pytest.raises(ConfigError):
         pause(url, TABLE, target, who="ann", until=until)
     assert list_pauses(url, TABLE) == []
+
+
+def test_a_pause_stands_back_behind_a_locked_table(outbox: Outbox, url: str) -> None:
+    with outbox.database.connect(autocommit=False) as other:
+        other.execute("LOCK TABLE openoutbox_pauses IN EXCLUSIVE MODE")
+        with pytest.raises(StorageBusy, match="lock timeout"):
+            pause(url, TABLE, SIGNUP, who="ann")
+        with pytest.raises(StorageBusy, match="lock timeout"):
+            resume(url, TABLE, SIGNUP)
 
 
 def test_without_the_extension_or_the_right_the_message_says_what_to_run(outbox: Outbox) -> None:

@@ -11,6 +11,9 @@ from uuid import UUID
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from relay.core.event import EventId, OutboxEvent
+from relay.core.formats import cloudevents
+from relay.core.formats.choice import message_format
 from relay.spark.jobs.reconcile import summaries
 from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, without_row
 from relay.spark.jobs.reconcile.fingerprints import expected, from_kafka, from_table
@@ -82,6 +85,32 @@ def sides(spark: SparkSession, sent: Sequence[Sent], arrived: Sequence[Arrived])
     rows = spark.createDataFrame([each.row() for each in sent], ROWS)
     messages = spark.createDataFrame([each.row() for each in arrived], MESSAGES)
     return expected(rows, ("replay_id",)), from_kafka(messages, ("replay_id",))
+
+
+@pytest.mark.parametrize("name", ["cloudevents", "cloudevents-structured", "debezium-server"])
+def test_messages_of_another_format_are_those_that_the_relay_makes(spark: SparkSession, name: str) -> None:
+    made = message_format(name, "/shop", cloudevents.KAFKA)
+    assert made is not None
+    sent = [
+        Sent(1, created=1.25),
+        Sent(2, key=None, payload=b"{}", headers='{"traceparent": "00", "content-type": "a/b"}'),
+    ]
+    arrived = []
+    for each in sent:
+        number, topic, key, payload, headers, _, created, _ = each.row()
+        event = OutboxEvent(EventId(number), topic, key, payload, headers, 0, 0.0, None, created.timestamp())
+        message = made(event)
+        pairs: list[tuple[str, bytes | None]] = [
+            (header, value.encode()) for header, value in [*message.own, *message.others]
+        ]
+        arrived.append(Arrived(each.number, each.number, key and key.encode(), message.payload, pairs))
+    rows = spark.createDataFrame([each.row() for each in sent], ROWS)
+    messages = from_kafka(spark.createDataFrame([each.row() for each in arrived], MESSAGES), ())
+    matched = match(expected(rows, (), made), messages, COMPARED)
+    assert findings(matched, messages, ordered=True, unknown=without_row(matched, None)).collect() == []
+    matched = match(expected(rows, ()), messages, COMPARED)
+    changed = findings(matched, messages, ordered=True, unknown=without_row(matched, None)).collect()
+    assert {row["kind"] for row in changed} == {"changed"}
 
 
 Finding = tuple[str, int, str]

@@ -40,7 +40,8 @@ from tests.spark.gate import CONNECTED, stopped_at
 from tests.spark.history import a_past, answering, fill, in_archive, in_both, in_table
 from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
-from tests.support.servers.spark import HOME, SparkConnect, environment
+from tests.support.servers.spark import SparkConnect, environment
+from tests.support.servers.spark_home import spark_home
 from tests.support.waiting import wait_until
 
 Ask = Callable[..., Any]
@@ -282,7 +283,7 @@ def test_killed_and_interrupted_clients_leave_an_archive_that_the_next_run_compl
     (block,) = [each for each in blocks("docs/guide/spark.md") if "--remote" in each.text]
     own = {"s3a://lake/outbox": str(folder), "sc://spark.example:15002": spark_connect.url}
     server, line = block.adapted(own).text.splitlines()
-    script = HOME / server.split()[1]
+    script = spark_home() / server.split()[1]
     # The wheel of PySpark 4.1 lacks it; Spark's own archive has it.
     assert script.exists() or pyspark.__version__.startswith("4.1."), script
     words = [*shlex.split(line)[1:], "--max-connections", "1"]

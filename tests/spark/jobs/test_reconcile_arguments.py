@@ -40,6 +40,15 @@ def test_options_become_values(tmp_path: Path) -> None:
     assert "a=b" not in repr(job)
 
 
+def test_a_message_format_and_its_source() -> None:
+    assert read(*BOTH).message_format is None
+    assert read(*BOTH, "--message-format", "debezium").message_format is not None
+    assert read(*BOTH, "--message-format", "cloudevents", "--cloudevents-source", "/shop").message_format is not None
+    for wrong in (["--message-format", "cloudevents"], ["--cloudevents-source", "/shop"]):
+        with pytest.raises(ConfigError, match="--cloudevents-source and --message-format"):
+            read(*BOTH, *wrong)
+
+
 def test_a_consumers_columns() -> None:
     job = read("--archive", "a", "--consumer", "p", "--consumer-columns", "event_id=id,payload=body")
     assert job.has_consumer

@@ -14,6 +14,7 @@ import pytest
 from relay.core.errors import ConfigError
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.arguments import CommandLine
+from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.submit import Submission
 from tests.support.paths import ROOT
 
@@ -59,6 +60,18 @@ def test_settings_of_the_user_come_last() -> None:
 def test_what_cannot_be_submitted_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="a URL with a password"):
         submission("yarn", "lake", "--url", "postgresql://u:s3cret@h/d")
+    for secret in (
+        ("lake", "--url", "postgresql://u@h/d?password=s3cret"),
+        ("lake", "--url=postgresql://u@h/d?sslmode=require&pass%77ord=s3cret"),
+        ("lake", "--remote", "sc://h:15002/;token=s3cret"),
+    ):
+        with pytest.raises(ConfigError, match="a URL with a password, or another secret") as refused:
+            submission("yarn", *secret)
+        assert "s3cret" not in str(refused.value)
+    sources = ("--output", "o", "--kafka", "h:1", "--kafka-option", "kafka.sasl.jaas.config=… password='s3cret';")
+    with pytest.raises(ConfigError, match="--kafka-options-file"):
+        Submission(ReconcileArguments, ("--url", "postgresql://u@h/d?sslmode=require", *sources), "yarn").command()
+    Submission(ReconcileArguments, ("--url", "postgresql://u@h/d?sslmode=require", *sources[:4]), "yarn").command()
     with pytest.raises(ConfigError, match="--master: 'mesos' is none of"):
         submission("mesos")
     with pytest.raises(SystemExit):

@@ -374,5 +374,13 @@ def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
     age = max((now - row.created_at).total_seconds(), 0.0)
     last_code = None if row.last_error is None else row.last_error.partition(":")[0]
     return OutboxEvent(
-        row.event_id, row.event_type, row.partition_key, row.payload, row.headers, row.attempts, age, last_code
+        row.event_id,
+        row.event_type,
+        row.partition_key,
+        row.payload,
+        row.headers,
+        row.attempts,
+        age,
+        last_code,
+        row.created_at.timestamp(),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
-from relay.core.ports import AttemptRecorder, OptionalParts, WakeUps
+from relay.core.ports import AttemptRecorder, Fleet, OptionalParts, WakeUps
 from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
@@ -32,6 +32,7 @@ class VirtualRelay:
         recorder: AttemptRecorder | None = None,
         wake_ups: WakeUps | None = None,
         tracer: Tracer | None = None,
+        fleet: Fleet | None = None,
         **options: object,
     ) -> None:
         values: dict[str, object] = {"retry": RETRY, "in_order": key_order is not None}
@@ -52,7 +53,7 @@ class VirtualRelay:
             recorder,
             self.seconds,
             tracer=tracer,
-            parts=OptionalParts(wake_ups, self.pauses),
+            parts=OptionalParts(wake_ups, self.pauses, fleet),
         )
         self.task = self.loop.create_task(self.relay.run())
 

@@ -22,19 +22,16 @@ from relay.localservers.server import LocalServer
 from tests.support.paths import ROOT
 from tests.support.servers.kafka import fetched
 from tests.support.servers.spark_classes import LEAN, java_options
-
-HOME = Path(pyspark.__file__).parent
+from tests.support.servers.spark_home import spark_home
 
 _LOG4J = Path(__file__).with_name("spark-log4j2.xml")
-_CLASS_PATH = f"{HOME}/conf:{HOME}/jars/*"
-"""As Spark itself builds it; ``conf`` need not exist."""
 
 
 def environment() -> dict[str, str]:
     """What drivers and executors run with: this Python, this checkout, few log lines."""
     return {
         **os.environ,
-        "SPARK_HOME": str(HOME),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": LEAN,
         "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={_LOG4J}",
@@ -140,7 +137,8 @@ class _SparkServer(LocalServer):
 
     def _started(self, role: str, *more: str | Path) -> list[str | Path]:
         # As bin/spark-class does in the end, which would start another JVM first to find these words.
-        java = ["java", *LEAN.split(), "-Xmx256m", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", _CLASS_PATH]
+        class_path = f"{spark_home()}/conf:{spark_home()}/jars/*"  # as Spark builds it; conf need not exist
+        java = ["java", *LEAN.split(), "-Xmx256m", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", class_path]
         places = ["--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)]
         return [*java, f"org.apache.spark.deploy.{role.lower()}.{role}", *places, *more]
 
@@ -212,7 +210,7 @@ class SparkConnect(_SparkServer):
             spark_eventLog_compress="false",
         )
         server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        return [HOME / "bin" / "spark-submit", "--master", "local[2,4]", *settings, *server]
+        return [spark_home() / "bin" / "spark-submit", "--master", "local[2,4]", *settings, *server]
 
     def _answers(self) -> bool:
         return accepts(self.port)

@@ -17,10 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyspark
-
 from relay.localservers.process import run_tool
 from tests.support.paths import CACHE, ROOT
+from tests.support.servers.spark_home import spark_home
 
 LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The options of every JVM: a small garbage collector, and a compiler that is quick rather than good."""
@@ -36,7 +35,7 @@ def java_options() -> str:
     java = shutil.which("java")
     if java is None:
         return LEAN
-    files = [Path(java).resolve(), *sorted((Path(pyspark.__file__).parent / "jars").iterdir())]
+    files = [Path(java).resolve(), *sorted((spark_home() / "jars").iterdir())]
     content = "\n".join(f"{file} {file.stat().st_mtime_ns}" for file in files)
     archive = CACHE / f"{_PREFIX}{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
     CACHE.mkdir(exist_ok=True)
@@ -52,7 +51,8 @@ def _write(archive: Path) -> None:
         outdated.unlink()
     unfinished = archive.with_suffix(".unfinished")
     with tempfile.TemporaryDirectory(prefix="openoutbox-spark-classes-") as folder:
-        paths = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        paths = {"PYTHONPATH": str(ROOT), "SPARK_HOME": str(spark_home())}
+        paths |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         run_tool([sys.executable, "-m", __name__, unfinished, folder], Path(folder), env=os.environ | paths)
     if unfinished.exists():
         unfinished.rename(archive)

@@ -34,12 +34,19 @@ WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/b
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 
 NOT_RUN = {
+    "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
+    "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
+    **{
+        f"docs/guide/from-debezium.md {block}": "tests/system/scale/test_debezium.py walks the page"
+        for block in ("sh 1", "sh 2", "sql 1", "sql 2", "sql 3")
+    },
     "README.md sh 1": "installs what this run has already; tests/system/acceptance/test_demo.py runs the demonstration",
-    "README.md sh 2": "is this run",
-    "README.md sh 3": "tests/system/acceptance/test_readme.py follows the whole section",
-    "README.md sql 1": "tests/system/acceptance/test_readme.py follows the whole section",
-    "README.md python 1": "tests/system/acceptance/test_readme.py follows the whole section",
-    "README.md sh 4": "tests/system/acceptance/test_readme.py follows the whole section",
+    "README.md sh 2": "tests/system/acceptance/test_readme.py holds it equal to the page of the first event",
+    "README.md sql 1": "tests/system/acceptance/test_readme.py holds it equal to the page of the first event",
+    "docs/guide/first-event.md sh 1": "tests/system/acceptance/test_readme.py follows the whole page",
+    "docs/guide/first-event.md sql 1": "tests/system/acceptance/test_readme.py follows the whole page",
+    "docs/guide/first-event.md python 1": "tests/system/acceptance/test_readme.py follows the whole page",
+    "docs/guide/first-event.md sh 2": "tests/system/acceptance/test_readme.py follows the whole page",
     "docs/reference/cli.md sh 11": "tests/console/test_browser.py starts it",
     "docs/operate/console-access.md sh 1": "tests/console/access/test_logging_in.py logs in with such a token",
     "docs/operate/console-access.md sh 2": "tests/console/access/test_api_token.py reads the API with such a token",
@@ -57,7 +64,7 @@ NOT_RUN = {
     "docs/operate/deployment.md sh 9": "asks for a password; tests/cli/test_access.py answers",
     "docs/operate/deployment.md sh 10": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sh 11": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 12": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/operate/upgrades.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/operate/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
@@ -168,6 +175,10 @@ def announcing(reader: Reader, block: Block) -> None:
     run_python(block.adapted({theirs: sqlalchemy_url(reader, driver)}).text, reader.folder)
     assert database.run("SELECT balance FROM accounts") == [(90,)]
     assert ("account.debited",) in reader.outbox.rows("event_type")
+
+
+def a_program(reader: Reader, block: Block) -> None:
+    run_python(block.text, reader.folder)
 
 
 def sqlalchemy_url(reader: Reader, driver: str) -> str:
@@ -322,16 +333,18 @@ RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
     "docs/guide/client.md python 1": announcing,
     "docs/guide/client.md python 2": announcing,
+    "docs/guide/client.md python 3": announcing,
+    "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
     "docs/guide/event-store.md python 3": appending_again,
     "docs/guide/event-store.md python 4": a_subscription,
     "docs/operate/delivery-log.md sh 1": the_delivery_log,
-    "docs/operate/operations.md sh 1": an_event_that_does_not_arrive,
-    "docs/operate/operations.md sh 2": sending_again_what_is_dead,
-    "docs/operate/operations.md sh 3": pausing_a_type,
-    "docs/operate/operations.md sh 4": storage_parameters,
-    "docs/operate/operations.md sql 1": who_holds_the_horizon,
+    "docs/operate/troubleshooting.md sh 1": an_event_that_does_not_arrive,
+    "docs/operate/troubleshooting.md sh 2": sending_again_what_is_dead,
+    "docs/operate/running.md sh 1": pausing_a_type,
+    "docs/operate/large-table.md sh 1": storage_parameters,
+    "docs/operate/large-table.md sql 1": who_holds_the_horizon,
     "examples/README.md sh 1": a_relay_for_the_examples,
     "examples/bank/README.md sh 1": the_bank,
 }
@@ -356,7 +369,7 @@ def test_every_block_is_run_or_says_why_not() -> None:
     """A new block fails here until it has a step that follows it; one in an unknown language, too."""
     runnable = [block.key for block in FOUND if block.language in RUNNABLE]
     assert sorted(runnable) == sorted([*RUN, *NOT_RUN])
-    assert {block.language for block in FOUND} <= {*RUNNABLE, "", "json"}
+    assert {block.language for block in FOUND} <= {*RUNNABLE, "", "json", "mermaid", "text", "yaml"}
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.key) for block in FOUND if block.language != "sql"])

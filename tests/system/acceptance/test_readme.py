@@ -1,4 +1,7 @@
-"""The README's own first event, taken from its text and done: set up, insert in SQL and in Python, messages arrive."""
+"""The page of the first event, taken from its text and done: set up, insert in SQL and in Python, messages arrive.
+
+The README's commands are the same, and its figures are those of the documents that it links.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,9 @@ from tests.support.messages import kafka_key
 from tests.support.waiting import wait_until
 
 
-def section(own: dict[str, str]) -> tuple[str, str, str, str]:
-    """Its four blocks, in their order, with the reader's own addresses and names in place of the README's."""
-    demo, tests, install, insert, announce, look = [block for block in blocks("README.md") if block.language]
-    assert (demo.text, tests.text) == ("make demo\n", "make test\n")
+def page(own: dict[str, str]) -> tuple[str, str, str, str]:
+    """Its four blocks, in their order, with the reader's own addresses and names in place of the page's."""
+    install, insert, announce, look = blocks("docs/guide/first-event.md")
     texts = [block.text for block in (install, insert, announce, look)]
     for theirs, ours in own.items():
         texts = [text.replace(theirs, ours) for text in texts]
@@ -34,7 +36,7 @@ def test_your_own_first_event(
         "localhost:9092": kafka,
         "account.debited": name,
     }
-    set_up, insert, announce, look = section(own)
+    set_up, insert, announce, look = page(own)
     environment, install, commands = set_up.split("\n", 2)
     assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install '.[kafka]'")
     database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")

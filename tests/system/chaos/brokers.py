@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
+from pathlib import Path
 from typing import Protocol, cast
 
 import nats
@@ -18,6 +19,7 @@ from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.aws import CREDENTIALS, publisher_url
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.tcp_proxy import TcpProxy
+from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import patience, wait_until
 
 
@@ -127,6 +129,27 @@ class RabbitMQ:
         with RabbitAdmin(self._url) as admin:
             self._counts.update(admin.drain(self.destination))
         return self._counts
+
+
+class Webhooks:
+    """The receiver of this process, reached through a proxy. By TLS, which tells a mute host from one that answers."""
+
+    def __init__(self, proxy: TcpProxy, server: WebhookServer, authority: Path) -> None:
+        self.proxy = proxy
+        self._server = server
+        self._authority = authority
+        self.destination = f"chaos.{uuid.uuid4().hex}"
+
+    def env(self) -> dict[str, str]:
+        return {
+            "PUBLISHER_TYPE": "http",
+            "PUBLISHER_URL": f"https://127.0.0.1:{self.proxy.port}/hook",
+            "HTTP_TLS_CA": str(self._authority),
+            "HTTP_ALLOW_PRIVATE": "true",
+        }
+
+    def received(self) -> Counter[str]:
+        return Counter(str(post.header("webhook-id")) for post in self._server.received(self.destination))
 
 
 class Sqs:

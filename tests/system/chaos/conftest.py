@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
-from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Sqs
+from tests.support.servers.webhooks import WebhookServer
+from tests.system.chaos.brokers import Broker, Kafka, Nats, ProxiedKafka, RabbitMQ, Redis, Sqs, Webhooks
 
 MakeBroker = Callable[[str], Broker]
 _BEHIND_URL: dict[str, Callable[[TcpProxy, str], Broker]] = {
@@ -28,7 +29,7 @@ def kafka_proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
-    """``make_broker("kafka")``, or ``"nats"``, ``"redis"``, ``"rabbitmq"``, ``"sqs"``: a destination behind a proxy."""
+    """``make_broker(kind)``: a new destination of a kind of broker (``kafka``, ``http``, …), behind a proxy."""
     proxies: list[TcpProxy] = []
 
     def own_proxy(url: str) -> TcpProxy:
@@ -39,6 +40,9 @@ def make_broker(request: pytest.FixtureRequest) -> Iterator[MakeBroker]:
     def make(kind: str) -> Broker:
         if kind == "kafka":
             return Kafka(request.getfixturevalue("kafka_proxy"))
+        if kind == "http":
+            server: WebhookServer = request.getfixturevalue("webhooks")
+            return Webhooks(own_proxy(server.url), server, request.getfixturevalue("http_authority").ca_file)
         url: str = request.getfixturevalue("aws_url" if kind == "sqs" else f"{kind}_url")
         return _BEHIND_URL[kind](own_proxy(url), url)
 

@@ -37,6 +37,7 @@ KINDS = [
     "nats",
     "redis",
     "rabbitmq",
+    "http",
     pytest.param("sqs", marks=pytest.mark.aws),
 ]
 FAULTS = [Mode.REFUSE, Mode.SILENCE, Mode.CUT]

@@ -1,7 +1,8 @@
 """A broker that cuts the connection on a certain message: that event fails alone, and all others flow.
 
 Real servers, each with a reason of its own to cut: Redis at its bound on a client's query buffer, NATS at its bound on
-a control line, Kafka, RabbitMQ and an emulator of SQS behind a proxy that resets on a pattern.
+a control line, a receiver of webhooks at a certain type, Kafka, RabbitMQ and an emulator of SQS behind a proxy that
+resets on a pattern.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
+from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import PATIENCE, wait_until
 from tests.system.chaos.brokers import Kafka, RabbitMQ, Sqs
 from tests.system.chaos.conftest import MakeBroker
@@ -72,6 +74,15 @@ def nats_server(stack: ExitStack) -> Cutting:
     return Cutting(env, "orders.good", Row("orders." + "x" * 600, b"small"))
 
 
+def webhooks(stack: ExitStack) -> Cutting:
+    server = stack.enter_context(WebhookServer())
+    env = {"PUBLISHER_TYPE": "http", "PUBLISHER_URL": server.url, "HTTP_ALLOW_PRIVATE": "true"}
+    return Cutting(env, "orders", Row("cut", b"small"))
+
+
+OWN = {"redis": redis, "nats": nats_server, "http": webhooks}
+
+
 def proxied(broker: Kafka | RabbitMQ | Sqs) -> Cutting:
     proxy: TcpProxy = broker.proxy
     proxy.tap = ResetOnPoison()
@@ -83,6 +94,7 @@ def proxied(broker: Kafka | RabbitMQ | Sqs) -> Cutting:
         "redis",
         "nats",
         "rabbitmq",
+        "http",
         pytest.param("sqs", marks=pytest.mark.aws),
         pytest.param("kafka", marks=pytest.mark.xdist_group("chaos-kafka")),
     ]
@@ -94,7 +106,7 @@ def cutting(request: pytest.FixtureRequest, make_broker: MakeBroker) -> Iterator
             assert isinstance(broker, Kafka | RabbitMQ | Sqs)
             yield proxied(broker)
         else:
-            yield redis(stack) if request.param == "redis" else nats_server(stack)
+            yield OWN[request.param](stack)
 
 
 def test_an_event_that_the_broker_cuts_on_fails_alone(

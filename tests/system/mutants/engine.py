@@ -226,6 +226,13 @@ ENGINE: Final = (
             _SUSPECTS,
         ),
     ),
+    Mutant(
+        "a suspect shares its connection with one that lost its lease unanswered",
+        "relay/engine/publish.py",
+        "        if lane.unanswered:",
+        "        if False:",
+        (f"{_SUSPECTS}::test_a_cut_on_an_event_without_a_lease_is_not_blamed_on_the_next_suspect",),
+    ),
     # Outcomes and verdicts.
     Mutant(
         "an acknowledged event is released",

@@ -81,10 +81,12 @@ class Judge:
         full = bool(single & silent) and 2 * len(mute) >= min(one.max_in_flight for one in options)
         full = full or 2 * sum(event.size for event in mute) >= min(one.batch_bytes for one in options)
         full = full or len(mute) >= min(one.capacity for one in plan.relays)
-        # In order per key no places are reserved, and what is behind a mute event in its key takes one, too.
-        keys = {event.key for event in mute if event.key is not None}
-        behind = sum(event in mute or event.key in keys for event in events)
-        full = full or (plan.key_order is not None and behind >= min(one.max_in_flight for one in options))
+        if plan.key_order is not None:
+            # No places are reserved there, and what is behind a mute event in its key takes places and bytes, too.
+            keys = {event.key for event in mute if event.key is not None}
+            behind = [event for event in events if event in mute or event.key in keys]
+            full = full or len(behind) >= min(one.max_in_flight for one in options)
+            full = full or 2 * sum(event.size for event in behind) >= min(one.batch_bytes for one in options)
         # Groups of suspects that are not answered take one lane each.
         full = full or (bool(cutting) and len(mute) >= LANES)
         if mute and full:

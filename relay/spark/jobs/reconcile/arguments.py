@@ -7,6 +7,9 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
+from relay.core.formats.choice import CLOUDEVENTS, NAMES, message_format
+from relay.core.formats.cloudevents import KAFKA
+from relay.core.formats.message import MessageFormat
 from relay.core.headers import REPLAY_HEADER
 from relay.postgres.sql import TableName
 from relay.spark.jobs.arguments import (
@@ -14,6 +17,7 @@ from relay.spark.jobs.arguments import (
     TIME,
     Arguments,
     Kind,
+    choice,
     count,
     is_empty,
     json_summary,
@@ -85,6 +89,11 @@ class ReconcileArguments(Arguments):
         "lines NAME=VALUE of Kafka's client, secrets included", _PROPERTIES, flag="--kafka-options-file"
     )
 
+    format_name: str = _kafka(
+        "what the messages look like", choice(*NAMES), default="openoutbox", flag="--message-format"
+    )
+    cloudevents_source: str | None = _kafka("the relay's CLOUDEVENTS_SOURCE, for cloudevents", Kind("URI"))
+
     consumer: tuple[str, ...] = _consumer("files or a folder; repeatable", texts("PATH"))
     consumer_table: str | None = _consumer("a table of Spark's catalog", "NAME")
     consumer_format: str | None = _consumer("any that Spark reads (default: parquet)", "FORMAT")
@@ -140,6 +149,10 @@ examples:
                 bool(self.kafka) == self.has_consumer,
                 "--kafka, or --consumer or --consumer-table: give one of the two, where the events arrived",
             ),
+            (
+                (self.format_name in CLOUDEVENTS) != bool(self.cloudevents_source),
+                "--cloudevents-source and --message-format cloudevents or cloudevents-structured: give both or none",
+            ),
             (fields, f"--consumer-columns: {', '.join(sorted(fields))}: no such field; known: {', '.join(FIELDS)}"),
             (kinds, f"--tolerate: {', '.join(sorted(kinds))}: no such kind; known: {', '.join(KINDS)}"),
             (fixed, f"--kafka-option: {', '.join(fixed)}: is set by --kafka and --topics"),
@@ -159,6 +172,11 @@ examples:
     def source_options(self) -> tuple[tuple[str, str], ...]:
         """Options of Spark's Kafka source."""
         return (*self.kafka_options, *self.kafka_properties)
+
+    @property
+    def message_format(self) -> MessageFormat | None:
+        """What the relay makes of a row; None for the contract's own form."""
+        return message_format(self.format_name, self.cloudevents_source or "", KAFKA)
 
     @property
     def ignored(self) -> tuple[str, ...]:

@@ -8,39 +8,59 @@ their names and values in the order of the names. Pure functions of DataFrames, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType
 
 from relay.core.errors import ConfigError
-from relay.core.headers import REPLAY_HEADER, wire_headers
+from relay.core.event import OutboxEvent
+from relay.core.formats.message import USER_PREFIX, MessageFormat
+from relay.core.headers import REPLAY_HEADER, Header, wire_headers
 
 EVENT_ID_HEADER: Final = "X-Event-ID"
 ORDER_COLUMN: Final = "insertion_order"
 
+_FORMATTED: Final = (
+    ("event_id", "string"),
+    ("event_type", "string"),
+    ("partition_key", "string"),
+    ("payload", "binary"),
+    ("headers", "string"),
+)
+_SUMS: Final = "payload binary, headers binary"
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
-def expected(rows: DataFrame, ignored: Sequence[str]) -> DataFrame:
+def expected(rows: DataFrame, ignored: Sequence[str], message_format: MessageFormat | None = None) -> DataFrame:
     """Outbox rows, with the columns of the contract; headers named in ``ignored``, in any case, are left out.
+
+    ``message_format`` is what the relay made messages with; None is the contract's own form.
 
     ``place`` is the order of insertion: the column ``insertion_order`` where there is one, else ``created_at``, which
     events of one transaction share.
     """
     place = f.col(ORDER_COLUMN).cast("long") if ORDER_COLUMN in rows.columns else f.unix_micros("created_at")
     names = tuple(sorted(name.lower() for name in ignored))
-    header_sum = f.udf(lambda text: expected_headers(text, names), BinaryType(), useArrow=True)
+    payload_sum = _sum(f.col("payload").cast("binary"))
+    headers_sum = f.udf(lambda text: expected_headers(text, names), BinaryType(), useArrow=True)(
+        f.col("headers").cast("string")
+    )
+    if message_format is not None:
+        sums = f.udf(lambda *row: _formatted_sums(message_format, names, *row), _SUMS, useArrow=True)
+        columns = [f.col(name).cast(kind) for name, kind in _FORMATTED]
+        rows = rows.withColumn("_sums", sums(*columns, f.unix_micros("created_at")))
+        payload_sum, headers_sum = f.col("_sums.payload"), f.col("_sums.headers")
     return rows.select(
         f.lower("event_id").alias("event_id"),
         f.col("event_type").alias("topic"),
         "status",
         f.col("partition_key").cast("binary").alias("key"),
-        _sum(f.col("payload").cast("binary")).alias("payload_sum"),
-        header_sum(f.col("headers").cast("string")).alias("headers_sum"),
+        payload_sum.alias("payload_sum"),
+        headers_sum.alias("headers_sum"),
         "created_at",
         "delivered_at",
         place.alias("place"),
@@ -91,8 +111,28 @@ def from_table(frame: DataFrame, columns: Mapping[str, str], ignored: Sequence[s
 @lru_cache(maxsize=4096)
 def expected_headers(text: str, ignored: tuple[str, ...]) -> bytes:
     """The fingerprint of the headers with which the relay sends this ``headers`` column."""
+    return _headers_digest(_guarded(wire_headers(text)), ignored)
+
+
+def _formatted_sums(
+    message_format: MessageFormat,
+    ignored: tuple[str, ...],
+    *row: Any,  # noqa: ANN401 - the columns of ``_FORMATTED``
+) -> tuple[bytes, bytes]:
+    """The fingerprints of body and headers of the message that a format makes of a row; the last column is a time."""
+    event_id, event_type, key, payload, headers, created = row
+    event = OutboxEvent(event_id.lower(), event_type, key, bytes(payload), headers, 0, 0.0, None, created / 1e6)
+    message = message_format(event)
+    digest = _headers_digest([*message.own, *_guarded(message.others)], ignored)
+    return hashlib.sha256(message.payload).digest(), digest
+
+
+def _guarded(headers: Iterable[Header]) -> list[Header]:
     reserved = EVENT_ID_HEADER.lower()
-    headers = [(f"X-User-{name}" if name.lower() == reserved else name, value) for name, value in wire_headers(text)]
+    return [(f"{USER_PREFIX}{name}" if name.lower() == reserved else name, value) for name, value in headers]
+
+
+def _headers_digest(headers: Iterable[Header], ignored: tuple[str, ...]) -> bytes:
     texts = sorted(
         f"{name.encode().hex()}={value.encode().hex()}".upper()
         for name, value in headers

@@ -133,10 +133,12 @@ class _Run:
         sides = []
         if job.url is not None:
             frame = self._filter(self._table(_COLUMNS))
-            sides.append(self._store("reading the outbox", "table", expected(frame, job.ignored)))
+            sides.append(self._store("reading the outbox", "table", expected(frame, job.ignored, job.message_format)))
         if job.archive is not None:
             frame = self._filter(read_archive(self._session, job.archive))
-            sides.append(self._store("reading the archive", "archive", expected(frame, job.ignored)))
+            sides.append(
+                self._store("reading the archive", "archive", expected(frame, job.ignored, job.message_format))
+            )
         if job.archive is None:
             return sides[0]
         both = [side.select(f.lit(rank).alias("rank"), "*") for rank, side in enumerate(sides)]

@@ -1,4 +1,4 @@
-"""docs/operate/operations.md names exactly the metrics that are served and the actions that are logged."""
+"""docs/operate/monitoring.md names exactly the metrics that are served and the actions that are logged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relay.telemetry.__main__ import renewed
 from relay.telemetry.prometheus import PrometheusTelemetry
 from tests.support.paths import ROOT
 
-TEXT = (ROOT / "docs/operate/operations.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/operate/monitoring.md").read_text(encoding="utf-8")
 
 
 def table(title: str) -> list[list[str]]:
@@ -44,4 +44,4 @@ def test_the_table_of_actions_holds_what_is_logged() -> None:
     logged = set(re.findall(r'"action": "(\w+)"', sources))
 
     missing = logged - {row[0].strip("`") for row in table("action")}
-    assert not missing, "docs/operate/operations.md lists every log action"
+    assert not missing, "docs/operate/monitoring.md lists every log action"

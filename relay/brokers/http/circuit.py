@@ -1,0 +1,45 @@
+"""A circuit for each host: after several failures in a row nothing is sent there for a while, then one event is.
+
+Closed, everything passes. Open, nothing does: an event for that host is ``Away`` at once and costs no connection. After
+the pause it is half-open: one event passes at a time. An answer closes the circuit, a failure opens it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+FAILURES: Final = 5
+"""Connections refused, handshakes failed and answers missing, in a row, that open a circuit."""
+
+
+class Circuit:
+    """The state for one host. ``clock`` is monotonic, in seconds."""
+
+    def __init__(self, pause: float, clock: Callable[[], float]) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._in_a_row = 0
+        self._opened_at: float | None = None
+        self.reason = ""
+        """Why it is open."""
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing passes."""
+        return self._opened_at is not None and self._clock() - self._opened_at < self._pause
+
+    @property
+    def half_open(self) -> bool:
+        """Whether one event passes at a time."""
+        return self._opened_at is not None and not self.open
+
+    def worked(self) -> None:
+        """The host has answered."""
+        self._in_a_row, self._opened_at = 0, None
+
+    def failed(self, reason: str) -> None:
+        """The host could not be reached, or has not answered."""
+        self._in_a_row += 1
+        if self.half_open or self._in_a_row >= FAILURES:
+            self._opened_at, self.reason = self._clock(), reason

@@ -1,0 +1,60 @@
+"""The time in which an answer must come: a server at the end of a slow link is not a silent one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from relay.brokers.http.wire import Wire
+from relay.brokers.sending import SendProgress
+
+_LATE: Final = 0.2  # seconds that a look may be late because the process did not run
+_LOOKS: Final = 4  # at what still leaves this host, in one timeout
+_AGAIN: Final = 0.05  # seconds until the next look then, in which what has arrived is read
+
+
+class Deadline:
+    """Calls ``expired`` once, unless it is cancelled before.
+
+    The time begins again while bytes of the request still leave this host. A process that did not run for a while reads
+    first what has arrived meanwhile.
+    """
+
+    def __init__(self, wire: Wire, timeout: float, expired: Callable[[], None]) -> None:
+        """``wire`` has taken the whole request."""
+        self._loop = asyncio.get_running_loop()
+        self._wire = wire
+        self._timeout = timeout
+        self._expired = expired
+        self._progress = SendProgress(wire.transport)
+        self._end = wire.written
+        self._since = self._loop.time()
+        """When bytes of the request left last, as far as the looks have seen."""
+        self._advanced()
+        self._arm(timeout / _LOOKS)
+
+    def cancel(self) -> None:
+        """The answer is there."""
+        self._timer.cancel()
+
+    def _arm(self, delay: float) -> None:
+        self._due = self._loop.time() + delay
+        self._timer = self._loop.call_at(self._due, self._look)
+
+    def _advanced(self) -> bool:
+        before = self._progress.received
+        self._progress.written = self._wire.written
+        return self._progress.advanced() and self._end > before
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._advanced():
+            self._since = now
+        left = self._since + self._timeout - now
+        if left > 0:
+            self._arm(min(left, self._timeout / _LOOKS))
+        elif now - self._due > _LATE:
+            self._arm(_AGAIN)
+        else:
+            self._expired()

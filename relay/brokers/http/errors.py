@@ -1,0 +1,85 @@
+"""What a request may come to, and its outcome by docs/reference/messages.md#errors.
+
+A status below 500 that is no success says that the receiver does not want this request; it is permanent but for those
+that time or an operator can change. A destination that does not exist yet, or that the relay may not write to, is
+transient as with every broker: somebody can create or grant it. Redirects are not followed: the signature and the
+payload would go to an address that no operator wrote down.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
+
+_TRANSIENT: Final = frozenset({401, 403, 404, 408, 409, 425, 429})
+"""Of the statuses from 400 to 499."""
+_EXCERPT: Final = 200  # characters of the answer's body that an error shows
+_SECONDS: Final = re.compile(r"\d{1,9}")
+
+
+class Answer(NamedTuple):
+    """A response, as far as it matters."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+    """The beginning of it."""
+
+
+class Cut(Exception):
+    """The connection was lost before the answer. ``resend``: the server may have closed it before the request came."""
+
+    def __init__(self, reason: str, *, resend: bool) -> None:
+        super().__init__(reason)
+        self.resend = resend
+
+
+class NoAnswer(Exception):
+    """No answer in time."""
+
+
+class BadAnswer(Exception):
+    """What came is no answer by the protocol, or the server has reset the request alone."""
+
+
+def outcome_of(answer: Answer, place: str) -> Outcome:
+    """The outcome for a status; ``place`` names the receiver."""
+    status = answer.status
+    if 200 <= status < 300:
+        return ACKNOWLEDGED
+    code, reason = f"HTTP_{status}", f"{place}: {_phrase(status)}{_excerpt(answer.body)}"
+    if 300 <= status < 400:
+        return Transient(code, f"{reason}; redirects are not followed: correct the URL")
+    if 400 <= status < 500 and status not in _TRANSIENT:
+        return Permanent(code, reason)
+    return Transient(code, reason, retry_delay(answer.retry_after, time.time()))
+
+
+def retry_delay(value: str | None, now: float) -> float | None:
+    """The seconds of a Retry-After header, which holds seconds or a date; None for anything else. ``now`` is UTC."""
+    if value is None:
+        return None
+    value = value.strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"status {status}"
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+    return f" ({text[:_EXCERPT]!r})" if text else ""

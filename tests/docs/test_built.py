@@ -1,0 +1,91 @@
+"""The built site in Chromium, at three widths: diagrams are drawn, no other host is asked, nothing scrolls sideways.
+
+Marked as tests with a server, so that `make check` does not build the site twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.docs.screenshots import PAGES, WIDTHS
+from tests.docs.serving import serving
+from tests.support.console import chromium
+from tests.support.paths import ROOT
+from tests.support.waiting import patience
+
+pytestmark = [pytest.mark.process, pytest.mark.server]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a site of its own: ``make site`` may be at work on the checkout's."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copytree(ROOT / "deploy/site", folder / "deploy/site")
+    built = subprocess.run(
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    with serving(folder / ".cache/site") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_from_its_own_host_alone_without_an_error(page: Page, site: str, name: str) -> None:
+    requests: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{site}/{name}.html")
+    page.wait_for_load_state("networkidle")
+    assert [url for url in requests if not url.startswith((site, "data:", "blob:"))] == []
+    assert errors == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_its_window(page: Page, site: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in PAGES:
+        page.goto(f"{site}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def test_a_diagram_is_drawn(page: Page, site: str) -> None:
+    page.goto(f"{site}/index.html")
+    page.wait_for_function("document.querySelector('div.mermaid')?.offsetHeight > 100", timeout=patience() * 1000)
+
+
+def test_the_search_finds_a_variable(page: Page, site: str) -> None:
+    page.goto(f"{site}/index.html")
+    page.wait_for_load_state("networkidle")
+    page.keyboard.press("Control+k")
+    page.wait_for_function("document.activeElement?.shadowRoot?.activeElement?.tagName === 'INPUT'")
+    page.keyboard.type("LEASE_TIMEOUT")
+    page.locator("a[href*=changing-lease_timeout]", has_text="LEASE_TIMEOUT").first.wait_for()

@@ -1,0 +1,102 @@
+"""A relay beside the list of its table's relays: how often it writes, and that no delivery waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+
+from relay.core.errors import ConfigError, StorageUnavailable
+from relay.core.fleet import HEARTBEAT
+from relay.core.ports import Heartbeat
+from tests.support.doubles.virtual_relay import VirtualRelay
+
+
+class Watched:
+    """A list that counts the calls; ``failing`` names those that fail, ``hanging`` those that never end."""
+
+    def __init__(self, *, failing: Sequence[str] = (), hanging: Sequence[str] = ()) -> None:
+        self.failing = failing
+        self.hanging = hanging
+        self.calls: list[tuple[str, float]] = []
+
+    async def join(self) -> None:
+        await self._called("join")
+
+    async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
+        assert heartbeat.in_flight >= 0
+        await self._called("beat")
+        return ()
+
+    async def leave(self) -> None:
+        await self._called("leave")
+
+    async def _called(self, name: str) -> None:
+        self.calls.append((name, asyncio.get_running_loop().time()))
+        if name in self.failing:
+            raise StorageUnavailable(f"{name}: the list is away")
+        if name in self.hanging:
+            await asyncio.get_running_loop().create_future()
+
+
+class Refusing(Watched):
+    """A list with a relay that delivers elsewhere."""
+
+    async def join(self) -> None:
+        raise ConfigError("another relay delivers elsewhere")
+
+
+StartBeside = Callable[[Watched], VirtualRelay]
+
+
+@pytest.fixture
+def beside() -> Iterator[StartBeside]:
+    """Start a relay beside a list."""
+    relays: list[VirtualRelay] = []
+
+    def start(fleet: Watched) -> VirtualRelay:
+        relays.append(VirtualRelay(fleet=fleet))
+        return relays[-1]
+
+    yield start
+    for relay in relays:
+        relay.end()
+
+
+def test_a_relay_joins_before_it_claims_and_writes_at_most_once_in_five_seconds(
+    beside: StartBeside,
+) -> None:
+    fleet = Watched()
+    relay = beside(fleet)
+    relay.insert(3)
+    relay.run(61.0)
+    assert relay.counts() == {"DELIVERED": 3}
+    assert fleet.calls[0][0] == "join"
+    beats = [time for name, time in fleet.calls if name == "beat"]
+    assert 11 <= len(beats) <= 13
+    assert all(later - earlier >= HEARTBEAT for earlier, later in pairwise(beats))
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [Watched(hanging=("beat", "leave")), Watched(failing=("join", "beat", "leave"))],
+    ids=["hangs", "fails"],
+)
+def test_no_delivery_and_no_stop_waits_for_the_list(beside: StartBeside, fleet: Watched) -> None:
+    relay = beside(fleet)
+    relay.run(15.0)  # a relay tries to join for ten
+    relay.insert(3)
+    assert relay.until(lambda: relay.delivered() == 3) < 1.0
+    relay.do(relay.relay.stop)
+    relay.until(relay.task.done, relay.options.shutdown_timeout + 1.0)
+
+
+def test_a_relay_that_is_refused_claims_nothing_and_ends_with_the_reason() -> None:
+    relay = VirtualRelay(fleet=Refusing())
+    relay.insert(3)
+    relay.run(5.0)
+    assert relay.counts() == {"PENDING": 3}
+    assert isinstance(relay.task.exception(), ConfigError)
+    relay.loop.end()

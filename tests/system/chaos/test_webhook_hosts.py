@@ -1,0 +1,54 @@
+"""Two hosts in one table of endpoints: one is gone, the other's events flow; it comes back, and its own follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures.daemon import StartDaemon
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.servers.identities import Identities
+from tests.support.servers.tcp_proxy import Mode, TcpProxy
+from tests.support.servers.webhooks import WebhookServer
+from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize("fault", [Mode.REFUSE, Mode.SILENCE], ids=lambda fault: fault.name.lower())
+def test_a_host_that_is_gone_holds_up_no_event_of_another(
+    outbox: Outbox,
+    webhooks: WebhookServer,
+    http_authority: Identities,
+    daemon: StartDaemon,
+    tmp_path: Path,
+    fault: Mode,
+) -> None:
+    table = tmp_path / "endpoints.toml"
+    with TcpProxy(webhooks.port) as proxy:
+        proxy.set(fault)
+        urls = {"gone": f"https://127.0.0.1:{proxy.port}/gone", "there": f"https://localhost:{webhooks.port}/there"}
+        rows = [f'[[endpoints]]\nevents = "{name}.*"\nurl = "{url}"\n' for name, url in urls.items()]
+        table.write_text("\n".join(rows))
+        relay = daemon(
+            PUBLISHER_TYPE="http",
+            HTTP_ENDPOINTS_FILE=str(table),
+            HTTP_TLS_CA=str(http_authority.ca_file),
+            HTTP_ALLOW_PRIVATE="true",
+            HTTP_TIMEOUT="1s",
+            HTTP_CONNECTION_TIMEOUT="500ms",
+            PUBLISHER_CONNECT_RETRY_INTERVAL="500ms",
+        ).wait_ready()
+        outbox.insert([Row("gone.a"), Row("there.a")] * 100)
+        wait_until(lambda: outbox.counts().get("DELIVERED") == 100, what="the events of the other host")
+        wait_until(lambda: "gone.a" in relay.get("/readyz")[1], what="/readyz to name it")
+        outbox.insert([Row("there.a")] * 50)
+        wait_until(lambda: outbox.counts().get("DELIVERED") == 150, what="more of them")
+        status, body = relay.get("/readyz")
+        assert status == 200, body
+        assert relay.metric("openoutbox_relay_state") == 1
+        proxy.set(Mode.FLOW)
+        outbox.wait_finished(60)
+    assert outbox.counts() == {"DELIVERED": 250}
+    assert outbox.rows("max(attempts)") == [(0,)]
+    ids = [post.header("webhook-id") for post in webhooks.received("gone.a")]
+    assert len(set(ids)) >= 100
