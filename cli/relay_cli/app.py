@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "fleet": "relay_cli.fleet",
     "prune": "relay_cli.prune",
     "console": "relay_cli.console",
+    "route": "relay_cli.route",
 }
 """Command to module; the module's ``app`` is a typer app of one command."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relay.settings.places import OutboxPlace
     from relay.settings.settings import Settings
 
-_VARIABLES = {"PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
+_VARIABLES = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
 _DELETED = (
     "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."

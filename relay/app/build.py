@@ -22,9 +22,12 @@ from relay.settings.settings import Settings
 if TYPE_CHECKING:
     from relay.app.delivery_log import DeliveryLogParts
     from relay.app.subscriptions import SubscriptionLag
+    from relay.core.event import OutboxEvent
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.recorder import RecorderOptions
 
+DestinationOf = Callable[["OutboxEvent"], tuple[str, str]]
+"""The name and type of an event's destination."""
 _RECORDER_SHARE = 0.1
 """Share of SHUTDOWN_TIMEOUT in which the recorder writes its queue after the relay has ended."""
 _QUEUED_BATCHES = 20
@@ -82,13 +85,16 @@ def engine_options(settings: Settings) -> EngineOptions:
     )
 
 
-def build_delivery_log(settings: Settings) -> DeliveryLogParts | None:
-    """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported."""
+def build_delivery_log(settings: Settings, destination_of: DestinationOf | None = None) -> DeliveryLogParts | None:
+    """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported.
+
+    ``destination_of`` names the destination of each event where there are several.
+    """
     if settings.delivery_log_url is None:
         return None
     from relay.app.delivery_log import DeliveryLogParts
 
-    return DeliveryLogParts(settings)
+    return DeliveryLogParts(settings, destination_of)
 
 
 def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
@@ -100,7 +106,7 @@ def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
     return SubscriptionLag(required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
 
 
-def recorder_options(settings: Settings) -> RecorderOptions:
+def recorder_options(settings: Settings, destination_of: DestinationOf | None = None) -> RecorderOptions:
     """The DELIVERY_LOG_* variables that the recorder uses, and the names of the destination."""
     from relay.deliverylog.mapping import Naming
     from relay.deliverylog.recorder import RecorderOptions
@@ -115,6 +121,7 @@ def recorder_options(settings: Settings) -> RecorderOptions:
             tenant_header=settings.delivery_log_tenant_header,
             destination_id=settings.publisher_name,
             destination_type=settings.publisher_type,
+            destination_of=destination_of,
         ),
     )
 

@@ -36,11 +36,11 @@ class LogCounters(Protocol):
 class DeliveryLogParts:
     """Everything that the daemon runs for the delivery log."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, destination_of: build.DestinationOf | None = None) -> None:
         """Raises ConfigError without DELIVERY_LOG_URL."""
         self.recorder = Recorder(
             build.delivery_log_opener(settings, _RECORDER_CONNECTIONS),
-            build.recorder_options(settings),
+            build.recorder_options(settings, destination_of),
             replays=build.build_replays(settings),
         )
         self._relay_id = settings.relay_id

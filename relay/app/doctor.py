@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import publishers
+from relay.app.destinations import Plan, read_plan
 from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
+from relay.routing.rules import Dropped, Sent, Undecided
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
@@ -43,7 +45,49 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
     )
-    return [*findings, *storage, *_lease(settings), *asyncio.run(_broker(settings, types))]
+    plan = read_plan(settings)
+    findings += storage
+    if plan.several:
+        for name, own in plan.destinations.items():
+            findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
+    findings += _routes(plan, types)
+    for name, own in plan.destinations.items():
+        of_one = [*_lease(own), *asyncio.run(_broker(own, _names(plan, name, types)))]
+        findings += [_about(name, finding) for finding in of_one] if plan.several else of_one
+    return findings
+
+
+def _about(name: str, finding: Finding) -> Finding:
+    """The finding with the destination that it is about, and advice in the words of DESTINATIONS_FILE."""
+    advice = finding.advice.replace("PUBLISHER_URL", "its url").replace("PUBLISHER_TYPE=", "type = ")
+    return finding._replace(message=f"destination {name}: {finding.message}", advice=advice)
+
+
+def _names(plan: Plan, destination: str, types: list[str] | None) -> list[str] | None:
+    """The names that the waiting types have at this destination, as far as a type alone decides."""
+    if types is None or plan.routes is None:
+        return types
+    decisions = (plan.routes.of_type(event_type) for event_type in types)
+    sent = (one for one in decisions if isinstance(one, Sent))
+    return sorted({one.name for one in sent if not plan.several or one.via == destination})
+
+
+def _routes(plan: Plan, types: list[str] | None) -> Iterator[Finding]:
+    """What becomes of waiting types whose destination was not checked."""
+    if plan.routes is None:
+        return
+    for event_type in types or ():
+        match plan.routes.of_type(event_type):
+            case Dropped(rule):
+                yield Finding(Level.OK, "routes", f"route {rule.number} drops events of type {event_type!r}")
+            case Undecided(rule):
+                headers = " and ".join(rule.to.headers) if rule.to is not None else ""
+                message = (
+                    f"route {rule.number} sends {event_type!r} by the header {headers}: no destination was checked"
+                )
+                yield Finding(Level.OK, "routes", message)
+            case Sent():
+                pass
 
 
 def _lease(settings: Settings) -> Iterator[Finding]:

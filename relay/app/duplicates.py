@@ -14,6 +14,14 @@ def duplicate_window(settings: Settings, alternative: str = "") -> float:
     Raises BrokerUnreachable when NATS does not answer, ConfigError without PUBLISHER_URL or nats-py; ``alternative``
     says what to do instead of setting the URL.
     """
+    if settings.destinations_file is not None:
+        from relay.settings.destinations_file import read_destinations  # noqa: PLC0415 - only with the file
+
+        return max(_window(own, alternative) for own in read_destinations(settings).values())
+    return _window(settings, alternative)
+
+
+def _window(settings: Settings, alternative: str) -> float:
     if settings.publisher_type != "nats":
         return 0.0
     if settings.publisher_url is None:

@@ -12,6 +12,7 @@ from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pauses import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
+from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
 from relay.version import __version__
@@ -35,7 +36,7 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
         relay_id=settings.relay_id,
         version=__version__,
         host=socket.gethostname(),
-        destination_type=settings.publisher_type,
+        destination_type=settings.publisher_type if settings.destinations_file is None else "several",
         destination=fingerprint(settings),
         lease_timeout=settings.lease_timeout,
         ordering=ordering,
@@ -46,10 +47,17 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 
 
 def fingerprint(settings: Settings) -> str:
-    """A digest of each server with type and path, for ``same_destination``. No login, and no option of the client."""
+    """A digest of each server of each destination, for ``same_destination``."""
+    several = read_destinations(settings)
+    parts = [digest for own in several.values() for digest in _digests(own)] if several else _digests(settings)
+    return " ".join(sorted(set(parts)))
+
+
+def _digests(settings: Settings) -> list[str]:
+    """A digest of each server with type and path. No login, and no option of the client."""
     kind, url = settings.publisher_type, settings.publisher_url
     if kind == "http":
-        return _digests(kind, _endpoints(settings))
+        return _hashed(kind, _endpoints(settings))
     text = url.get_secret_value().strip() if url is not None and kind in _PORTS else ""
     places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
     # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
@@ -59,11 +67,11 @@ def fingerprint(settings: Settings) -> str:
     if kind in ("sqs", "sns"):  # the region, and what stands in for the service or names another account
         path = f"{text.partition('?')[2]}/{settings.sns_topic_arn_prefix or ''}"
     servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
-    return _digests(kind, servers)
+    return _hashed(kind, servers)
 
 
-def _digests(kind: str, places: Iterable[str]) -> str:
-    return " ".join(sorted(hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in places))
+def _hashed(kind: str, places: Iterable[str]) -> list[str]:
+    return [hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in places]
 
 
 def _endpoints(settings: Settings) -> Iterable[str]:

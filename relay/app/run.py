@@ -10,8 +10,9 @@ import logging
 import os
 import signal
 
-from relay.app import build, publishers
+from relay.app import build
 from relay.app.collector import set_collector
+from relay.app.destinations import Destinations
 from relay.app.fleet import optional_parts
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
@@ -43,7 +44,7 @@ async def run(settings: Settings) -> int:
         "relay %s starting: table %s, publisher %s",
         __version__,
         settings.storage_table_name,
-        settings.publisher_type,
+        settings.publisher_type if settings.destinations_file is None else f"of {settings.destinations_file}",
         extra={"action": "starting", "pid": os.getpid()},
     )
     try:
@@ -59,23 +60,27 @@ async def run(settings: Settings) -> int:
 async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
+    destinations = Destinations(settings)
+    for warning in destinations.warnings:
+        logger.warning("%s", warning, extra={"action": "setting_warning"})
     storage = PostgresOutbox(build.storage_options(settings))
-    log = build.build_delivery_log(settings)
+    log = build.build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
     lag = build.build_subscription_lag(settings)
-    publisher = publishers.build_publisher(settings)
-    systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name))
+    systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name), destinations.traced)
     tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
     engine = build.engine_options(settings)
     parts = optional_parts(settings, storage)
-    relay = Relay(storage, publisher, telemetry, engine, recorder, tracer=tracing and tracing.tracer, parts=parts)
+    relay = Relay(
+        storage, destinations.publisher, telemetry, engine, recorder, tracer=tracing and tracing.tracer, parts=parts
+    )
     view = RelayStatus(
         relay,
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
-        log.degraded if log is not None else dict,
+        lambda: {**destinations.degraded(), **(log.degraded() if log is not None else {})},
     )
-    for part in (log, lag):
+    for part in (log, lag, destinations):
         if part is not None:
             part.register(telemetry.registry)
     options = ServerOptions(settings.server_port.host, settings.server_port.port)

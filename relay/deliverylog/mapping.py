@@ -11,14 +11,14 @@ sets ``attempts`` back to 0 and leaves no other trace in the row, so the record 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
 from relay.client.identity import uuid7
-from relay.core.event import EventId
+from relay.core.event import EventId, OutboxEvent
 from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, Unreachable, Withheld
 from relay.core.ports import SettledAttempt
@@ -37,6 +37,8 @@ class Naming:
     """PUBLISHER_NAME, by default the publisher's type."""
     destination_type: str
     """PUBLISHER_TYPE."""
+    destination_of: Callable[[OutboxEvent], tuple[str, str]] | None = None
+    """The name and type of an event's destination, for a relay with several; else the two above."""
 
 
 def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[EventId, datetime] = _NONE) -> LogEntry:
@@ -50,10 +52,13 @@ def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[Ev
     time = claimed_at + timedelta(seconds=settled.seconds)
     succeeded = isinstance(settled.outcome, Acknowledged)
     code, response = _answer(settled.outcome)
+    destination_id, destination_type = naming.destination_id, naming.destination_type
+    if naming.destination_of is not None:
+        destination_id, destination_type = naming.destination_of(event)
     logged = LoggedEvent(
         id=event.event_id,
         tenant_id=tenant_id,
-        matched_destination_ids=[naming.destination_id],
+        matched_destination_ids=[destination_id],
         time=claimed_at - timedelta(seconds=event.age),
         topic=event.event_type,
         eligible_for_retry=not isinstance(settled.outcome, Permanent),
@@ -64,8 +69,8 @@ def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[Ev
         id=str(uuid7(to_ms(time))),
         event_id=event.event_id,
         tenant_id=tenant_id,
-        destination_id=naming.destination_id,
-        destination_type=naming.destination_type,
+        destination_id=destination_id,
+        destination_type=destination_type,
         topic=event.event_type,
         status=SUCCESS if succeeded else FAILED,
         time=time,

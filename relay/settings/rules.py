@@ -34,6 +34,8 @@ _PREFIXES = (
     "HTTP_ALLOW_",
     "SNS_",
     "SQS_",
+    "ROUTE",
+    "DESTINATIONS_",
     "DELIVERY_LOG_",
     "REAP_",
     "ORDERING_",
@@ -63,7 +65,7 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme, _message_format):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several):
         yield from rule(settings)
 
 
@@ -132,6 +134,16 @@ def _message_format(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
+def _one_or_several(settings: Variables) -> Iterator[SettingIssue]:
+    both = {"publisher_url", "publisher_type"} & settings.model_fields_set
+    if settings.destinations_file is not None and both:
+        names = " and ".join(sorted(field.upper() for field in both))
+        yield SettingIssue(
+            ("DESTINATIONS_FILE", *sorted(field.upper() for field in both)),
+            f"DESTINATIONS_FILE and {names} are both set; move that destination into the file, or unset one of them",
+        )
+
+
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
     for rule in (_no_broker, _sizes, _delays, _weak_acks, _unsigned, _ignored, _short_lease):
@@ -139,6 +151,8 @@ def cautions(settings: Variables) -> Iterator[SettingIssue]:
 
 
 def _no_broker(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.destinations_file is not None:
+        return
     if settings.environment == "production" and not {"publisher_type", "publisher_url"} & settings.model_fields_set:
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL", "ENVIRONMENT"),

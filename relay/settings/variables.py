@@ -31,6 +31,7 @@ from relay.settings.kinds import (
     Text,
     UriReference,
 )
+from relay.settings.routing import Routing
 from relay.settings.schemes import broker_of
 
 PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null")
@@ -213,6 +214,7 @@ class Storing(VariableGroup):
 GROUPS: tuple[type[VariableGroup], ...] = (
     Storage,
     Publishing,
+    Routing,
     Relaying,
     Retrying,
     Kafka,
@@ -242,6 +244,7 @@ class Variables(
     Kafka,
     Retrying,
     Relaying,
+    Routing,
     Publishing,
     Storage,
 ):

@@ -56,6 +56,12 @@ class TracedSystems(NamedTuple):
     """PUBLISHER_TYPE, as ``messaging.system``."""
     table: str
     """The outbox table, the destination that is claimed from and settled in."""
+    destination_of: Callable[[OutboxEvent], tuple[str, str]] | None = None
+    """The type and name of an event's destination, where routes decide about it; else ``publisher`` and its type."""
+
+    def destination(self, event: OutboxEvent) -> tuple[str, str]:
+        """The system and the name of an event's destination."""
+        return (self.publisher, event.event_type) if self.destination_of is None else self.destination_of(event)
 
 
 class SpanTracer:
@@ -207,9 +213,10 @@ class BatchSpans:
         if publish is None:  # not sampled, never handed over, or ended before
             return
         event = publish.event
+        system, destination = self._tracer.systems.destination(event)
         attributes: dict[str, str | int] = {
-            "messaging.system": self._tracer.systems.publisher,
-            "messaging.destination.name": event.event_type,
+            "messaging.system": system,
+            "messaging.destination.name": destination,
             "messaging.operation.type": "send",
             "messaging.operation.name": "publish",
             "messaging.message.id": event_id,
@@ -222,7 +229,7 @@ class BatchSpans:
             attributes["error.type"] = error.partition(":")[0]
         self._tracer.sink(
             Span(
-                f"publish {event.event_type}",
+                f"publish {destination}",
                 SpanKind.PRODUCER,
                 publish.context,
                 self._parents[event_id],

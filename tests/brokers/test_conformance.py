@@ -20,6 +20,7 @@ from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
+from tests.brokers.harness.routed import RoutedHarness, SeveralHarness
 from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
@@ -33,6 +34,8 @@ Make = Callable[[pytest.FixtureRequest], Harness]
 
 HARNESSES: dict[str, Make] = {
     "memory": lambda _: MemoryHarness(),
+    "routed": lambda _: RoutedHarness(),
+    "several": lambda _: SeveralHarness(),
     "null": lambda _: NullHarness(),
     "stdout": lambda _: StdoutHarness(),
     "kafka": lambda request: KafkaHarness(request.getfixturevalue("breakable_kafka")),
@@ -391,6 +394,6 @@ async def test_the_event_loop_stays_free_while_a_big_batch_is_offered(harness: H
     await publisher.publish(events, sink)
     await sink.outcomes(events)
     ticking.cancel()
-    if publisher.name not in ("null", "memory"):
+    if publisher.name not in ("null", "memory", "several"):  # of which the last one has the second behind it
         assert turns > 10
     await eventually(ticking.done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -314,6 +315,13 @@ async def test_the_recorder_makes_the_months_to_come(database: Database) -> None
 
 
 NAMING = Naming(tenant_header="x-tenant", destination_id="main", destination_type="kafka")
+
+
+def test_of_several_destinations_the_log_names_the_one_that_the_event_goes_to() -> None:
+    naming = replace(NAMING, destination_of=lambda event: (f"for {event.event_type}", "redis"))
+    entry = log_entry(settled(1), naming)
+    assert entry.event.matched_destination_ids == ["for orders"]
+    assert (entry.attempt.destination_id, entry.attempt.destination_type) == ("for orders", "redis")
 
 
 def test_the_mapping_of_a_delivery() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.headers import wire_headers
-from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
+from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Permanent, TimedOut, Transient
 from relay.core.ports import SettledAttempt
 from relay.core.tracecontext import TraceContext, parse_traceparent
 from relay.outbox.options import KeyOrder
@@ -32,11 +32,17 @@ MALFORMED = json.dumps({"traceparent": "00-what-is-this-01"})
 class Traced:
     """A relay on doubles with a tracer, and its spans."""
 
-    def __init__(self, engine: MakeEngine, broker: MemoryPublisher | None = None, **options: object) -> None:
+    def __init__(
+        self,
+        engine: MakeEngine,
+        broker: MemoryPublisher | None = None,
+        systems: TracedSystems = TracedSystems("memory", "openoutbox_events"),  # noqa: B008 - a tuple
+        **options: object,
+    ) -> None:
         self.spans: list[Span] = []
         self.exemplars: list[tuple[float, TraceContext]] = []
         tracer = SpanTracer(
-            TracedSystems("memory", "openoutbox_events"),
+            systems,
             self.spans.append,
             lambda seconds, span: self.exemplars.append((seconds, span)),
             lambda: round(self.one.seconds() * 1e9),
@@ -130,6 +136,25 @@ def test_a_replay_has_the_same_parent_and_is_a_first_attempt(engine: MakeEngine)
     assert traced.outcomes() == ["dead", "delivered"]
     assert traced.attempts() == [1, 1]
     assert len({span.parent for span in traced.published()}) == 1
+
+
+def test_a_span_names_the_destination_that_routes_decide_about(engine: MakeEngine) -> None:
+    systems = TracedSystems("none", "openoutbox_events", lambda event: ("nats", f"shop.{event.event_type}"))
+    traced = Traced(engine, systems=systems)
+    traced.one.insert(1, headers=SAMPLED)
+    traced.one.run()
+    [span] = traced.published("shop.good")
+    assert span.attributes["messaging.system"] == "nats"
+    assert span.attributes["messaging.destination.name"] == "shop.good"
+
+
+def test_an_event_whose_destination_is_away_ends_its_span_with_the_reason(engine: MakeEngine) -> None:
+    traced = Traced(engine)
+    traced.one.broker.answer_with(lambda _: Away("connection refused"))
+    traced.one.insert(1, headers=SAMPLED)
+    traced.one.run(1.0)
+    [span] = traced.published()
+    assert (span.attributes["openoutbox.outcome"], span.error) == ("released", "UNREACHABLE: connection refused")
 
 
 def test_an_outage_releases_without_an_attempt(engine: MakeEngine) -> None:

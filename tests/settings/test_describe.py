@@ -39,6 +39,7 @@ RABBITMQ = {
     "RABBITMQ_PUBLISH_TIMEOUT": "10s",
     "RABBITMQ_CONNECTION_TIMEOUT": "10s",
 }
+ROUTING = {"ROUTE_PREFIX": "none", "ROUTES_FILE": "unset", "DESTINATIONS_FILE": "unset"}
 FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
 OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
 HTTP = {
@@ -61,7 +62,7 @@ AWS = {
     "AWS_NAME_REPLACEMENT": "-",
     "SNS_TOPIC_ARN_PREFIX": "the credentials' account, the URL's region",
 }
-BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **AWS, **LOG, **CONSOLE}
+BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **AWS, **ROUTING, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 

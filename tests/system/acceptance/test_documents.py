@@ -327,9 +327,7 @@ def the_bank(reader: Reader, block: Block) -> None:
 
 RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
-    "docs/guide/client.md python 1": announcing,
-    "docs/guide/client.md python 2": announcing,
-    "docs/guide/client.md python 3": announcing,
+    **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
     "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,

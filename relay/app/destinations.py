@@ -1,0 +1,147 @@
+"""Where this relay's events go: the publisher, with routes or several destinations where these are set.
+
+Used by the daemon, ``relay-cli check`` and ``relay-cli route``, so that a file means the same for all of them. Without
+ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER_TYPE and nothing around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from relay.app import publishers
+from relay.core.event import OutboxEvent
+from relay.core.ports import Publisher
+from relay.routing.drops import Drops
+from relay.routing.file import read_routes
+from relay.routing.member import MemberOptions
+from relay.routing.publisher import RoutedPublisher
+from relay.routing.rules import Routes, Sent
+from relay.routing.several import SeveralPublishers
+from relay.settings.destinations_file import read_destinations
+from relay.settings.settings import Settings
+
+NOWHERE = "none"
+"""The destination of an event that is dropped, or whose destination's name is not known."""
+
+
+class Plan(NamedTuple):
+    """What the settings say, read and checked; nothing is built."""
+
+    destinations: Mapping[str, Settings]
+    """By the names of DESTINATIONS_FILE; with one destination by its PUBLISHER_NAME."""
+    routes: Routes | None
+    """None where every event goes to the destination of its type's name."""
+    several: bool
+
+
+def read_plan(settings: Settings) -> Plan:
+    """Read the files. Raises ConfigError with every problem of a file."""
+    several = read_destinations(settings)
+    rules = (
+        read_routes(settings.routes_file, list(several), settings.delivery_log_tenant_header)
+        if settings.routes_file is not None
+        else []
+    )
+    if not several:
+        routes = Routes(rules, settings.route_prefix) if rules or settings.route_prefix else None
+        return Plan({settings.publisher_name: settings}, routes, several=False)
+    return Plan(several, Routes(rules, settings.route_prefix, default=next(iter(several))), several=True)
+
+
+class Destinations:
+    """The publisher of a relay, and what is shown of where events go."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError."""
+        self._relay_id = settings.relay_id
+        self._plan = plan = read_plan(settings)
+        self._drops = Drops()
+        self._several: SeveralPublishers | None = None
+        self.publisher: Publisher
+        if plan.several and plan.routes is not None:
+            by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
+            options = MemberOptions(retry_interval=settings.publisher_connect_retry_interval)
+            self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, options)
+        else:
+            [own] = plan.destinations.values()
+            publisher = publishers.build_publisher(own)
+            self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is not done exactly as DESTINATIONS_FILE says, or may surprise."""
+        if not self._plan.several:
+            return []
+        return [f"destination {name}: {text}" for name, own in self._plan.destinations.items() for text in own.warnings]
+
+    def degraded(self) -> dict[str, str]:
+        """The destinations that do not answer, for /readyz."""
+        return self._several.degraded() if self._several is not None else {}
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Add what is counted to ``registry``."""
+        if self._plan.routes is not None:
+            registry.register(_RoutingCollector(self._drops, self._several, self._relay_id))
+
+    @property
+    def traced(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
+        """The broker's type and the destination's name of an event, for spans; None where its type says both."""
+        return self._place if self._plan.routes is not None else None
+
+    @property
+    def logged(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
+        """The name and type of an event's destination, for the delivery log; None with one destination."""
+        return self._named if self._plan.several else None
+
+    def _place(self, event: OutboxEvent) -> tuple[str, str]:
+        via, name = self._decided(event)
+        own = self._plan.destinations.get(via) if self._plan.several else next(iter(self._plan.destinations.values()))
+        return own.publisher_type if own is not None else NOWHERE, name
+
+    def _named(self, event: OutboxEvent) -> tuple[str, str]:
+        via, _ = self._decided(event)
+        own = self._plan.destinations.get(via)
+        return (via, own.publisher_type) if own is not None else (NOWHERE, NOWHERE)
+
+    def _decided(self, event: OutboxEvent) -> tuple[str, str]:
+        """The destination, and the name there; the event's type where it goes nowhere."""
+        decision = self._plan.routes.decide(event) if self._plan.routes is not None else None
+        return (decision.via, decision.name) if isinstance(decision, Sent) else (NOWHERE, event.event_type)
+
+
+class _RoutingCollector(Collector):
+    """What routes drop and which destinations answer, in Prometheus' terms."""
+
+    def __init__(self, drops: Drops, several: SeveralPublishers | None, relay_id: str) -> None:
+        self._drops = drops
+        self._several = several
+        self._relay_id = relay_id
+
+    def describe(self) -> Iterator[Family]:
+        """Return what ``collect`` returns."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Family]:
+        """All of them."""
+        dropped = CounterMetricFamily(
+            "openoutbox_events_dropped_total",
+            "Events that a route dropped, by event type: they count as delivered and were not sent.",
+            labels=["event_type", "relay_id"],
+        )
+        for event_type, count in list(self._drops.counts.items()):
+            dropped.add_metric([event_type, self._relay_id], float(count))
+        yield dropped
+        if self._several is not None:
+            up = GaugeMetricFamily(
+                "openoutbox_destination_up",
+                "1 while a destination of DESTINATIONS_FILE answers, 0 while it does not.",
+                labels=["destination", "relay_id"],
+            )
+            for name, member in self._several.members.items():
+                up.add_metric([name, self._relay_id], float(not member.reason))
+            yield up

@@ -1,0 +1,30 @@
+"""TOML files that variables name: read as a whole, with errors that show no value of the file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from relay.core.errors import ConfigError
+
+_PLACE: Final = re.compile(r"\((at [^()]*)\)$")
+
+
+def read_toml(path: str, variable: str, example: str) -> dict[str, Any]:
+    """The content of the file that ``variable`` names. Raises ConfigError with the place of a fault, and an example.
+
+    The library's own messages may quote a part of a line, which may hold a secret: of these only the place is shown.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
+        where = place[1] if place else "somewhere"
+        raise ConfigError(f"{variable}: {path!r} is not TOML: there is a fault {where}; {example}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{variable}: {path!r} cannot be read: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise ConfigError(f"{variable}: {path!r} cannot be read: {reason}; correct the path or its rights") from None

@@ -1,0 +1,117 @@
+"""ROUTES_FILE: read and checked as a whole, at the start and by ``relay-cli route``.
+
+The file is TOML. Every problem is reported at once, each with the file, the route's number in it, and what to write.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from relay.core.errors import ConfigError
+from relay.core.toml import read_toml
+from relay.routing.rules import Rule
+from relay.routing.template import Template, read_template
+
+_KEYS: Final = ("type", "to", "drop", "via")
+_EXAMPLE: Final = 'write for example [[route]], type = "orders.*", to = "shop.{type}"'
+
+
+def read_routes(path: str, destinations: Sequence[str], tenant_header: str) -> list[Rule]:
+    """The rules of a file; ``destinations`` are the names of DESTINATIONS_FILE, empty without one.
+
+    Raises ConfigError with every problem.
+    """
+    content = read_toml(path, "ROUTES_FILE", _EXAMPLE)
+    problems = [
+        f"{key!r} is not known at the top of the file; {_EXAMPLE}" for key in sorted(content.keys() - {"route"})
+    ]
+    routes = content.get("route", [])
+    if not isinstance(routes, list) or not all(isinstance(route, dict) for route in routes):
+        problems.append(f"route is not a list of tables; {_EXAMPLE}")
+        routes = []
+    elif not routes and not problems:
+        problems.append(f"it holds no route; {_EXAMPLE}, or unset ROUTES_FILE")
+    rules = []
+    for number, route in enumerate(routes, 1):
+        reader = _RouteReader(number, route, destinations, tenant_header)
+        rules.append(reader.rule())
+        problems += [f"route {number}: {problem}" for problem in reader.problems]
+    problems += _unreachable(rules)
+    if problems:
+        raise ConfigError("\n".join(f"ROUTES_FILE: {path}: {problem}" for problem in problems))
+    return rules
+
+
+def _unreachable(rules: Sequence[Rule]) -> list[str]:
+    """Routes behind one that matches all that they match, where that is certain."""
+    problems = []
+    for place, rule in enumerate(rules):
+        earlier = next((one for one in rules[:place] if one.pattern in ("*", rule.pattern)), None)
+        if earlier is not None and rule.pattern:
+            problems.append(
+                f"route {rule.number}: it is never used, because route {earlier.number} matches {rule.pattern!r} "
+                "first; move it before that one, or remove it"
+            )
+    return problems
+
+
+class _RouteReader:
+    """One entry; what is wrong with it is in ``problems``."""
+
+    def __init__(self, number: int, route: dict[str, Any], destinations: Collection[str], tenant_header: str) -> None:
+        self.problems: list[str] = []
+        self._number = number
+        self._route = route
+        self._destinations = destinations
+        self._tenant_header = tenant_header
+
+    def rule(self) -> Rule:
+        """The rule, with an empty pattern where the entry has none."""
+        for key in sorted(self._route.keys() - set(_KEYS)):
+            near = difflib.get_close_matches(key, _KEYS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"write {', '.join(_KEYS)}"
+            self.problems.append(f"{key!r} is not known; {hint}")
+        return Rule(self._number, self._pattern(), self._to(), self._via())
+
+    def _pattern(self) -> str:
+        pattern = self._route.get("type")
+        if isinstance(pattern, str) and pattern:
+            return pattern
+        self.problems.append('type is missing or no text; write an event type, in which * stands for any text: "*"')
+        return ""
+
+    def _to(self) -> Template | None:
+        drop = self._route.get("drop", False)
+        if not isinstance(drop, bool):
+            self.problems.append("drop is neither true nor false")
+            return None
+        if drop:
+            if {"to", "via"} & self._route.keys():
+                self.problems.append("drop = true stands beside to or via; remove one of them")
+            return None
+        to = self._route.get("to", "{type}" if "via" in self._route else None)
+        if isinstance(to, list):
+            self.problems.append("to is a list, and an event goes to one destination; write one name")
+        elif not isinstance(to, str):
+            self.problems.append('it says neither to nor drop; write to = "{type}" or drop = true')
+        else:
+            try:
+                return read_template(to, self._tenant_header)
+            except ValueError as error:
+                self.problems.append(f"to: {error}")
+        return None
+
+    def _via(self) -> str:
+        via = self._route.get("via", "")
+        if not isinstance(via, str) or ("via" in self._route and not via):
+            self.problems.append("via is no text; write the name of a destination in DESTINATIONS_FILE")
+            return ""
+        if via and not self._destinations:
+            self.problems.append(f"via names the destination {via!r}, and DESTINATIONS_FILE is not set; set it")
+        elif via and via not in self._destinations:
+            near = difflib.get_close_matches(via, self._destinations, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self._destinations)}"
+            self.problems.append(f"DESTINATIONS_FILE has no destination {via!r}; {hint}")
+        return via or (next(iter(self._destinations), ""))

@@ -1,0 +1,275 @@
+"""One of several destinations: its publisher, its own gate, and what was offered to it.
+
+    answers ── an event came back unreachable, or a probe got no answer ──▶ away
+       ▲                                                                     │
+       └────────────────────────── a probe is answered ──────────────────────┘
+
+While it is away its events are ``Away``: they use no attempt, and the engine's gate stays open for the others. A
+timeout or a cut connection is held while this destination is probed, since an answer of another one says nothing about
+it: no answer makes it ``Away``; an answer makes a timeout ``Transient``, and a cut is passed on to the engine.
+
+What is offered is handed over by a task of its own, in order, so that a client which is full, or waits for its
+connection, holds up no other destination. How much may wait here is bounded by what the engine has in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from relay.core.errors import BrokerUnreachable, PublisherError
+from relay.core.event import OutboxEvent
+from relay.core.outcome import (
+    Acknowledged,
+    Away,
+    ConnectionCut,
+    Outcome,
+    OutcomeSink,
+    Resolution,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
+from relay.core.ports import Publisher
+
+logger = logging.getLogger(__name__)
+
+_PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """Times in seconds."""
+
+    retry_interval: float
+    """Between two probes of a destination that does not answer."""
+    probe_timeout: float = 5.0
+
+
+class Member:
+    """A destination by its name. Everything runs in the event loop's thread."""
+
+    def __init__(
+        self, name: str, publisher: Publisher, options: MemberOptions, any_answers: Callable[[], bool]
+    ) -> None:
+        """``any_answers`` says whether some destination answers, this one or another."""
+        self.name = name
+        self.publisher = publisher
+        self.options = options
+        self.reason = ""
+        """Why it does not answer; empty while it does."""
+        self._any_answers = any_answers
+        self._acknowledged = 0
+        self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
+        self._open: dict[int, tuple[OutboxEvent, OutcomeSink]] = {}
+        """Handed over and not resolved, by the event's identity."""
+        self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
+        self._abandoned = ""
+        """Why the engine makes it forget everything, while it does."""
+        self._failing = False
+        """It forgets everything because the client failed: what that says of the broker is an echo."""
+        self._publishing: asyncio.Task[None] | None = None
+        self._handing_over: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Handing over and forgetting exclude each other."""
+        self._probing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # What is offered.
+
+    def offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
+        """Take events to hand over, or resolve them at once while it is away."""
+        if self.reason:
+            sink([(event, self._no_answer()) for event in events])
+            return
+        self._waiting.append((events, sink))
+        if self._handing_over is None:
+            self._handing_over = self._start(self._hand_over())
+
+    async def _hand_over(self) -> None:
+        """Hand over what waits, one offer after the other; ends when nothing waits."""
+        try:
+            while self._waiting:
+                async with self._turn:
+                    if not self._waiting:  # forgotten while this waited for its turn
+                        continue
+                    events, sink = self._waiting.popleft()
+                    self._open.update((id(event), (event, sink)) for event in events)
+                    error = await self._publish(events, sink)
+                if error is not None:
+                    await self._failed(error, sink)
+        finally:
+            self._handing_over = None
+
+    async def _publish(self, events: list[OutboxEvent], sink: OutcomeSink) -> BaseException | None:
+        """A task of its own, so that it can be cancelled while the client waits for room. Returns what it raised."""
+        publishing = asyncio.ensure_future(self.publisher.publish(events, partial(self._resolve, sink)))
+        self._publishing = publishing
+        try:
+            await asyncio.wait({publishing})
+        finally:
+            self._publishing = None
+            publishing.cancel()
+        return None if publishing.cancelled() else publishing.exception()
+
+    async def _failed(self, error: BaseException, sink: OutcomeSink) -> None:
+        """The publisher raised, which it should not: what it had not taken has failed an attempt, as in the engine."""
+        logger.error("destination %s failed on a batch", self.name, exc_info=error, extra={"action": "publisher_error"})
+        failed = Transient(type(error).__name__, str(error))
+        self._failing = True
+        try:
+            left = [event for event, _ in await self._let_go("the publisher failed")]
+        finally:
+            self._failing = False
+        if left:
+            sink([(event, failed) for event in left])
+
+    def _resolve(self, sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
+        passed: list[Resolution] = []
+        for event, outcome in resolutions:
+            if self._open.pop(id(event), None) is None:
+                continue
+            if isinstance(outcome, TimedOut | ConnectionCut):
+                self._undecided.append((event, outcome, sink))
+            elif isinstance(outcome, Unreachable):
+                if not (self._abandoned or self._failing):
+                    self._go_away(outcome.reason)
+                passed.append((event, self._no_answer()))
+            else:
+                self._acknowledged += type(outcome) is Acknowledged
+                passed.append((event, outcome))
+        if self._undecided and not self._abandoned:
+            self._start(self._decide())
+        if passed:
+            sink(passed)
+
+    def _no_answer(self) -> Outcome:
+        """What becomes of an event that is given back. Unreachable while no destination answers: then the engine stops
+        claiming. Withheld after a failure of the client, which says nothing about the broker.
+        """
+        if self._abandoned:
+            return Unreachable(self._abandoned)
+        if not self.reason:
+            return Withheld("another event made the publisher fail")
+        reason = f"destination {self.name}: {self.reason}"
+        return Away(reason) if self._any_answers() else Unreachable(reason)
+
+    # Whether it answers.
+
+    async def check(self, timeout: float) -> None:
+        """Probe it. Raises BrokerUnreachable without an answer; it is away from then on."""
+        async with self._probing:
+            before = self._acknowledged
+            try:
+                async with asyncio.timeout(timeout + _PROBE_GRACE):
+                    await self.publisher.probe(timeout)
+            except (BrokerUnreachable, TimeoutError) as error:
+                reason = str(error) or f"no answer within {timeout:g} s"
+                if self._acknowledged != before:
+                    return  # the probe was only starved
+                self._go_away(reason)
+                raise BrokerUnreachable(reason) from None
+            if self.reason:
+                self.reason = ""
+                logger.info(
+                    "destination %s answers",
+                    self.name,
+                    extra={"action": "named_destination_back", "destination": self.name},
+                )
+
+    async def _decide(self) -> None:
+        """Decide about timeouts and cuts by a probe of this destination."""
+        if not self._undecided:
+            return
+        try:
+            await self.check(self.options.probe_timeout)
+        except BrokerUnreachable:
+            self._resolve_undecided(lambda _: self._no_answer())
+        else:
+            self._resolve_undecided(
+                lambda outcome: Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
+            )
+
+    def _resolve_undecided(self, outcome_of: Callable[[TimedOut | ConnectionCut], Outcome]) -> None:
+        undecided, self._undecided = self._undecided, []
+        by_sink: dict[OutcomeSink, list[Resolution]] = {}
+        for event, outcome, sink in undecided:
+            by_sink.setdefault(sink, []).append((event, outcome_of(outcome)))
+        for sink, resolutions in by_sink.items():
+            sink(resolutions)
+
+    def _go_away(self, reason: str) -> None:
+        if self.reason:
+            self.reason = reason or self.reason
+            return
+        self.reason = reason or "no answer"
+        logger.error(
+            "destination %s cannot be reached: %s",
+            self.name,
+            self.reason,
+            extra={"action": "named_destination_away", "destination": self.name},
+        )
+        self._start(self._knock())
+
+    async def _knock(self) -> None:
+        """Make the client forget what it holds, then probe until there is an answer. A failed probe leaves a client
+        behind that may wait for an answer which never comes: so forgetting follows each of them.
+        """
+        while self.reason:
+            await self._forget(self.reason)
+            await asyncio.sleep(self.options.retry_interval)
+            try:
+                await self.check(min(self.options.probe_timeout, self.options.retry_interval + _PROBE_GRACE))
+            except BrokerUnreachable:
+                continue
+
+    # Letting go.
+
+    async def _forget(self, reason: str) -> None:
+        """On return the client holds nothing, and everything offered is resolved."""
+        for event, sink in await self._let_go(reason):
+            sink([(event, self._no_answer())])
+
+    async def _let_go(self, reason: str) -> list[tuple[OutboxEvent, OutcomeSink]]:
+        """Likewise, but for what the client had not taken yet of the offer under way: that is returned."""
+        waiting, self._waiting = self._waiting, deque()
+        for events, sink in waiting:
+            sink([(event, self._no_answer()) for event in events])
+        if self._publishing is not None:
+            self._publishing.cancel()
+        async with self._turn:
+            try:
+                await self.publisher.abandon(reason)
+            except PublisherError:
+                message = "destination %s could not abandon its messages"
+                logger.exception(message, self.name, extra={"action": "abandon_failed"})
+            left, self._open = self._open, {}
+        self._resolve_undecided(lambda _: self._no_answer())
+        return list(left.values())
+
+    async def abandon(self, reason: str) -> None:
+        """The engine makes it forget everything; whether it answers is not said by that."""
+        self._abandoned = reason
+        try:
+            await self._forget(reason)
+        finally:
+            self._abandoned = ""
+
+    async def close(self) -> None:
+        """Abandon what is left and close the client; never raises."""
+        await self.abandon("the publisher was closed")
+        for task in list(self._tasks):
+            task.cancel()
+        await self.publisher.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

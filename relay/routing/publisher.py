@@ -1,0 +1,59 @@
+"""A publisher that sends events where the rules say, over the publisher of one broker.
+
+It adds names and nothing else: outcomes, order, back-pressure and reachability are the inner publisher's. Without
+rules and prefix the composition (``relay.app.publishers``) leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink
+from relay.core.ports import Publisher
+from relay.routing.assign import assign, restoring
+from relay.routing.drops import Drops
+from relay.routing.rules import Routes
+
+
+class RoutedPublisher:
+    """``relay.core.ports.Publisher`` with other names of destinations."""
+
+    def __init__(self, inner: Publisher, routes: Routes, drops: Drops) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._routes = routes
+        self._drops = drops
+
+    @property
+    def keeps_runs(self) -> bool:
+        """As the inner publisher, where all events of a type have one destination: a run must have one, too."""
+        return self._inner.keeps_runs and not self._routes.by_header
+
+    async def open(self) -> None:
+        """Open the inner publisher."""
+        await self._inner.open()
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event under its destination's name; what is dropped or has no name is resolved at once."""
+        assignment = assign(events, self._routes, self._drops)
+        if assignment.resolved:
+            sink(assignment.resolved)
+        for sent in assignment.by_via.values():
+            await self._inner.publish(sent, restoring(sink, assignment))
+
+    async def probe(self, timeout: float) -> None:
+        """Probe the broker."""
+        await self._inner.probe(timeout)
+
+    async def abandon(self, reason: str) -> None:
+        """Forget everything unanswered."""
+        await self._inner.abandon(reason)
+
+    async def close(self) -> None:
+        """Close the inner publisher."""
+        await self._inner.close()
+
+    def twin(self) -> RoutedPublisher:
+        """The same rules over a twin of the inner publisher."""
+        return RoutedPublisher(self._inner.twin(), self._routes, self._drops)

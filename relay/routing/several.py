@@ -1,0 +1,107 @@
+"""One publisher over several destinations, each with a broker, a probe and a gate of its own (``member``).
+
+The rules choose the destination and its name. To the engine the whole is one broker that answers as long as one
+destination does: events for the others are ``Away`` meanwhile. Once none answers, all are ``Unreachable``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.event import OutboxEvent
+from relay.core.outcome import OutcomeSink
+from relay.core.ports import Publisher
+from relay.routing.assign import assign, restoring
+from relay.routing.drops import Drops
+from relay.routing.member import Member, MemberOptions
+from relay.routing.rules import Routes
+
+_CLOSE_WITHIN = 1.9  # seconds
+
+
+class SeveralPublishers:
+    """``relay.core.ports.Publisher`` over destinations by name."""
+
+    name = "several"
+
+    def __init__(
+        self, publishers: Mapping[str, Publisher], routes: Routes, drops: Drops, options: MemberOptions
+    ) -> None:
+        self._routes = routes
+        self._drops = drops
+        self._options = options
+        self.members = {
+            name: Member(name, publisher, options, self._any_answers) for name, publisher in publishers.items()
+        }
+        self._checks: set[asyncio.Task[None]] = set()
+
+    def _any_answers(self) -> bool:
+        return any(not member.reason for member in self.members.values())
+
+    @property
+    def keeps_runs(self) -> bool:
+        """Whether each of them does, and all events of a type have one destination: a run must have one, too."""
+        return not self._routes.by_header and all(member.publisher.keeps_runs for member in self.members.values())
+
+    async def open(self) -> None:
+        """Make every client. Raises ConfigError naming the destination."""
+        for member in self.members.values():
+            try:
+                await member.publisher.open()
+            except ConfigError as error:
+                raise ConfigError(f"DESTINATIONS_FILE: destination {member.name}: {error}") from error
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event to its destination. Returns at once: each destination hands over by itself."""
+        assignment = assign(events, self._routes, self._drops)
+        if assignment.resolved:
+            sink(assignment.resolved)
+        restored = restoring(sink, assignment)
+        for via, sent in assignment.by_via.items():
+            self.members[via].offer(sent, restored)
+
+    async def probe(self, timeout: float) -> None:
+        """Probe all of them, and return with the first answer; the other probes go on and close their own gates."""
+        checks = {asyncio.ensure_future(member.check(timeout)): member for member in self.members.values()}
+        self._checks.update(checks)
+        for check in checks:
+            check.add_done_callback(self._ended)
+        reasons: list[str] = []
+        pending = set(checks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for check in done:
+                error = check.exception()
+                if error is None:
+                    return
+                reasons.append(f"destination {checks[check].name}: {error}")
+        raise BrokerUnreachable("; ".join(reasons))
+
+    def _ended(self, check: asyncio.Task[None]) -> None:
+        self._checks.discard(check)
+        if not check.cancelled():
+            check.exception()  # the member has said so
+
+    async def abandon(self, reason: str) -> None:
+        """Make all of them forget everything unanswered."""
+        await asyncio.gather(*(member.abandon(reason) for member in self.members.values()))
+
+    async def close(self) -> None:
+        """Close all of them, within two seconds."""
+        for check in self._checks:
+            check.cancel()
+        closing = [asyncio.ensure_future(member.close()) for member in self.members.values()]
+        _, late = await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
+        for task in late:
+            task.cancel()
+
+    def twin(self) -> SeveralPublishers:
+        """The same rules over twins of all."""
+        twins = {name: member.publisher.twin() for name, member in self.members.items()}
+        return SeveralPublishers(twins, self._routes, self._drops, self._options)
+
+    def degraded(self) -> dict[str, str]:
+        """The destinations that do not answer, for /readyz."""
+        return {f"destination {name}": member.reason for name, member in self.members.items() if member.reason}

@@ -1,0 +1,112 @@
+"""DESTINATIONS_FILE: several destinations of one relay, each as settings of its own.
+
+The file is TOML, a table for each destination: ``type``, ``url`` or ``url_file``, and the variables of that type in
+small letters. Each becomes a ``Settings`` with these values and the relay's own for all else, checked by the same rules
+as variables are, so that whatever builds or examines a publisher works on it unchanged. No value of the file is shown
+unless it would be as a variable: an error names the file, the destination and the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from relay.core.errors import ConfigError
+from relay.core.toml import read_toml
+from relay.settings import destinations, rules
+from relay.settings.fields import VariableGroup
+from relay.settings.settings import Settings
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:9092"'
+_KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
+_OPTIONS: Final = frozenset(
+    field
+    for group in vars(destinations).values()
+    if isinstance(group, type) and issubclass(group, VariableGroup) and group.__module__ == destinations.__name__
+    for field in group.model_fields
+)
+"""The variables of the types of destinations, in small letters."""
+
+
+def read_destinations(settings: Settings) -> dict[str, Settings]:
+    """The settings of each destination by its name, in the order of the file; empty without DESTINATIONS_FILE.
+
+    ``warnings`` of each are those that this destination adds. Raises ConfigError with every problem.
+    """
+    path = settings.destinations_file
+    if path is None:
+        return {}
+    content = read_toml(path, "DESTINATIONS_FILE", _EXAMPLE)
+    problems: list[str] = [] if content else [f"it holds no destination; {_EXAMPLE}"]
+    read: dict[str, Settings] = {}
+    for name, table in content.items():
+        try:
+            read[name] = _read(name, table, settings)
+        except ConfigError as error:
+            problems += [f"destination {name}: {line}" for line in str(error).splitlines()]
+    if problems:
+        raise ConfigError("\n".join(f"DESTINATIONS_FILE: {path}: {problem}" for problem in problems))
+    return read
+
+
+def _read(name: str, table: object, settings: Settings) -> Settings:
+    """One destination. Raises ConfigError with its problems, one a line."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError("the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first")
+    if not isinstance(table, dict):
+        raise ConfigError(f"it is no table; {_EXAMPLE}")
+    problems: list[str] = []
+    values = _variables(table, problems)
+    if not values.keys() & _KEYS.values() and not problems:
+        problems.append(f"it has neither url nor type; {_EXAMPLE}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    try:
+        own = Settings.from_env(values, only=frozenset(_KEYS.values()) | values.keys())
+    except ConfigError as error:
+        raise ConfigError(_with_keys(str(error))) from None
+    changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in values}
+    changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
+    changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
+    one = settings.model_copy(update=changed)
+    foreign = [
+        variable.lower()
+        for variable in values
+        if variable not in _KEYS.values() and not variable.startswith(f"{own.publisher_type.upper()}_")
+    ]
+    if foreign:
+        raise ConfigError(f"{', '.join(foreign)}: not of the type {own.publisher_type}; remove it, or correct the type")
+    warnings = (
+        *own.warnings,
+        *(text for text in rules.about(rules.cautions, one, ()) if text not in (*own.warnings, *settings.warnings)),
+    )
+    return one.model_copy(update={"warnings": tuple(_with_keys(text) for text in warnings)})
+
+
+def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
+    """The values by the names of the variables that they stand for."""
+    values: dict[str, str] = {}
+    for key, value in table.items():
+        small = key.lower()
+        variable = _KEYS.get(small) or (small.upper() if small in _OPTIONS else "")
+        if not variable:
+            near = difflib.get_close_matches(small, [*_KEYS, *sorted(_OPTIONS)], 1)
+            hint = f"did you mean {near[0]}?" if near else "write type, url, url_file or a variable of the type"
+            problems.append(f"{key!r} is not known; {hint}")
+        elif isinstance(value, bool):
+            values[variable] = str(value).lower()
+        elif isinstance(value, str | int | float) and str(value):
+            values[variable] = str(value)
+        else:
+            problems.append(f"{key}: neither text, number, true nor false, or empty")
+    return values
+
+
+def _with_keys(text: str) -> str:
+    """An error in the words of the file."""
+    for key, variable in sorted(_KEYS.items(), reverse=True):  # url_file before url
+        text = re.sub(rf"\b{variable}\b", key, text)
+    return text

@@ -1,0 +1,106 @@
+"""What is built from ROUTE_PREFIX, ROUTES_FILE and DESTINATIONS_FILE, and what is shown of where events go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from relay.app.destinations import Destinations
+from relay.app.duplicates import duplicate_window
+from relay.app.fleet import fingerprint
+from relay.brokers.null import NullPublisher
+from relay.core.errors import ConfigError
+from relay.routing.publisher import RoutedPublisher
+from relay.routing.several import SeveralPublishers
+from relay.settings.settings import Settings
+from tests.brokers.harness.base import Collector, make_event
+
+ROUTES = """
+[[route]]
+type = "drop"
+drop = true
+[[route]]
+type = "a"
+via = "second"
+to = "b.{tenant}"
+"""
+
+
+def settings(**variables: str) -> Settings:
+    return Settings.from_env({"STORAGE_URL": "postgres://127.0.0.1/db", **variables})
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Settings:
+    (tmp_path / "routes").write_text(ROUTES)
+    (tmp_path / "destinations").write_text(
+        '[first]\ntype = "null"\n[second]\nurl = "nats://user:s3cr3t@h"\nnats_publish_timeout = "5m"\n'
+    )
+    return settings(DESTINATIONS_FILE=str(tmp_path / "destinations"), ROUTES_FILE=str(tmp_path / "routes"))
+
+
+def test_without_routes_there_is_nothing_around_the_publisher() -> None:
+    plain = Destinations(settings(PUBLISHER_TYPE="null"))
+    assert type(plain.publisher) is NullPublisher
+    assert plain.traced is plain.logged is None
+    assert (plain.degraded(), plain.warnings) == ({}, [])
+    registry = CollectorRegistry()
+    plain.register(registry)
+    assert generate_latest(registry) == b""
+
+
+async def test_a_prefix_or_routes_stand_before_one_publisher() -> None:
+    routed = Destinations(settings(PUBLISHER_TYPE="null", ROUTE_PREFIX="shop."))
+    assert isinstance(routed.publisher, RoutedPublisher)
+    assert routed.publisher.name == "null"
+    assert routed.logged is None
+    assert routed.traced is not None
+    assert routed.traced(make_event("a")) == ("null", "shop.a")
+
+
+async def test_spans_and_the_delivery_log_name_the_destination_of_each_event(several: Settings) -> None:
+    built = Destinations(several)
+    assert isinstance(built.publisher, SeveralPublishers)
+    assert built.traced is not None
+    assert built.logged is not None
+    acme = make_event("a", headers='{"tenant_id": "acme"}')
+    assert (built.traced(acme), built.logged(acme)) == (("nats", "b.acme"), ("second", "nats"))
+    assert (built.traced(make_event("x")), built.logged(make_event("x"))) == (("null", "x"), ("first", "null"))
+    for nowhere in ("drop", "a"):
+        assert built.traced(make_event(nowhere)) == ("none", nowhere)
+        assert built.logged(make_event(nowhere)) == ("none", "none")
+
+
+async def test_drops_and_destinations_are_counted(several: Settings) -> None:
+    built = Destinations(several)
+    registry = CollectorRegistry()
+    built.register(registry)
+    sink = Collector()
+    await built.publisher.publish([make_event("drop")], sink)
+    text = generate_latest(registry).decode()
+    assert f'openoutbox_events_dropped_total{{event_type="drop",relay_id="{several.relay_id}"}} 1.0' in text
+    assert f'openoutbox_destination_up{{destination="second",relay_id="{several.relay_id}"}} 1.0' in text
+
+
+def test_warnings_name_the_destination(several: Settings) -> None:
+    [warning] = Destinations(several).warnings
+    assert warning.startswith("destination second: LEASE_TIMEOUT=3m is not longer than NATS_PUBLISH_TIMEOUT=5m")
+
+
+def test_relays_with_a_destination_in_common_are_alike(several: Settings, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text('[main]\nurl = "nats://h:4222"\n')
+    other = settings(DESTINATIONS_FILE=str(tmp_path / "other"))
+    assert set(fingerprint(other).split()) < set(fingerprint(several).split())
+
+
+def test_the_duplicate_window_is_that_of_the_nats_destinations(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text('[main]\ntype = "null"\n')
+    assert duplicate_window(settings(DESTINATIONS_FILE=str(tmp_path / "one"))) == 0.0
+
+
+def test_a_file_with_problems_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "routes").write_text('[[route]]\ntype = "a"\n')
+    with pytest.raises(ConfigError, match="route 1: it says neither to nor drop"):
+        Destinations(settings(PUBLISHER_TYPE="null", ROUTES_FILE=str(tmp_path / "routes")))

@@ -1,0 +1,37 @@
+"""The publishers around others: they must keep every promise of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relay.core.ports import Publisher
+from relay.routing.drops import Drops
+from relay.routing.member import MemberOptions
+from relay.routing.publisher import RoutedPublisher
+from relay.routing.rules import Routes
+from relay.routing.several import SeveralPublishers
+from tests.brokers.harness.base import Features, Message
+from tests.brokers.harness.memory import MemoryHarness
+
+_PREFIX = "shop."
+
+
+class RoutedHarness(MemoryHarness):
+    """Every destination has another name."""
+
+    def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # another publisher than the broker's
+        return RoutedPublisher(super().publisher(**options), Routes(prefix=_PREFIX), Drops())
+
+    async def read(self, destination: str, count: int) -> list[Message]:
+        return await super().read(_PREFIX + destination, count)
+
+
+class SeveralHarness(RoutedHarness):
+    """One of several destinations is all there is. For one that hangs: ``tests/routing/test_several.py``."""
+
+    features = Features(stops=True)
+
+    def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # likewise
+        only = MemoryHarness.publisher(self, **options)
+        times = MemberOptions(retry_interval=0.05, probe_timeout=1.0)
+        return SeveralPublishers({"only": only}, Routes(prefix=_PREFIX, default="only"), Drops(), times)

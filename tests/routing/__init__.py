@@ -1,0 +1,1 @@
+"""Where events go: rules, files, and the publishers that obey them."""

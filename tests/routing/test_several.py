@@ -1,0 +1,167 @@
+"""Several destinations: each has its own gate, and one that does not answer holds up no other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
+from relay.routing.drops import Drops
+from relay.routing.member import MemberOptions
+from relay.routing.rules import Routes, Rule
+from relay.routing.several import SeveralPublishers
+from relay.routing.template import read_template
+from tests.brokers.harness.base import Collector, make_event
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.waiting import wait_until_async
+
+ROUTES = Routes([Rule(1, "two.*", read_template("{type}", ""), "two")], default="one")
+
+
+class Brokers:
+    """Two brokers behind one publisher."""
+
+    def __init__(self, *, keeps_runs: bool = False, capacity: int | None = None) -> None:
+        self.one = MemoryPublisher(keeps_runs=keeps_runs)
+        self.two = MemoryPublisher(keeps_runs=keeps_runs, capacity=capacity)
+        options = MemberOptions(retry_interval=0.01, probe_timeout=0.05)
+        self.publisher = SeveralPublishers({"one": self.one, "two": self.two}, ROUTES, Drops(), options)
+
+    async def outcomes(self, *types: str) -> list[Outcome]:
+        events = [make_event(event_type) for event_type in types]
+        sink = Collector()
+        await self.publisher.publish(events, sink)
+        return await sink.outcomes(events)
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[Brokers]:
+    both = Brokers()
+    await both.publisher.open()
+    yield both
+    await both.publisher.close()
+
+
+def down(reason: str = "connection refused") -> Away:
+    return Away(f"destination two: {reason}")
+
+
+async def test_each_event_goes_to_its_destination_in_order(brokers: Brokers) -> None:
+    types = ["a", "two.a", "b", "two.b", "two.c"]
+    assert await brokers.outcomes(*types) == [ACKNOWLEDGED] * 5
+    assert [event.event_type for event in brokers.one.messages] == ["a", "b"]
+    assert [event.event_type for event in brokers.two.messages] == ["two.a", "two.b", "two.c"]
+
+
+async def test_one_that_is_down_is_away_and_the_other_goes_on(brokers: Brokers) -> None:
+    brokers.two.down()
+    assert await brokers.outcomes("two.a", "a") == [down(), ACKNOWLEDGED]
+    offered = len(brokers.two.offered)
+    assert await brokers.outcomes("two.b", "two.c", "b") == [down(), down(), ACKNOWLEDGED]
+    assert len(brokers.two.offered) == offered, "nothing is handed to a destination that is away"
+    assert brokers.publisher.degraded() == {"destination two": "connection refused"}
+    await brokers.publisher.probe(0.1)
+
+
+async def test_it_is_found_again_by_its_own_probes(brokers: Brokers) -> None:
+    brokers.two.down()
+    await brokers.outcomes("two.a")
+    brokers.two.up()
+
+    async def answers() -> bool:
+        return not brokers.publisher.degraded()
+
+    await wait_until_async(answers, what="the destination to answer")
+    assert await brokers.outcomes("two.b") == [ACKNOWLEDGED]
+
+
+async def test_what_it_holds_unanswered_is_given_back_when_it_goes_away(brokers: Brokers) -> None:
+    brokers.two.hold()
+    events, sink = [make_event("two.a"), make_event("two.b"), make_event("a")], Collector()
+    await brokers.publisher.publish(events, sink)
+    await sink.until(lambda: len(sink.resolutions) == 1)
+    brokers.two.down()
+    await brokers.publisher.probe(0.1)
+    assert await sink.outcomes(events) == [down(), down(), ACKNOWLEDGED]
+    assert brokers.two.abandons
+    assert not brokers.two.held
+
+
+async def test_once_none_answers_all_are_unreachable_and_the_probe_says_which(brokers: Brokers) -> None:
+    brokers.one.down("no route")
+    brokers.two.down()
+    await brokers.outcomes("a", "two.a")
+    assert {type(outcome) for outcome in await brokers.outcomes("a", "two.a")} == {Unreachable}
+    with pytest.raises(BrokerUnreachable) as caught:
+        await brokers.publisher.probe(0.1)
+    assert "destination one: no route" in str(caught.value)
+    assert "destination two: connection refused" in str(caught.value)
+
+
+async def test_a_probe_needs_one_answer_and_finds_the_one_that_hangs(brokers: Brokers) -> None:
+    brokers.two.hang()
+    await brokers.publisher.probe(0.05)
+
+    async def away() -> bool:
+        return "destination two" in brokers.publisher.degraded()
+
+    await wait_until_async(away, what="the other probe to end")
+
+
+@pytest.mark.parametrize("outcome", [TimedOut("NO_ACK", "late"), ConnectionCut("reset")])
+async def test_a_timeout_or_cut_is_decided_by_a_probe_of_that_destination(brokers: Brokers, outcome: Outcome) -> None:
+    brokers.two.answer_with(lambda _: outcome)
+    answered = Transient("NO_ACK", "late") if isinstance(outcome, TimedOut) else outcome
+    assert await brokers.outcomes("two.a", "a") == [answered, ACKNOWLEDGED]
+    brokers.two.hold()
+    event, sink = make_event("two.b"), Collector()
+    await brokers.publisher.publish([event], sink)
+
+    async def holds() -> bool:
+        return bool(brokers.two.held)
+
+    await wait_until_async(holds, what="the event to be offered")
+    brokers.two.down()
+    brokers.two.answer(outcome)
+    assert await sink.outcomes([event]) == [down()]
+
+
+async def test_a_client_that_is_full_holds_up_no_other_destination() -> None:
+    both = Brokers(capacity=1)
+    both.two.hold()
+    events, sink = [*(make_event("two.a") for _ in range(5)), make_event("a")], Collector()
+    await both.publisher.publish(events, sink)
+    await sink.until(lambda: [event for event, _ in sink.resolutions] == [events[-1]])
+    await both.publisher.abandon("the lease was lost")
+    assert (await sink.outcomes(events))[:5] == [Unreachable("the lease was lost")] * 5
+    assert not both.publisher.degraded()
+    both.two.up()
+    both.two.answer_with(lambda _: ACKNOWLEDGED)
+    assert await both.outcomes("two.b") == [ACKNOWLEDGED]
+    await both.publisher.close()
+
+
+async def test_a_publisher_that_raises_fails_its_own_events(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(brokers.two, "publish", broken)
+    assert await brokers.outcomes("two.a", "a") == [Transient("RuntimeError", "a bug"), ACKNOWLEDGED]
+
+
+async def test_a_configuration_that_cannot_work_names_the_destination(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused() -> None:
+        raise ConfigError("no such certificate")
+
+    monkeypatch.setattr(brokers.two, "open", refused)
+    with pytest.raises(ConfigError, match="destination two: no such certificate"):
+        await brokers.publisher.open()
+
+
+async def test_runs_are_kept_where_both_keep_them() -> None:
+    assert Brokers(keeps_runs=True).publisher.keeps_runs
+    assert not Brokers().publisher.keeps_runs
