@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -94,7 +95,10 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
-    events = list_events(url, name, row_filter)
+    _show(list_events(url, name, row_filter), as_json=as_json)
+
+
+def _show(events: Sequence[ListedEvent], *, as_json: bool) -> None:
     if as_json:
         print_json({"events": [event._asdict() for event in events]})
     elif (width := columns(sys.stdout)) is not None:

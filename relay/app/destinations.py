@@ -29,7 +29,7 @@ NOWHERE = "none"
 """The destination of an event that is dropped, or whose destination's name is not known."""
 
 
-class Plan(NamedTuple):
+class RoutingPlan(NamedTuple):
     """What the settings say, read and checked; nothing is built."""
 
     destinations: Mapping[str, Settings]
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     several: bool
 
 
-def read_plan(settings: Settings) -> Plan:
+def read_plan(settings: Settings) -> RoutingPlan:
     """Read the files. Raises ConfigError with every problem of a file."""
     several = read_destinations(settings)
     rules = (
@@ -49,8 +49,8 @@ def read_plan(settings: Settings) -> Plan:
     )
     if not several:
         routes = Routes(rules, settings.route_prefix) if rules or settings.route_prefix else None
-        return Plan({settings.publisher_name: settings}, routes, several=False)
-    return Plan(several, Routes(rules, settings.route_prefix, default=next(iter(several))), several=True)
+        return RoutingPlan({settings.publisher_name: settings}, routes, several=False)
+    return RoutingPlan(several, Routes(rules, settings.route_prefix, default=next(iter(several))), several=True)
 
 
 class Destinations:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import publishers
-from relay.app.destinations import Plan, read_plan
+from relay.app.destinations import RoutingPlan, read_plan
 from relay.brokers.greeting import BROKER_NAMES, what_listens
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
@@ -63,7 +63,7 @@ def _about(name: str, finding: Finding) -> Finding:
     return finding._replace(message=f"destination {name}: {finding.message}", advice=advice)
 
 
-def _names(plan: Plan, destination: str, types: list[str] | None) -> list[str] | None:
+def _names(plan: RoutingPlan, destination: str, types: list[str] | None) -> list[str] | None:
     """The names that the waiting types have at this destination, as far as a type alone decides."""
     if types is None or plan.routes is None:
         return types
@@ -72,7 +72,7 @@ def _names(plan: Plan, destination: str, types: list[str] | None) -> list[str] |
     return sorted({one.name for one in sent if not plan.several or one.via == destination})
 
 
-def _routes(plan: Plan, types: list[str] | None) -> Iterator[Finding]:
+def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
     """What becomes of waiting types whose destination was not checked."""
     if plan.routes is None:
         return

@@ -96,6 +96,7 @@ def http_options(settings: Settings) -> HttpOptions:
         from relay.brokers.http.options import HttpOptions
 
     return HttpOptions(
+        message_format=_message_format(settings, cloudevents.HTTP),
         url=None if settings.publisher_url is None else settings.publisher_url.get_secret_value(),
         endpoints_file=settings.http_endpoints_file,
         secrets=() if settings.http_secrets is None else settings.http_secrets.get_secret_value().split(),

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Awaitable, Iterable
 
 from relay.app import build
 from relay.app.collector import set_collector
@@ -96,11 +97,14 @@ async def _live(settings: Settings) -> None:
     try:
         await relay.run()
     finally:
-        # At the same time, and bounded together: a broken log or exporter must not take the server's share of the time.
         closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
         closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
-        tasks = [asyncio.ensure_future(one) for one in closing]
-        await asyncio.wait(tasks, timeout=settings.shutdown_timeout * _CLOSED_WITHIN)
+        await _close(closing, settings.shutdown_timeout * _CLOSED_WITHIN)
+
+
+async def _close(closing: Iterable[Awaitable[None]], timeout: float) -> None:
+    """At the same time, and bounded together: a broken log or exporter must not take the server's share of the time."""
+    await asyncio.wait([asyncio.ensure_future(one) for one in closing], timeout=timeout)
 
 
 def _stop_on_signals(relay: Relay) -> None:

@@ -47,7 +47,7 @@ _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w
 
 
 FORMATS_OF = {
-    **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq")),
+    **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq", "http")),
     **dict.fromkeys(("debezium", "debezium-server"), ("kafka",)),
 }
 """For which brokers a format other than the contract's is."""

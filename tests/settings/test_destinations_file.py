@@ -57,38 +57,40 @@ def test_without_the_file_there_are_none() -> None:
     assert read_destinations(Settings.from_env({"STORAGE_URL": "postgres://127.0.0.1/db"})) == {}
 
 
+WRONG = """
+other = 1
+["a b"]
+url = "nats://h"
+[one]
+url = "host:9092"
+[two]
+type = "kafak"
+url = "x:1"
+[three]
+url = "redis://h"
+redis_writ_timeout = "1s"
+nested = {}
+[four]
+url = "redis://h"
+kafka_compression = "gzip"
+[five]
+type = "redis"
+[six]
+redis_write_timeout = "1s"
+[seven]
+url = "redis://h"
+redis_write_timeout = "soon"
+[eight]
+url = "nats://h"
+batch_size = 3
+[nine]
+type = "kafka"
+url = "nats://h"
+"""
+
+
 def test_every_problem_is_reported_with_its_destination_and_key(tmp_path: Path) -> None:
-    text = """
-    other = 1
-    ["a b"]
-    url = "nats://h"
-    [one]
-    url = "host:9092"
-    [two]
-    type = "kafak"
-    url = "x:1"
-    [three]
-    url = "redis://h"
-    redis_writ_timeout = "1s"
-    nested = {}
-    [four]
-    url = "redis://h"
-    kafka_compression = "gzip"
-    [five]
-    type = "redis"
-    [six]
-    redis_write_timeout = "1s"
-    [seven]
-    url = "redis://h"
-    redis_write_timeout = "soon"
-    [eight]
-    url = "nats://h"
-    batch_size = 3
-    [nine]
-    type = "kafka"
-    url = "nats://h"
-    """
-    assert [one.partition(";")[0] for one in problems(tmp_path, text)] == [
+    assert [one.partition(";")[0] for one in problems(tmp_path, WRONG)] == [
         "destination other: it is no table",
         "destination a b: the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first",
         "destination one: type is not set, and the scheme of url implies none",

@@ -25,7 +25,7 @@ MOST_ENTRIES: Final = 10
 _GROUP: Final = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
 
 
-class Batch:
+class RequestBatch:
     """The messages of one request, and what is unresolved of them."""
 
     def __init__(self, name: str) -> None:
@@ -62,12 +62,14 @@ class Batch:
         self.settle([(key, outcome) for key in self.waiting])
 
 
-def batches(events: Sequence[OutboxEvent], sink: OutcomeSink, service: Service, options: AwsOptions) -> Iterator[Batch]:
+def batches(
+    events: Sequence[OutboxEvent], sink: OutcomeSink, service: Service, options: AwsOptions
+) -> Iterator[RequestBatch]:
     """Every batch as it is complete; what can never be sent goes to the sink.
 
     The events are encoded as the batches are taken, so that an offer that waits holds few of them twice.
     """
-    opened: dict[str, Batch] = {}
+    opened: dict[str, RequestBatch] = {}
     for event in events:
         name = name_of(event.event_type, options.kind, options.name_replacement)
         if isinstance(name, Permanent):
@@ -79,7 +81,7 @@ def batches(events: Sequence[OutboxEvent], sink: OutcomeSink, service: Service, 
             continue
         if name in opened and opened[name].size + message.size > options.max_batch:
             yield opened.pop(name)
-        batch = opened.setdefault(name, Batch(name))
+        batch = opened.setdefault(name, RequestBatch(name))
         request = service.entry(message)
         if name.endswith(FIFO):
             request["MessageGroupId"] = group_id(event)

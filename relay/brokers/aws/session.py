@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from relay.brokers.aws.batching import Batch, batches
+from relay.brokers.aws.batching import RequestBatch, batches
 from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import about_one, classify, code_of, is_missing, refusal, refuses_credentials
 from relay.brokers.aws.options import AwsOptions
@@ -43,7 +43,7 @@ class AwsSession:
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._client, self._service, self._options = client, service, options
         self._loop = asyncio.get_running_loop()
-        self._requests: dict[asyncio.Task[None], Batch] = {}
+        self._requests: dict[asyncio.Task[None], RequestBatch] = {}
         self._last_of: dict[tuple[str, str], asyncio.Task[None]] = {}
         """The latest request of each message group of a FIFO queue or topic."""
         self._addresses: dict[str, asyncio.Task[str]] = {}
@@ -90,7 +90,7 @@ class AwsSession:
             await asyncio.wait(tasks)
         await self._client.close()
 
-    def _start(self, batch: Batch) -> None:
+    def _start(self, batch: RequestBatch) -> None:
         """Begin to send a batch, after the requests that share a group with it."""
         groups = [(batch.name, group) for group in batch.groups]
         before = {self._last_of[group] for group in groups if group in self._last_of}
@@ -107,7 +107,7 @@ class AwsSession:
 
         task.add_done_callback(done)
 
-    async def _deliver(self, batch: Batch, before: set[asyncio.Task[None]]) -> None:
+    async def _deliver(self, batch: RequestBatch, before: set[asyncio.Task[None]]) -> None:
         """Send one batch; where a refusal of the whole may be for one of its messages, each alone."""
         if before:
             await asyncio.wait(before)
@@ -115,7 +115,7 @@ class AwsSession:
         for key in batch.waiting:
             await self._send(batch, [key])
 
-    async def _send(self, batch: Batch, keys: Sequence[str]) -> None:
+    async def _send(self, batch: RequestBatch, keys: Sequence[str]) -> None:
         """Send these messages of a batch and settle them."""
         try:
             address = await self._address(batch.name)
@@ -128,7 +128,7 @@ class AwsSession:
         silent = Transient("NO_RESULT", "the answer says nothing about this message")
         batch.settle([(key, outcomes.get(key, silent)) for key in keys])
 
-    def _failed(self, batch: Batch, keys: Sequence[str], error: Exception) -> None:
+    def _failed(self, batch: RequestBatch, keys: Sequence[str], error: Exception) -> None:
         """Settle a request that failed as a whole, unless each of its messages is to be sent alone."""
         if is_missing(error):
             self._addresses.pop(batch.name, None)  # looked up again by the next attempt

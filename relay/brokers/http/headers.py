@@ -15,11 +15,14 @@ The rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
 from relay.core.event import OutboxEvent
+from relay.core.formats.cloudevents import CONTENT_TYPE
+from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
 
 TYPE_HEADER: Final = "X-Event-Type"
@@ -37,21 +40,23 @@ _GOOD_VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
 _ENDS: Final = re.compile(r"^[ \t]+|[ \t]+$")
 
 
-def message_headers(event: OutboxEvent) -> list[Header]:
-    """Event type, key and the user's headers."""
+def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> list[Header]:
+    """Event type, key and the user's headers; of ``message``, where a format made one, all but the content type."""
     headers: list[Header] = [(TYPE_HEADER, encode_value(event.event_type))]
     if event.partition_key is not None:
         headers.append((KEY_HEADER, encode_value(event.partition_key)))
+    if message is not None:
+        headers += [header for header in message.own if header[0] != CONTENT_TYPE]
     if event.headers != "{}":
-        headers += _user_headers(event.headers)
+        headers += _user_headers(wire_headers(event.headers) if message is None else message.others)
     return headers
 
 
-def _user_headers(text: str) -> list[Header]:
+def _user_headers(users: Iterable[Header]) -> list[Header]:
     headers: list[Header] = []
     taken: set[str] = set()
     room, omitted = _MOST_BYTES, 0
-    for name, value in wire_headers(text):
+    for name, value in users:
         safe, encoded = encode_name(name), encode_value(value)
         while safe.lower() in taken:
             safe = f"{PREFIX}X-{safe.removeprefix(PREFIX)}"

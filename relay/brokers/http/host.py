@@ -27,6 +27,7 @@ from relay.brokers.http.options import ClientTls, HttpOptions
 from relay.brokers.http.wire import Connection, Origin, Request, check, connect
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
+from relay.core.formats.cloudevents import CONTENT_TYPE
 from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
 from relay.version import __version__
 
@@ -142,7 +143,7 @@ class Host:
             except BrokerUnreachable as error:
                 return self._is_away(str(error))
             try:
-                answer = await connection.post(_request(job, self._options.content_type), job.endpoint.timeout)
+                answer = await connection.post(_request(job, self._options), job.endpoint.timeout)
             except Cut as error:
                 cut = str(error)
                 if error.resend and attempt + 1 < _TRIES:
@@ -266,11 +267,15 @@ class Host:
         resolve(answered)
 
 
-def _request(job: Job, content_type: str) -> Request:
+def _request(job: Job, options: HttpOptions) -> Request:
     """The POST of an event, signed now: receivers refuse an old timestamp."""
     event: OutboxEvent = job.entry[0]
     endpoint, origin = job.endpoint, job.endpoint.origin
     timestamp = int(time.time())
+    message = None if options.message_format is None else options.message_format(event)
+    body, content_type = event.payload, options.content_type
+    if message is not None:
+        body, content_type = message.payload, dict(message.own).get(CONTENT_TYPE, content_type)
     headers = [
         ("User-Agent", _AGENT),
         ("Content-Type", content_type),
@@ -278,8 +283,8 @@ def _request(job: Job, content_type: str) -> Request:
         ("webhook-timestamp", str(timestamp)),
     ]
     if endpoint.signer:
-        headers.append(("webhook-signature", endpoint.signer.signatures(event.event_id, timestamp, event.payload)))
+        headers.append(("webhook-signature", endpoint.signer.signatures(event.event_id, timestamp, body)))
     if endpoint.authorization is not None:
         headers.append(("Authorization", endpoint.authorization))
-    headers += message_headers(event)
-    return Request(origin.scheme, origin.authority, endpoint.target, headers, event.payload)
+    headers += message_headers(event, message)
+    return Request(origin.scheme, origin.authority, endpoint.target, headers, body)

@@ -10,6 +10,7 @@ from typing import Final
 
 from relay.brokers.tls import client_context
 from relay.core.errors import ConfigError
+from relay.core.formats.message import MessageFormat
 
 _FILES: Final = {"tls_ca": "HTTP_TLS_CA", "tls_cert": "HTTP_TLS_CERT", "tls_key": "HTTP_TLS_KEY"}
 
@@ -18,6 +19,8 @@ _FILES: Final = {"tls_ca": "HTTP_TLS_CA", "tls_cert": "HTTP_TLS_CERT", "tls_key"
 class HttpOptions:
     """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
 
+    message_format: MessageFormat | None
+    """None for the contract's own."""
     url: str | None = field(repr=False)
     """Where events go that the table names no endpoint for; None for none."""
     endpoints_file: str | None

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from relay.brokers.aws.batching import Batch, batches, group_id
+from relay.brokers.aws.batching import RequestBatch, batches, group_id
 from relay.brokers.aws.message import Message, to_message
 from relay.brokers.aws.names import name_of
 from relay.brokers.aws.options import AwsOptions
@@ -111,7 +111,7 @@ def test_an_event_without_a_key_is_a_group_of_its_own() -> None:
     assert group_id(event) == event.event_id
 
 
-def batched(events: list[OutboxEvent], **changes: int) -> list[Batch]:
+def batched(events: list[OutboxEvent], **changes: int) -> list[RequestBatch]:
     options: AwsOptions = aws_options("sqs://eu-central-1", **changes)
     return list(batches(events, Collector(), Sqs(), options))
 
@@ -140,7 +140,7 @@ def test_a_message_over_every_limit_is_not_sent() -> None:
 
 
 def test_an_entry_is_resolved_once() -> None:
-    sink, batch = Collector(), Batch("a")
+    sink, batch = Collector(), RequestBatch("a")
     batch.add({}, (make_event("a"), sink), 1)
     batch.settle([("0", ACKNOWLEDGED)])
     batch.settle_all(Permanent("X", "y"))

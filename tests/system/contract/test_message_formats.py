@@ -21,6 +21,7 @@ from tests.support.fixtures.nats import MakeStream, read_stream
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.rabbitmq import MakeQueue
 from tests.support.rabbitmq import RabbitAdmin
+from tests.support.servers.webhooks import WebhookServer
 
 SOURCE = "/shop/orders"
 CREATED = datetime(2026, 11, 24, 9, 30, 1, 123457, UTC)
@@ -110,6 +111,15 @@ def test_redis(outbox: Outbox, daemon: StartDaemon, redis_url: str, mode: str) -
     assert (fields[b"id"], fields[b"h:tenant_id"]) == (EVENT_ID.encode(), b"t1")
     headers = {field.decode(): value for field, value in fields.items() if not field.startswith(b"h:")}
     check(from_kafka_event(KafkaMessage(headers, None, fields[b"payload"])), name)  # its names are Kafka's
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_http(outbox: Outbox, daemon: StartDaemon, own_webhooks: WebhookServer, mode: str) -> None:
+    broker = {"PUBLISHER_TYPE": "http", "PUBLISHER_URL": own_webhooks.url, "HTTP_ALLOW_PRIVATE": "true"}
+    send(outbox, daemon, "order.placed", mode, **broker)
+    [post] = own_webhooks.received("order.placed")
+    assert (post.header("webhook-id"), post.header("X-User-tenant_id")) == (EVENT_ID, "t1")
+    check(from_http_event(HTTPMessage(dict(post.headers), post.body)), "order.placed")
 
 
 def test_debezium(outbox: Outbox, daemon: StartDaemon, kafka: str, topic: MakeTopic, consume: Any) -> None:
