@@ -76,28 +76,19 @@ class OutboxEvent(NamedTuple):
 
     @property
     def announced_type(self) -> str:
-        """The type as the application wrote it, which formats announce to consumers."""
+        """The row's own ``event_type``, also in a copy that a route has named after its destination."""
         return self.event_type
 
 
 class RoutedEvent(OutboxEvent):
-    """An event under the name of another destination than its type's: ``event_type`` is where it goes."""
+    """A copy of an event whose ``event_type`` is the name of its destination, as publishers take it from there."""
 
-    original: OutboxEvent
-    """The event that the engine knows."""
-
-    @classmethod
-    def of(cls, original: OutboxEvent, destination: str) -> RoutedEvent:
-        """The event that is handed to a publisher in place of ``original``."""
-        event_id, _, *rest = original
-        routed: RoutedEvent = tuple.__new__(cls, (event_id, destination, *rest))
-        routed.original = original
-        return routed
+    row_type = ""
 
     @property
     def announced_type(self) -> str:
-        """The type of the original."""
-        return self.original.event_type
+        """See ``OutboxEvent``."""
+        return self.row_type or self.event_type
 
 
 class Claim(NamedTuple):

@@ -40,7 +40,7 @@ class RoutedPublisher:
         if assignment.resolved:
             sink(assignment.resolved)
         for sent in assignment.by_via.values():
-            await self._inner.publish(sent, restoring(sink))
+            await self._inner.publish(sent, restoring(sink, assignment))
 
     async def probe(self, timeout: float) -> None:
         """Probe the broker."""

@@ -58,7 +58,7 @@ class SeveralPublishers:
         assignment = assign(events, self._routes, self._drops)
         if assignment.resolved:
             sink(assignment.resolved)
-        restored = restoring(sink)
+        restored = restoring(sink, assignment)
         for via, sent in assignment.by_via.items():
             self.members[via].offer(sent, restored)
 

@@ -79,7 +79,7 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
     one = settings.model_copy(update=changed)
-    if issues := rules.about(rules.problems, one, ()):
+    if issues := rules.about(rules.problems, one, ("STORAGE_URL",)):  # of which some commands know nothing
         raise ConfigError(_with_keys("\n".join(issues)))
     warnings = (
         *own.warnings,

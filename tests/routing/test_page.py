@@ -12,7 +12,6 @@ from relay.routing.rules import Dropped, Routes, Sent
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
 from tests.brokers.harness.base import make_event
-from tests.cli.running import call_cli
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docs/guide/routing.md").read_text(encoding="utf-8")
@@ -39,12 +38,6 @@ def test_the_routes_do_what_the_page_says(folder: Path) -> None:
     assert name("invoice.created", '{"tenant_id": "acme", "region": "eu"}') == "billing.acme.eu"
     assert name("other") == "other"
     assert isinstance(routes.decide(make_event("debug.x")), Dropped)
-
-
-def test_the_command_shows_where_the_pages_route_leads(folder: Path) -> None:
-    [line] = re.findall(r"```sh\n(.*?)\n```", TEXT, re.DOTALL)
-    done = call_cli(folder, *line.split()[1:], ROUTES_FILE=str(folder / "routes"))
-    assert done.stdout.startswith("invoice.created goes to billing.acme.eu: route 3,")
 
 
 def test_the_destinations_are_what_the_page_says(folder: Path) -> None:

@@ -42,7 +42,7 @@ _ENDS: Final = re.compile(r"^[ \t]+|[ \t]+$")
 
 def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> list[Header]:
     """Event type, key and the user's headers; of ``message``, where a format made one, all but the content type."""
-    headers: list[Header] = [(TYPE_HEADER, encode_value(event.announced_type))]
+    headers: list[Header] = [(TYPE_HEADER, encode_value(event.event_type))]
     if event.partition_key is not None:
         headers.append((KEY_HEADER, encode_value(event.partition_key)))
     if message is not None:

@@ -77,7 +77,7 @@ class SnsHarness(SqsHarness):
 
 
 def decode(message: ReadMessage) -> Message:
-    """A message as docs/messages.md tells a consumer to read it."""
+    """A message as docs/reference/messages.md tells a consumer to read it."""
     attributes = message.attributes
     assert len(attributes) <= 10
     more = json.loads(attributes.get("X-More-Headers", "{}"))
