@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterable
 from collections.abc import Awaitable, Iterable
 
 from relay.app import build

@@ -36,7 +36,7 @@ ALONE = {
     RetryPolicy: set[str](),
     ServerOptions: {"limits"},
     RecorderOptions: {"queue_bytes", "write_timeout", "retry_interval"},
-    Naming: set[str](),
+    Naming: {"destination_of"},
     DeliveryLogOptions: set[str](),
 }
 """The options that no variable sets, and so the only ones with a default of their own."""
