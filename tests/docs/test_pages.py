@@ -29,6 +29,10 @@ FRAGMENTS = {
     "docs/guide/spark-archive.md  2": "settings of Spark; make tables runs the archive on them",
     "docs/guide/spark-archive.md  3": "settings of Spark; make tables runs the archive on them",
     "docs/operate/deployment.md  1": "values of the chart; tests/deploy/test_helm.py renders values of each kind",
+    "docs/guide/routing.md toml 1": "tests/routing/test_page.py reads it as the relay does",
+    "docs/guide/routing.md toml 2": "tests/routing/test_page.py reads it as the relay does",
+    "docs/guide/routing.md toml 3": "tests/routing/test_page.py reads it as the relay does",
+    "docs/reference/messages.md toml 1": "an endpoint; tests/brokers/http/test_endpoints.py reads such files",
     "docs/reference/messages.md json 1": "one line of output; tests/brokers/stdout reads such lines",
 }
 """Blocks in a language that is not run, and why."""

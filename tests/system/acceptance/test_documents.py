@@ -55,15 +55,11 @@ NOT_RUN = {
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
     "docs/operate/console.md sh 2": "tests/system/container runs the console of the image behind a login",
     "docs/operate/console.md sh 3": "tests/console/test_api.py changes a selection with this request",
-    "docs/operate/deployment.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 2": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 5": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 6": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 7": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 8": "tests/system/acceptance/test_deployment.py follows the whole page",
+    **{
+        f"docs/operate/deployment.md sh {number}": "tests/system/acceptance/test_deployment.py follows the whole page"
+        for number in (1, 2, *range(5, 9), 10, 11)
+    },
     "docs/operate/deployment.md sh 9": "asks for a password; tests/cli/test_access.py answers",
-    "docs/operate/deployment.md sh 10": "tests/system/acceptance/test_deployment.py follows the whole page",
-    "docs/operate/deployment.md sh 11": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/upgrades.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sh 3": "tests/system/container runs the image with these options",
@@ -331,9 +327,7 @@ def the_bank(reader: Reader, block: Block) -> None:
 
 RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in range(1, 11)},
-    "docs/guide/client.md python 1": announcing,
-    "docs/guide/client.md python 2": announcing,
-    "docs/guide/client.md python 3": announcing,
+    **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
     "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
