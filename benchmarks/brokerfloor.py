@@ -24,7 +24,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from relay.app.publishers import kafka_options, rabbit_options
-from relay.brokers.http.wire import Origin, Request, connect
+from relay.brokers.http.wire import HttpRequest, Origin, connect
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target
@@ -204,7 +204,7 @@ async def _http(url: str, target: str, batch_messages: list[Message]) -> None:
         for event_id, key, payload, number in rest:
             headers = [("webhook-id", event_id), ("X-Event-Type", target), ("X-Partition-Key", key)]
             headers += [("X-User-source", "x"), ("X-User-n", number)]
-            answer = await connection.post(Request("http", origin.authority, place.path, headers, payload), 10.0)
+            answer = await connection.post(HttpRequest("http", origin.authority, place.path, headers, payload), 10.0)
             if answer.status != 204:
                 raise RuntimeError(f"status {answer.status}")
         connection.abort()

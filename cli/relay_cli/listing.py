@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,7 +97,7 @@ def command(
     _show(list_events(url, name, row_filter), as_json=as_json)
 
 
-def _show(events: Sequence[ListedEvent], *, as_json: bool) -> None:
+def _show(events: list[ListedEvent], *, as_json: bool) -> None:
     if as_json:
         print_json({"events": [event._asdict() for event in events]})
     elif (width := columns(sys.stdout)) is not None:

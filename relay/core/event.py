@@ -74,6 +74,22 @@ class OutboxEvent(NamedTuple):
         """What the event weighs in memory and on the wire, about: payload, headers, key and destination."""
         return len(self.payload) + len(self.headers) + len(self.partition_key or "") + len(self.event_type)
 
+    @property
+    def announced_type(self) -> str:
+        """The row's own ``event_type``, also in a copy that a route has named after its destination."""
+        return self.event_type
+
+
+class RoutedEvent(OutboxEvent):
+    """A copy of an event whose ``event_type`` is the name of its destination, as publishers take it from there."""
+
+    row_type = ""
+
+    @property
+    def announced_type(self) -> str:
+        """See ``OutboxEvent``."""
+        return self.row_type or self.event_type
+
 
 class Claim(NamedTuple):
     """The result of one claim: the fence of all its rows, and the rows, oldest first.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from relay.core.event import OutboxEvent
+from relay.core.event import OutboxEvent, RoutedEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient
 from relay.routing.drops import Drops
 from relay.routing.rules import Dropped, Routes, Sent
@@ -38,7 +38,8 @@ def assign(events: Sequence[OutboxEvent], routes: Routes, drops: Drops) -> Assig
             case Sent(via, name):
                 copy = event
                 if name != event.event_type:
-                    copy = event._replace(event_type=name)
+                    copy = routed = RoutedEvent(*event._replace(event_type=name))
+                    routed.row_type = event.event_type
                     originals[id(copy)] = event
                 by_via.setdefault(via, []).append(copy)
             case Dropped(rule):

@@ -26,7 +26,16 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from relay.core.secrets import MASK, is_secret, mask_secrets
 from relay.telemetry.throttle import RepetitionFilter
 
-_QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "psycopg.pool", "httpx", "opentelemetry")
+_QUIET = (
+    "uvicorn.error",
+    "uvicorn.access",
+    "asyncio",
+    "psycopg.pool",
+    "httpx",
+    "opentelemetry",
+    "botocore",
+    "aiobotocore",
+)
 _UNCAUGHT = logging.getLogger("relay.uncaught")
 
 

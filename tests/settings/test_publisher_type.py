@@ -46,7 +46,7 @@ def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: st
     assert (implied.publisher_type, implied.publisher_name, implied.warnings) == (publisher, publisher, ())
 
 
-@pytest.mark.parametrize("url", ["host:9092", "host", "sqs://host", "wss://host/hook", "kafak://host:9092", "://"])
+@pytest.mark.parametrize("url", ["host:9092", "host", "kinesis://host", "wss://host/hook", "kafak://host:9092", "://"])
 def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
     message = refusal(PUBLISHER_URL=url)
 

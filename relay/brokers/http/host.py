@@ -24,7 +24,7 @@ from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.headers import message_headers
 from relay.brokers.http.http2 import MOST_STREAMS
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import Connection, Origin, Request, check, connect
+from relay.brokers.http.wire import HttpConnection, HttpRequest, Origin, check, connect
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.formats.cloudevents import CONTENT_TYPE
@@ -64,7 +64,7 @@ class Host:
         self._lanes: dict[tuple[int, str], deque[Job]] = {}
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
-        self._connections: list[Connection] = []
+        self._connections: list[HttpConnection] = []
         self._opening = asyncio.Lock()
         self._answered: list[tuple[Entry, Outcome]] = []
 
@@ -218,14 +218,14 @@ class Host:
 
     # Connections
 
-    async def _take_connection(self, *, fresh: bool) -> Connection:
+    async def _take_connection(self, *, fresh: bool) -> HttpConnection:
         """One with room: a used one if possible. Raises BrokerUnreachable."""
         if self._options.protocol != "2":
             return (None if fresh else self._with_room()) or await self._open()
         async with self._opening:  # while one worker connects, the others wait for what they can share
             return self._with_room() or await self._open()
 
-    def _with_room(self) -> Connection | None:
+    def _with_room(self) -> HttpConnection | None:
         for connection in reversed(self._connections):
             if not connection.closed and connection.room:
                 if not connection.multiplexed and self._loop.time() - connection.idle_since > _LONGEST_IDLE:
@@ -235,7 +235,7 @@ class Host:
         self._connections = [one for one in self._connections if not one.closed]
         return None
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> HttpConnection:
         options = self._options
         wire = await connect(
             self.origin, self._context(), options.connection_timeout, allow_private=options.allow_private
@@ -267,7 +267,7 @@ class Host:
         resolve(answered)
 
 
-def _request(job: Job, options: HttpOptions) -> Request:
+def _request(job: Job, options: HttpOptions) -> HttpRequest:
     """The POST of an event, signed now: receivers refuse an old timestamp."""
     event: OutboxEvent = job.entry[0]
     endpoint, origin = job.endpoint, job.endpoint.origin
@@ -287,4 +287,4 @@ def _request(job: Job, options: HttpOptions) -> Request:
     if endpoint.authorization is not None:
         headers.append(("Authorization", endpoint.authorization))
     headers += message_headers(event, message)
-    return Request(origin.scheme, origin.authority, endpoint.target, headers, body)
+    return HttpRequest(origin.scheme, origin.authority, endpoint.target, headers, body)

@@ -10,7 +10,7 @@ import h11
 
 from relay.brokers.http.deadline import Deadline
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer
-from relay.brokers.http.wire import Request, Wire
+from relay.brokers.http.wire import HttpRequest, Wire
 
 _MOST_HEAD: Final = 65_536  # bytes of an answer's head
 MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
@@ -43,7 +43,7 @@ class Http1Connection:
         """One request, when none is under way."""
         return 0 if self.closed or self._answer is not None else 1
 
-    async def post(self, request: Request, timeout: float) -> Answer:
+    async def post(self, request: HttpRequest, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
         if self.closed:
             raise BadAnswer(_UNASKED) if self._unasked else Cut("the server closed the connection", resend=True)

@@ -30,7 +30,7 @@ from h2.exceptions import ProtocolError
 from relay.brokers.http.deadline import Deadline
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer
 from relay.brokers.http.http1 import KEPT_BODY, MOST_BODY
-from relay.brokers.http.wire import Request, Wire
+from relay.brokers.http.wire import HttpRequest, Wire
 
 MOST_STREAMS: Final = 32  # requests at a time, whatever more the server would take
 _MOST_REQUESTS: Final = 1_000_000  # on one connection: the numbers of streams end at 2^31
@@ -82,7 +82,7 @@ class Http2Connection:
             return 0
         return min(MOST_STREAMS, self._h2.remote_settings.max_concurrent_streams) - len(self._streams)
 
-    async def post(self, request: Request, timeout: float) -> Answer:
+    async def post(self, request: HttpRequest, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
         if self.closed:
             raise Cut("the server closed the connection", resend=True)

@@ -34,7 +34,7 @@ class Origin(NamedTuple):
         return host if self.port == usual else f"{host}:{self.port}"
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One POST."""
 
     scheme: str
@@ -44,7 +44,7 @@ class Request(NamedTuple):
     body: bytes
 
 
-class Connection(Protocol):
+class HttpConnection(Protocol):
     """HTTP over one wire."""
 
     multiplexed: bool
@@ -60,7 +60,7 @@ class Connection(Protocol):
     def closed(self) -> bool:
         """Whether it takes no request any more."""
 
-    async def post(self, request: Request, timeout: float) -> Answer:
+    async def post(self, request: HttpRequest, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer. Needs room."""
 
     def abort(self) -> None:
@@ -79,7 +79,7 @@ class Wire(asyncio.Protocol):
     transport: asyncio.WriteTransport
 
     def __init__(self) -> None:
-        self.owner: Connection
+        self.owner: HttpConnection
         self.written = 0
         """Bytes given to the transport so far."""
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()

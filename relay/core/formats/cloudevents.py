@@ -105,7 +105,7 @@ def structured(source: str, binding: Binding) -> MessageFormat:
 
 def _attributes(event: OutboxEvent, source: str) -> dict[str, str]:
     """The attributes of an event that its columns give, but for ``datacontenttype``."""
-    attributes = {"specversion": "1.0", "id": str(event.event_id), "source": source, "type": event.event_type}
+    attributes = {"specversion": "1.0", "id": str(event.event_id), "source": source, "type": event.announced_type}
     if (time := _time(event.created_at)) is not None:
         attributes["time"] = time
     if event.partition_key is not None and _VALUE.fullmatch(event.partition_key):

@@ -15,7 +15,7 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.event import EventId, OutboxEvent
+from relay.core.event import EventId, OutboxEvent, RoutedEvent
 from relay.core.formats import cloudevents
 from relay.core.formats.message import FormattedMessage
 
@@ -116,6 +116,13 @@ def test_a_prefix_that_consumers_of_amqp_also_read_cannot_be_forged() -> None:
     message = cloudevents.binary(SOURCE, cloudevents.AMQP)(event(headers={"cloudEvents_id": "forged"}))
     assert read("amqp", message).get_id() == ID
     assert message.others == [("X-User-cloudEvents_id", "forged")]
+
+
+def test_the_type_is_the_rows_own_wherever_a_route_sends_it() -> None:
+    routed = RoutedEvent(*event()._replace(event_type="outbox.order.placed"))
+    routed.row_type = "order.placed"
+    message = cloudevents.binary(SOURCE, cloudevents.KAFKA)(routed)
+    assert dict(message.own)["ce_type"] == "order.placed"
 
 
 @pytest.mark.parametrize("created", [math.inf, -math.inf, 1e15, -1e15])

@@ -163,7 +163,8 @@ class Sqs:
         self._admin.create_queue(self.destination)
 
     def env(self) -> dict[str, str]:
-        return {"PUBLISHER_URL": publisher_url("sqs", f"http://127.0.0.1:{self.proxy.port}"), **CREDENTIALS}
+        url = publisher_url("sqs", f"http://127.0.0.1:{self.proxy.port}")
+        return {"PUBLISHER_TYPE": "sqs", "PUBLISHER_URL": url, **CREDENTIALS}
 
     def received(self) -> Counter[str]:
         self._counts.update(message.attributes["X-Event-ID"] for message in self._admin.drain(self.destination))

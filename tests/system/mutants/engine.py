@@ -289,8 +289,8 @@ ENGINE: Final = (
     Mutant(
         "backoff has no upper bound",
         "relay/core/backoff.py",
-        "min(self.base_delay * 2.0**doublings, self.max_delay)",
-        "self.base_delay * 2.0**doublings",
+        "min(max(self.base_delay * 2.0**doublings, least), self.max_delay)",
+        "max(self.base_delay * 2.0**doublings, least)",
         (
             f"{_BACKOFF}::test_delays_double_up_to_the_longest_one",
             _BACKOFF,
