@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Iterable
 from collections.abc import Awaitable, Iterable
 
 from relay.app import build
@@ -39,8 +40,7 @@ EXIT_CONFIG = 2
 
 async def run(settings: Settings) -> int:
     """Run the relay until SIGTERM or SIGINT; the exit code. A second signal ends the process at once."""
-    for warning in settings.warnings:
-        logger.warning("%s", warning, extra={"action": "setting_warning"})
+    _warn(settings.warnings)
     logger.info(
         "relay %s starting: table %s, publisher %s",
         __version__,
@@ -62,8 +62,7 @@ async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings)
-    for warning in destinations.warnings:
-        logger.warning("%s", warning, extra={"action": "setting_warning"})
+    _warn(destinations.warnings)
     storage = PostgresOutbox(build.storage_options(settings))
     log = build.build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
@@ -84,8 +83,7 @@ async def _live(settings: Settings) -> None:
     for part in (log, lag, destinations):
         if part is not None:
             part.register(telemetry.registry)
-    options = ServerOptions(settings.server_port.host, settings.server_port.port)
-    server = StatusServer(view, options)
+    server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)
     await server.start()
     if log is not None:
@@ -105,6 +103,11 @@ async def _live(settings: Settings) -> None:
 async def _close(closing: Iterable[Awaitable[None]], timeout: float) -> None:
     """At the same time, and bounded together: a broken log or exporter must not take the server's share of the time."""
     await asyncio.wait([asyncio.ensure_future(one) for one in closing], timeout=timeout)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        logger.warning("%s", warning, extra={"action": "setting_warning"})
 
 
 def _stop_on_signals(relay: Relay) -> None:

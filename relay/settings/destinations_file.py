@@ -18,11 +18,16 @@ from relay.core.toml import read_toml
 from relay.settings import destinations, rules
 from relay.settings.fields import VariableGroup
 from relay.settings.settings import Settings
+from relay.settings.variables import NAMES
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:9092"'
 _KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
-_OPTIONS: Final = frozenset(
+_OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
+"""Variables that belong to no type."""
+_PREFIXES: Final = {"sqs": ("AWS_", "SQS_"), "sns": ("AWS_", "SNS_")}
+"""How the variables of a type begin, where not with its name."""
+_OPTIONS: Final = frozenset(map(str.lower, _OF_ALL)) | frozenset(
     field
     for group in vars(destinations).values()
     if isinstance(group, type) and issubclass(group, VariableGroup) and group.__module__ == destinations.__name__
@@ -64,26 +69,32 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
         problems.append(f"it has neither url nor type; {_EXAMPLE}")
     if problems:
         raise ConfigError("\n".join(problems))
+    given = {name for variable in values for name in (variable, variable.removesuffix("_FILE")) if name in NAMES}
     try:
-        own = Settings.from_env(values, only=frozenset(_KEYS.values()) | values.keys())
+        own = Settings.from_env(values, only=given | set(_KEYS.values()))
     except ConfigError as error:
         raise ConfigError(_with_keys(str(error))) from None
-    changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in values}
+    _check_type(values, own.publisher_type)
+    changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in given}
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
     one = settings.model_copy(update=changed)
-    foreign = [
-        variable.lower()
-        for variable in values
-        if variable not in _KEYS.values() and not variable.startswith(f"{own.publisher_type.upper()}_")
-    ]
-    if foreign:
-        raise ConfigError(f"{', '.join(foreign)}: not of the type {own.publisher_type}; remove it, or correct the type")
+    if issues := rules.about(rules.problems, one, ("STORAGE_URL",)):  # of which some commands know nothing
+        raise ConfigError(_with_keys("\n".join(issues)))
     warnings = (
         *own.warnings,
         *(text for text in rules.about(rules.cautions, one, ()) if text not in (*own.warnings, *settings.warnings)),
     )
     return one.model_copy(update={"warnings": tuple(_with_keys(text) for text in warnings)})
+
+
+def _check_type(values: Mapping[str, str], kind: str) -> None:
+    """Raise ConfigError for variables of another type."""
+    prefixes = _PREFIXES.get(kind, (f"{kind.upper()}_",))
+    own = (*_KEYS.values(), *_OF_ALL)
+    foreign = [variable.lower() for variable in values if variable not in own and not variable.startswith(prefixes)]
+    if foreign:
+        raise ConfigError(f"{', '.join(foreign)}: not of the type {kind}; remove it, or correct the type")
 
 
 def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
 from relay.core.event import OutboxEvent
+from relay.core.formats import cloudevents
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient
 from relay.routing.drops import Drops
 from relay.routing.publisher import RoutedPublisher
@@ -40,6 +42,14 @@ async def test_events_arrive_under_their_names_and_come_back_as_they_were() -> N
     assert await outcomes(routed(broker, prefix="p."), *events) == [ACKNOWLEDGED] * 3
     assert [event.event_type for event in broker.messages] == ["p.b.a.one", "p.plain", "p.eu.x"]
     assert [event.payload for event in broker.messages] == [event.payload for event in events]
+
+
+async def test_formats_announce_the_type_that_the_application_wrote() -> None:
+    broker = MemoryPublisher()
+    await outcomes(routed(broker), make_event("a.x"), make_event("plain"))
+    assert [event.announced_type for event in broker.messages] == ["a.x", "plain"]
+    structured = cloudevents.structured("/shop", cloudevents.NATS)
+    assert json.loads(structured(broker.messages[0]).payload)["type"] == "a.x"
 
 
 async def test_what_keeps_its_name_is_handed_over_as_it_is() -> None:

@@ -12,6 +12,37 @@ from relay.settings.settings import Settings
 
 SECRET = "s3cr3t/?#@:"
 
+WRONG = """
+other = 1
+["a b"]
+url = "nats://h"
+[one]
+url = "host:9092"
+[two]
+type = "kafak"
+url = "x:1"
+[three]
+url = "redis://h"
+redis_writ_timeout = "1s"
+nested = {}
+[four]
+url = "redis://h"
+kafka_compression = "gzip"
+[five]
+type = "redis"
+[six]
+redis_write_timeout = "1s"
+[seven]
+url = "redis://h"
+redis_write_timeout = "soon"
+[eight]
+url = "nats://h"
+batch_size = 3
+[nine]
+type = "kafka"
+url = "nats://h"
+"""
+
 
 def settings(tmp_path: Path, text: str, **environ: str) -> Settings:
     path = tmp_path / "destinations.toml"
@@ -53,40 +84,32 @@ def test_each_destination_has_its_own_values_and_the_relays_for_all_else(tmp_pat
     assert (cache.route_prefix, cache.routes_file, cache.destinations_file) == ("", None, None)
 
 
+def test_formats_secrets_and_the_variables_of_services_belong_to_their_destination(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
+    text = f"""
+    [hooks]
+    url = "https://h/x"
+    http_secrets_file = "{tmp_path}/secrets"
+    [queue]
+    url = "sqs://eu-central-1"
+    aws_name_replacement = "_"
+    [events]
+    url = "nats://h"
+    message_format = "cloudevents"
+    cloudevents_source = "/shop"
+    """
+    hooks, queue, events = read(tmp_path, text).values()
+    assert hooks.http_secrets is not None
+    assert hooks.http_secrets.get_secret_value().startswith("whsec_")
+    assert (queue.publisher_type, queue.aws_name_replacement) == ("sqs", "_")
+    assert (events.message_format, hooks.message_format) == ("cloudevents", "openoutbox")
+    assert problems(tmp_path, '[a]\nurl = "redis://h"\nmessage_format = "debezium"')[0].startswith(
+        "destination a: MESSAGE_FORMAT=debezium is not for type=redis"
+    )
+
+
 def test_without_the_file_there_are_none() -> None:
     assert read_destinations(Settings.from_env({"STORAGE_URL": "postgres://127.0.0.1/db"})) == {}
-
-
-WRONG = """
-other = 1
-["a b"]
-url = "nats://h"
-[one]
-url = "host:9092"
-[two]
-type = "kafak"
-url = "x:1"
-[three]
-url = "redis://h"
-redis_writ_timeout = "1s"
-nested = {}
-[four]
-url = "redis://h"
-kafka_compression = "gzip"
-[five]
-type = "redis"
-[six]
-redis_write_timeout = "1s"
-[seven]
-url = "redis://h"
-redis_write_timeout = "soon"
-[eight]
-url = "nats://h"
-batch_size = 3
-[nine]
-type = "kafka"
-url = "nats://h"
-"""
 
 
 def test_every_problem_is_reported_with_its_destination_and_key(tmp_path: Path) -> None:
