@@ -244,7 +244,7 @@ class RedisSession:
 
 
 def trimming(maxlen: int | None) -> tuple[str, ...]:
-    """What makes XADD remove the oldest entries. ``~``: whole nodes of the stream alone, which costs almost nothing."""
+    """What makes XADD remove the oldest entries. ``~``: only whole nodes of the stream, so none is rewritten."""
     return () if maxlen is None else ("MAXLEN", "~", str(maxlen))
 
 
