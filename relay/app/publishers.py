@@ -73,6 +73,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         connection_timeout=settings.redis_connection_timeout,
         write_timeout=settings.redis_write_timeout,
+        maxlen=settings.redis_maxlen,
     )
 
 

@@ -87,6 +87,8 @@ class Away:
     """
 
     reason: str
+    reported_as: str = ""
+    """The name under which the publisher itself reports this outage for /readyz; empty where it does not."""
 
 
 Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld | Away

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from relay.core.outcome import Away
 from relay.core.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -36,10 +37,11 @@ _MOST_NAMED = 10  # in /readyz
 
 
 @dataclass(slots=True)
-class _Away:
+class _AwayType:
     """One event type whose destination does not answer."""
 
-    reason: str
+    outcome: Away
+    """The last one of its events."""
     hold: float
     """How long it is held after the next time."""
     until: float
@@ -57,17 +59,25 @@ class AwayDestinations:
         self._telemetry = telemetry
         self._interval = interval
         self._clock = clock
-        self._away: dict[str, _Away] = {}
+        self._away: dict[str, _AwayType] = {}
 
     def __bool__(self) -> bool:
         return bool(self._away)
 
-    def degraded(self) -> Mapping[str, str]:
-        """What is away, for /readyz; empty while nothing is. The relay is ready all the same."""
-        if not self._away:
+    def degraded(self, reported: Collection[str] = ()) -> Mapping[str, str]:
+        """What is away, for /readyz; empty while nothing is. The relay is ready all the same.
+
+        Without what is away because of an outage in ``reported``: /readyz names that one already.
+        """
+        away = [
+            f"{event_type} ({one.outcome.reason})"
+            for event_type, one in self._away.items()
+            if one.outcome.reported_as not in reported
+        ]
+        if not away:
             return {}
-        named = [f"{event_type} ({one.reason})" for event_type, one in list(self._away.items())[:_MOST_NAMED]]
-        more = len(self._away) - len(named)
+        named = away[:_MOST_NAMED]
+        more = len(away) - len(named)
         return {"destinations": f"no answer for event types {', '.join(named)}{f' and {more} more' if more else ''}"}
 
     def held(self) -> tuple[str, ...]:
@@ -86,23 +96,23 @@ class AwayDestinations:
             if now >= one.until:
                 one.until, one.on_trial = now + one.hold, True
 
-    def report(self, event_type: str, reason: str) -> None:
+    def report(self, event_type: str, outcome: Away) -> None:
         """An event of this type came back ``Away``. Those that were offered together count once."""
         now = self._clock()
         one = self._away.get(event_type)
         if one is None:
-            self._away[event_type] = _Away(reason, self._longer(self._interval), now + self._interval, now)
-            self._say(event_type, reason)
+            self._away[event_type] = _AwayType(outcome, self._longer(self._interval), now + self._interval, now)
+            self._say(event_type, outcome.reason)
             self._telemetry.away(sorted(self._away))
             return
-        one.reason = reason
+        one.outcome = outcome
         if now < one.until and not one.on_trial:
             return
         one.until, one.on_trial = now + one.hold, False
         one.hold = self._longer(one.hold)
         if now - one.said_at >= _REMIND_SECONDS:
             one.said_at = now
-            self._say(event_type, reason)
+            self._say(event_type, outcome.reason)
 
     def acknowledged(self, event_types: Collection[str]) -> bool:
         """Events of these types were acknowledged; returns whether more may be claimed than before."""

@@ -84,7 +84,7 @@ class Decider:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
             elif isinstance(outcome, Away):
-                self._away.report(event.event_type, outcome.reason)
+                self._away.report(event.event_type, outcome)
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)

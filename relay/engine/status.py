@@ -37,10 +37,11 @@ class RelayStatus:
     def readiness(self) -> Readiness:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
+        degraded = self._degraded()
         return Readiness(
             health.storage_error,
             health.broker_error,
-            {**self._degraded(), **self._relay.pauses.degraded(), **self._relay.away.degraded()},
+            {**degraded, **self._relay.pauses.degraded(), **self._relay.away.degraded(degraded)},
             storage_refuses=health.storage_refuses,
             pauses=self._relay.pauses.sentences(),
         )

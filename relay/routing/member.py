@@ -60,6 +60,8 @@ class Member:
     ) -> None:
         """``any_answers`` says whether some destination answers, this one or another."""
         self.name = name
+        self.title = f"destination {name}"
+        """Its name in reasons and in /readyz."""
         self.publisher = publisher
         self.options = options
         self.reason = ""
@@ -157,8 +159,8 @@ class Member:
             return Unreachable(self._abandoned)
         if not self.reason:
             return Withheld("another event made the publisher fail")
-        reason = f"destination {self.name}: {self.reason}"
-        return Away(reason) if self._any_answers() else Unreachable(reason)
+        reason = f"{self.title}: {self.reason}"
+        return Away(reason, self.title) if self._any_answers() else Unreachable(reason)
 
     # Whether it answers.
 

@@ -104,4 +104,4 @@ class SeveralPublishers:
 
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, for /readyz."""
-        return {f"destination {name}": member.reason for name, member in self.members.items() if member.reason}
+        return {member.title: member.reason for member in self.members.values() if member.reason}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, Secret, Size, Text
+from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, LargeCount, Secret, Size, Text
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -54,6 +54,12 @@ class Redis(VariableGroup):
     redis_connection_timeout: Duration = variable("5s", "Longest wait for a connection.")
     redis_write_timeout: Duration = variable(
         "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
+    )
+    redis_maxlen: LargeCount | None = variable(
+        None,
+        "About how many entries a stream keeps (`XADD … MAXLEN ~`). Older ones are removed, whether or not consumers "
+        "have read them (see docs/reference/messages.md).",
+        shown="unset: all of them",
     )
 
 

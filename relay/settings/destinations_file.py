@@ -81,10 +81,9 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
     one = settings.model_copy(update=changed)
     if issues := rules.about(rules.problems, one, ("STORAGE_URL",)):  # of which some commands know nothing
         raise ConfigError(_with_keys("\n".join(issues)))
-    warnings = (
-        *own.warnings,
-        *(text for text in rules.about(rules.cautions, one, ()) if text not in (*own.warnings, *settings.warnings)),
-    )
+    of_all = {"CLOUDEVENTS_SOURCE"} - given  # set for all destinations: it may serve another one
+    said = (*own.warnings, *settings.warnings)
+    warnings = (*own.warnings, *(text for text in rules.about(rules.cautions, one, of_all) if text not in said))
     return one.model_copy(update={"warnings": tuple(_with_keys(text) for text in warnings)})
 
 

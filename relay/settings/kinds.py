@@ -176,6 +176,7 @@ def _flag(text: str) -> bool:
 Duration = Annotated[float, *kind("duration", _positive_duration)]
 DurationOrZero = Annotated[float, *kind("duration", _duration)]
 Count = Annotated[int, *kind("number", whole())]
+LargeCount = Annotated[int, *kind("number", whole(most=10**12 - 1))]
 Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]

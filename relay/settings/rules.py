@@ -146,7 +146,7 @@ def _one_or_several(settings: Variables) -> Iterator[SettingIssue]:
 
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_no_broker, _sizes, _delays, _weak_acks, _unsigned, _ignored, _short_lease):
+    for rule in (_no_broker, _sizes, _delays, _weak_acks, _short_streams, _unsigned, _ignored, _short_lease):
         yield from rule(settings)
 
 
@@ -201,6 +201,16 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
+def _short_streams(settings: Variables) -> Iterator[SettingIssue]:
+    maxlen = settings.redis_maxlen
+    if settings.publisher_type == "redis" and maxlen is not None and maxlen < settings.max_in_flight:
+        yield SettingIssue(
+            ("REDIS_MAXLEN", "MAX_IN_FLIGHT", "PUBLISHER_TYPE"),
+            f"REDIS_MAXLEN={maxlen} is below MAX_IN_FLIGHT={settings.max_in_flight}: the events that the relay sends "
+            "together can remove one another before a consumer reads them; write at least MAX_IN_FLIGHT",
+        )
+
+
 def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
     if settings.publisher_type == "http" and settings.publisher_url is not None and settings.http_secrets is None:
         yield SettingIssue(
@@ -216,12 +226,20 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
-    if settings.message_format != "openoutbox" and settings.publisher_type not in BROKERS:
+    if (
+        settings.message_format != "openoutbox"
+        and settings.publisher_type not in BROKERS
+        and settings.destinations_file is None  # each destination is looked at with its own type
+    ):
         yield SettingIssue(
             ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
             f"MESSAGE_FORMAT={settings.message_format} is not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
-    if settings.cloudevents_source is not None and settings.message_format not in CLOUDEVENTS:
+    if (
+        settings.cloudevents_source is not None
+        and settings.message_format not in CLOUDEVENTS
+        and settings.destinations_file is None
+    ):
         yield SettingIssue(
             ("CLOUDEVENTS_SOURCE", "MESSAGE_FORMAT"),
             f"CLOUDEVENTS_SOURCE is set but not used: MESSAGE_FORMAT is {settings.message_format}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -25,8 +27,8 @@ def away(event: OutboxEvent) -> Outcome:
     return Away(REASON) if event.event_type == "away" else ACKNOWLEDGED
 
 
-def readiness(relay: VirtualRelay) -> Readiness:
-    return RelayStatus(relay.relay, "relay", lambda _: Exposition(b"", "")).readiness()
+def readiness(relay: VirtualRelay, reported: Mapping[str, str] = MappingProxyType({})) -> Readiness:
+    return RelayStatus(relay.relay, "relay", lambda _: Exposition(b"", ""), lambda: reported).readiness()
 
 
 def offered(relay: VirtualRelay, event_type: str = "away") -> int:
@@ -101,6 +103,25 @@ def test_it_is_said(relay: VirtualRelay, caplog: pytest.LogCaptureFixture) -> No
     relay.run(LONGEST_HOLD + 1.0)
     said = [vars(record)["action"] for record in caplog.records if "destination" in vars(record).get("action", "")]
     assert said == ["destination_away", "destination_back"]
+
+
+def test_an_outage_that_the_publisher_reports_is_not_named_a_second_time(relay: VirtualRelay) -> None:
+    reported = {"destination two": "connection refused"}
+    outages = {
+        "known": Away("destination two: connection refused", "destination two"),
+        "other": Away("hooks.example.com: no answer"),
+    }
+    relay.broker.answer_with(lambda event: outages[event.event_type])
+    relay.insert(1, "known")
+    relay.run(1.0)
+    assert dict(readiness(relay, reported).degraded) == reported
+    relay.insert(1, "other")
+    relay.run(1.0)
+    other = "no answer for event types other (hooks.example.com: no answer)"
+    assert dict(readiness(relay, reported).degraded) == {**reported, "destinations": other}
+    waiting = readiness(relay, {}).degraded["destinations"]  # it answers, and its type is held a little longer
+    assert "known (destination two: connection refused)" in waiting
+    assert "other" in waiting
 
 
 def test_it_is_forgotten_once_no_event_waits_for_it(relay: VirtualRelay) -> None:

@@ -45,7 +45,7 @@ async def brokers() -> AsyncIterator[Brokers]:
 
 
 def down(reason: str = "connection refused") -> Away:
-    return Away(f"destination two: {reason}")
+    return Away(f"destination two: {reason}", "destination two")
 
 
 async def test_each_event_goes_to_its_destination_in_order(brokers: Brokers) -> None:

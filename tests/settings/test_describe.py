@@ -41,6 +41,7 @@ RABBITMQ = {
 }
 ROUTING = {"ROUTE_PREFIX": "none", "ROUTES_FILE": "unset", "DESTINATIONS_FILE": "unset"}
 FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
+REDIS = {"REDIS_MAXLEN": "unset: all of them"}
 OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
 HTTP = {
     "HTTP_ENDPOINTS_FILE": "unset",
@@ -62,7 +63,7 @@ AWS = {
     "AWS_NAME_REPLACEMENT": "-",
     "SNS_TOPIC_ARN_PREFIX": "the credentials' account, the URL's region",
 }
-BEYOND = {**OURS, **FILES, **RABBITMQ, **HTTP, **AWS, **ROUTING, **LOG, **CONSOLE}
+BEYOND = {**OURS, **FILES, **REDIS, **RABBITMQ, **HTTP, **AWS, **ROUTING, **LOG, **CONSOLE}
 """What the contract does not know; by its default nothing is different."""
 
 

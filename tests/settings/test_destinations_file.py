@@ -108,6 +108,28 @@ def test_formats_secrets_and_the_variables_of_services_belong_to_their_destinati
     )
 
 
+@pytest.mark.parametrize("kind", ["sqs", "sns"])
+@pytest.mark.parametrize("name", ["cloudevents", "cloudevents-structured", "debezium", "debezium-server"])
+def test_a_format_that_a_destination_cannot_carry_is_refused_by_its_name(kind: str, name: str, tmp_path: Path) -> None:
+    good = '[events]\nurl = "kafka://h:9092"\n'
+    queue = f'[queue]\nurl = "{kind}://eu-central-1"\n'
+    source = 'cloudevents_source = "/shop"\n' if name.startswith("cloudevents") else ""
+    [own] = problems(tmp_path, f'{good}{queue}message_format = "{name}"\n{source}')
+    assert own.startswith(f"destination queue: MESSAGE_FORMAT={name} is not for type={kind}, only for kafka")
+    with pytest.raises(ConfigError) as of_all:
+        read(tmp_path, good + queue, MESSAGE_FORMAT=name, CLOUDEVENTS_SOURCE="/shop")
+    assert f"destination queue: MESSAGE_FORMAT={name} is not for type={kind}, only for kafka" in str(of_all.value)
+    assert "destination events" not in str(of_all.value)
+
+
+def test_a_format_of_all_destinations_is_used_and_not_warned_about(tmp_path: Path) -> None:
+    text = '[one]\nurl = "nats://h"\n[two]\nurl = "sqs://eu-central-1"\nmessage_format = "openoutbox"\n'
+    relay = settings(tmp_path, text, MESSAGE_FORMAT="cloudevents", CLOUDEVENTS_SOURCE="/shop")
+    one, two = read_destinations(relay).values()
+    assert (one.message_format, one.cloudevents_source, two.message_format) == ("cloudevents", "/shop", "openoutbox")
+    assert relay.warnings == one.warnings == two.warnings == ()
+
+
 def test_without_the_file_there_are_none() -> None:
     assert read_destinations(Settings.from_env({"STORAGE_URL": "postgres://127.0.0.1/db"})) == {}
 
@@ -152,12 +174,16 @@ def test_warnings_are_those_of_the_destination_alone(tmp_path: Path) -> None:
     [slow]
     url = "nats://h"
     nats_publish_timeout = "4m"
+    [short]
+    url = "redis://h"
+    redis_maxlen = 10
     """
-    weak, slow = read(tmp_path, text, RETRY_MAX_DELAY="1ms").values()
+    weak, slow, short = read(tmp_path, text, RETRY_MAX_DELAY="1ms").values()
     assert [one.partition(":")[0] for one in weak.warnings] == ["KAFKA_REQUIRED_ACKS=one"]
     assert [one.partition(":")[0] for one in slow.warnings] == [
         "LEASE_TIMEOUT=3m is not longer than NATS_PUBLISH_TIMEOUT=4m"
     ]
+    assert [one.partition(" is ")[0] for one in short.warnings] == ["REDIS_MAXLEN=10"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ class RedisOptions:
     """For one connection, TLS and login included."""
     write_timeout: float
     """Longest silence while replies are due, and longest wait for a full connection to take more."""
+    maxlen: int | None
+    """About how many entries a stream keeps; older ones are removed, read or not. None: all of them."""
     max_pending: int = 4000
     """Most unanswered commands; beyond that ``publish`` waits."""
     max_bulk: int = 512 * 2**20

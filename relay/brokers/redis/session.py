@@ -59,6 +59,7 @@ class RedisSession:
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._arrived = ArrivedReplies(connection)
         self._options = options
+        self._trim = trimming(options.maxlen)
         self._redirect = redirect
         self._pending: deque[Offer | None] = deque()
         """What is unanswered, in the order of the commands; None stands for an ASKING."""
@@ -126,6 +127,7 @@ class RedisSession:
         if not self._pending:
             self._silent_looks = 0
         at, size, max_bulk, message_format = start, 0, self._options.max_bulk, self._options.message_format
+        trim = self._trim
         stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
             offer = event, sink, _ = offers[at]
@@ -140,9 +142,9 @@ class RedisSession:
                 commands.append(_ASKING)
                 self._pending.append(None)
             if length < _LARGE_PAYLOAD:
-                commands.append(pack_command(xadd(event, message)))  # type: ignore[arg-type]  # its stub has tuples of one
+                commands.append(pack_command(xadd(event, message, trim)))  # type: ignore[arg-type]  # its stub has tuples of one
             else:
-                commands.extend(pieces(event, message))
+                commands.extend(pieces(event, message, trim))
             size += length
             self._pending.append(offer)
         if commands:
@@ -241,17 +243,24 @@ class RedisSession:
         self._room.set()
 
 
-def xadd(event: OutboxEvent, message: FormattedMessage | None = None) -> tuple[str | bytes, ...]:
-    """The command that appends an event to its stream (docs/reference/messages.md)."""
-    return ("XADD", event.event_type, "*", *entry_fields(event, message))
+def trimming(maxlen: int | None) -> tuple[str, ...]:
+    """What makes XADD remove the oldest entries. ``~``: only whole nodes of the stream, so none is rewritten."""
+    return () if maxlen is None else ("MAXLEN", "~", str(maxlen))
 
 
-def pieces(event: OutboxEvent, message: FormattedMessage | None = None) -> Iterator[bytes]:
+def xadd(
+    event: OutboxEvent, message: FormattedMessage | None = None, trim: tuple[str, ...] = ()
+) -> tuple[str | bytes, ...]:
+    """The command that appends an event to its stream (docs/reference/messages.md), with ``trimming``'s arguments."""
+    return ("XADD", event.event_type, *trim, "*", *entry_fields(event, message))
+
+
+def pieces(event: OutboxEvent, message: FormattedMessage | None = None, trim: tuple[str, ...] = ()) -> Iterator[bytes]:
     """The same command, packed, in pieces: the payload is one of them, so that it is not copied.
 
     hiredis holds three copies of it for a moment, and returns one.
     """
-    arguments = xadd(event, message)
+    arguments = xadd(event, message, trim)
     yield b"*%d\r\n" % len(arguments)
     for argument in arguments:
         value = argument.encode() if isinstance(argument, str) else argument

@@ -23,6 +23,7 @@ from tests.support.fixtures.aws import NewName
 from tests.support.options import aws_options
 from tests.support.servers.aws import REGION, AwsServer, publisher_url
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
+from tests.support.servers.tls import tls_in_front_of
 from tests.support.waiting import eventually, pace, patience
 
 pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("aws_credentials"), pytest.mark.xdist_group("aws")]
@@ -304,3 +305,19 @@ async def test_nothing_more_is_sent_after_it_was_abandoned(aws_url: str, aws: Aw
     async with opened(publisher_url("sqs", aws_url)) as publisher:
         assert await outcomes(publisher, [make_event(name, b"last")]) == [Acknowledged()]
     assert [message.body for message in aws.drain(name)] == ["last"]
+
+
+@pytest.mark.parametrize("kind", ["sqs", "sns"])
+async def test_tls_is_checked_by_the_authorities_of_tls_ca(
+    kind: str, aws_url: str, aws: AwsAdmin, new_queue: NewName, new_topic: NewName, tmp_path: Path
+) -> None:
+    name = (new_queue if kind == "sqs" else new_topic)("")
+    async with tls_in_front_of(int(aws_url.rpartition(":")[2]), tmp_path) as tls:
+        url = publisher_url(kind, f"https://127.0.0.1:{tls.port}")
+        async with opened(f"{url}&tls_ca={tls.ca_file}") as publisher:
+            await publisher.probe(5.0)
+            assert await outcomes(publisher, [make_event(name, b"over tls")]) == [Acknowledged()]
+        async with opened(url) as stranger:
+            with pytest.raises(BrokerUnreachable, match=r"(?i)certificate"):
+                await stranger.probe(5.0)
+    assert [message.body for message in aws.read(name, 1)] == ["over tls"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hiredis import pack_command
 
-from relay.brokers.redis.session import pieces, xadd
+from relay.brokers.redis.session import pieces, trimming, xadd
 from tests.brokers.harness.base import make_event
 
 
@@ -24,3 +24,22 @@ def test_a_command_in_pieces_is_the_packed_command_and_holds_the_payload_itself(
     parts = list(pieces(event))
     assert b"".join(parts) == pack_command(xadd(event))  # type: ignore[arg-type]  # its stub has tuples of one
     assert any(part is event.payload for part in parts)
+
+
+def test_a_command_that_trims_says_how_many_entries_stay_before_the_fields() -> None:
+    event = make_event("s", b"x" * 100_000)
+    trim = trimming(5000)
+    assert xadd(event, None, trim) == (
+        "XADD",
+        "s",
+        "MAXLEN",
+        "~",
+        "5000",
+        "*",
+        "id",
+        event.event_id,
+        "payload",
+        event.payload,
+    )
+    assert b"".join(pieces(event, None, trim)) == pack_command(xadd(event, None, trim))  # type: ignore[arg-type]  # as above
+    assert trimming(None) == ()

@@ -132,6 +132,19 @@ async def test_every_stream_of_a_cluster_is_written_on_its_node(
         assert [fields[b"payload"] for _, fields in entries] == [str(turn).encode() for turn in range(26)]
 
 
+async def test_streams_are_trimmed_on_every_node(cluster: ValkeyCluster) -> None:
+    streams = {cluster.owner(name): name for name in map("short {}".format, range(40))}
+    assert set(streams) == set(cluster.nodes)
+    publisher = await opened(cluster.nodes[0].url, maxlen=200)
+    events = [make_event(name, str(turn).encode()) for turn in range(600) for name in streams.values()]
+    assert await outcomes(publisher, events) == [Acknowledged()] * len(events)
+    for node, name in streams.items():
+        assert 200 <= length(node, name) <= 300
+        [(_, last)] = ask(node, "XREVRANGE", name, "+", "-", "COUNT", 1)
+        assert last[b"payload"] == b"599"
+    await publisher.close()
+
+
 async def test_a_slot_that_is_on_its_way_is_followed(cluster: ValkeyCluster, clustered: RedisPublisher) -> None:
     stream = next(name for name in map("moving {}".format, range(99)) if cluster.owner(name) is cluster.nodes[0])
     source, target = cluster.nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -84,6 +85,19 @@ async def test_few_may_be_pending_and_all_arrive(guarded: ValkeyServer, admin: R
     events = [make_event("few", str(n).encode()) for n in range(1000)]
     assert await outcomes(guarded.url, events, max_pending=10) == [Acknowledged()] * 1000
     assert await admin.xlen("few") == 1000
+
+
+async def test_a_stream_keeps_about_the_latest_entries_and_the_user_needs_no_other_right(
+    guarded: ValkeyServer, admin: Redis
+) -> None:
+    await admin.acl_setuser("short", enabled=True, passwords=["+pw"], keys=["short"], commands=["+xadd", "+ping"])
+    events = [make_event("short", str(n).encode()) for n in range(1000)]
+    events[500] = make_event("short", b"x" * 100_000)  # such a command goes out in pieces
+    url = guarded.url.replace(":right@", "short:pw@")
+    assert await outcomes(url, events, maxlen=200) == [Acknowledged()] * 1000
+    entries = cast("Any", await admin.xrange("short"))
+    assert 200 <= len(entries) <= 300, "whole nodes of 100 entries are removed"
+    assert [fields[b"payload"] for _, fields in entries] == [event.payload for event in events[-len(entries) :]]
 
 
 async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: ValkeyServer, admin: Redis) -> None:

@@ -23,7 +23,7 @@ from tests.spark.plain import EventCopy
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
 
-TENANTS = [UUID(int=number) for number in range(1, 7)]
+TENANTS = [UUID(int=number) for number in range(1, 26)]
 STREAM = UUID(int=7)
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def store(request: pytest.FixtureRequest, database: Database) -> Database:
 
 
 def test_a_batch_gives_every_event_of_every_tenant(spark: SparkSession, database: Database) -> None:
-    done(make(database.url, "settled", tenants=len(TENANTS)))
+    done(make(database.url, "settled", tenants=25))
     for tenant in TENANTS:
         done(append(database.url, tenant, 200))
     frame: DataFrame = events(spark.read, database.url, numPartitions=2).load()

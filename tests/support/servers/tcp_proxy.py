@@ -124,10 +124,11 @@ class TcpProxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-        links = list(self._links)
-        for link in links:
-            link.reset()
-        await asyncio.gather(*(link.task for link in links if link.task is not None), return_exceptions=True)
+        # Until no task is left, since connections that were being accepted become links only now.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for link in self._links:
+                link.reset()
+            await asyncio.wait(others, timeout=0.05)
 
     def _bound(self, port: int) -> socket.socket:
         sock = socket.socket()
@@ -141,7 +142,6 @@ class TcpProxy:
         self.accepted += 1
         link = _Link(writer, self)
         link.mute = self._mode is Mode.SILENCE
-        link.task = asyncio.current_task()
         self._links.add(link)
         try:
             await link.run(reader, self.target)
@@ -155,7 +155,6 @@ class _Link:
 
     def __init__(self, client: asyncio.StreamWriter, proxy: TcpProxy) -> None:
         self.mute: bool = False
-        self.task: asyncio.Task[None] | None = None
         self._client = client
         self._server: asyncio.StreamWriter | None = None
         self._proxy = proxy

@@ -42,7 +42,7 @@ ROUTING: Final = (
     Mutant(
         "one destination that is away is unreachable for all",
         "relay/routing/member.py",
-        "return Away(reason) if self._any_answers() else Unreachable(reason)",
+        "return Away(reason, self.title) if self._any_answers() else Unreachable(reason)",
         "return Unreachable(reason)",
         (f"{_SEVERAL}::test_one_that_is_down_is_away_and_the_other_goes_on",),
     ),

@@ -1,0 +1,32 @@
+"""REDIS_MAXLEN: what is accepted, and the only thing that the start warns of."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.app.publishers import redis_options
+from tests.settings.test_settings import refusal, settings
+
+REDIS = {"PUBLISHER_URL": "redis://host:6379/0"}
+
+
+def test_streams_keep_everything_unless_told() -> None:
+    assert redis_options(settings(**REDIS)).maxlen is None
+
+
+@pytest.mark.parametrize("value", [500, 100_000, 50_000_000])
+def test_a_length_from_max_in_flight_on_is_taken_without_a_warning(value: int) -> None:
+    accepted = settings(**REDIS, REDIS_MAXLEN=str(value), BATCH_SIZE="500", MAX_IN_FLIGHT="500")
+    assert (redis_options(accepted).maxlen, accepted.warnings) == (value, ())
+
+
+def test_a_length_below_max_in_flight_is_warned_about() -> None:
+    short = {"REDIS_MAXLEN": "99", "BATCH_SIZE": "100", "MAX_IN_FLIGHT": "100"}
+    [warning] = settings(**REDIS, **short).warnings
+    assert warning.startswith("REDIS_MAXLEN=99 is below MAX_IN_FLIGHT=100: ")
+    assert settings(PUBLISHER_URL="nats://host", **short).warnings == ()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1e6", "~1000", "1.5"])
+def test_what_is_no_length_is_refused(value: str) -> None:
+    assert refusal(**REDIS, REDIS_MAXLEN=value).startswith(f"REDIS_MAXLEN: {value!r} is not a whole number from 1 to ")
