@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.http
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"
-Served = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
+Served = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None]
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ async def test_a_header_of_an_answer_that_is_not_utf8_costs_nothing(tmp_path: Pa
 
 async def test_a_refusal_in_the_middle_of_a_body_is_heard_beside_a_larger_window(tmp_path: Path) -> None:
     """As servers refuse a body that is too large: answer and reset in one piece, and a window update before them."""
-    done = []
+    done: list[int] = []
 
     def answer(connection: H2Connection, event: object) -> bytes:
         if isinstance(event, DataReceived) and not done:
