@@ -165,3 +165,30 @@ async def test_a_configuration_that_cannot_work_names_the_destination(
 async def test_runs_are_kept_where_both_keep_them() -> None:
     assert Brokers(keeps_runs=True).publisher.keeps_runs
     assert not Brokers().publisher.keeps_runs
+
+
+class BrokenProbe(MemoryPublisher):
+    """A client whose probes raise what they should not, the first few times."""
+
+    async def probe(self, timeout: float) -> None:
+        """Raise three times, then probe."""
+        if self.probes < 3:
+            self.probes += 1
+            raise RuntimeError("a fault of the client")
+        await super().probe(timeout)
+
+
+async def test_a_client_with_a_fault_in_its_probe_is_asked_again_and_its_events_are_given_back() -> None:
+    both = Brokers()
+    broken = both.publisher.members["two"].publisher = BrokenProbe()
+    await both.publisher.open()
+    broken.answer_with(lambda _: TimedOut("T", "no answer"))
+    assert await both.outcomes("two.a") == [down("a fault of the client")]
+    broken.answer_with(lambda _: ACKNOWLEDGED)
+
+    async def answers() -> bool:
+        return not both.publisher.degraded()
+
+    await wait_until_async(answers, what="the destination to answer")
+    assert await both.outcomes("two.a") == [ACKNOWLEDGED]
+    await both.publisher.close()

@@ -137,6 +137,8 @@ def refusal(code: str, text: str, status: int = 0) -> Outcome:
         kind = Unreachable  # a load balancer or proxy answers in place of the service
     if kind is None and _TOO_LARGE.search(text):
         kind = Permanent
+    if code in CREDENTIALS:  # behind the first line some services repeat the request, its session token included
+        text = text.partition("\n")[0]
     if kind is Unreachable:
         return Unreachable(f"{code}: {text}")
     return (kind or Transient)(code or "UNKNOWN", text)  # type: ignore[call-arg]

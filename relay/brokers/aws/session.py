@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from relay.brokers.aws.batching import RequestBatch, batches
 from relay.brokers.aws.client import AwsClient
@@ -26,7 +27,7 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Receipt, Transient
 
-FAILURES: Final = (ClientError, BotoCoreError, BrokerUnreachable, OSError)
+FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, BrokerUnreachable, OSError)
 """What a request to AWS may raise."""
 
 _LOOKS: Final = 2  # at what was sent, within a timeout
@@ -121,10 +122,10 @@ class AwsSession:
             address = await self._address(batch.name)
             requests = [request for request in batch.requests if request["Id"] in keys]
             answer = await self._within(self._service.send(self._client, address, requests))
-        except FAILURES as error:
+            outcomes = self._outcomes(answer)
+        except Exception as error:  # noqa: BLE001 - what is not settled here would never be
             self._failed(batch, keys, error)
             return
-        outcomes = self._outcomes(answer)
         silent = Transient("NO_RESULT", "the answer says nothing about this message")
         batch.settle([(key, outcomes.get(key, silent)) for key in keys])
 

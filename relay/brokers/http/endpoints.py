@@ -150,10 +150,13 @@ def _secrets(row: Mapping[str, Any], where: str) -> list[str]:
     if "secrets" in row or not isinstance(path, str):
         raise ConfigError(f"{where}: set secrets or secrets_file, which is a path")
     try:
-        return Path(path).read_text(encoding="utf-8").split()
+        secrets = Path(path).read_text(encoding="utf-8").split()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{where}: secrets_file {path!r} cannot be read: {reason}") from None
+    if not secrets:  # requests without a signature are not what it says
+        raise ConfigError(f"{where}: secrets_file {path!r} is empty; write whsec_… into it")
+    return secrets
 
 
 def _timeout(value: object, where: str) -> float:

@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import quote
 
 from relay.core.event import OutboxEvent
-from relay.core.formats.cloudevents import CONTENT_TYPE
+from relay.core.formats.cloudevents import CONTENT_TYPE, HTTP
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
 
@@ -32,6 +32,10 @@ OMITTED_HEADER: Final = "X-Headers-Omitted"
 EMPTY_NAME: Final = "X-Empty-Name"
 
 _OPEN: Final = frozenset({"traceparent", "tracestate", "baggage"})
+_ATTRIBUTES: Final = frozenset(
+    {"id", *(HTTP.prefix + name for name in ("specversion", "id", "source", "type", "time", "subject"))}
+)
+"""What a message format sets of the row's columns, and so for every event."""
 _MOST_BYTES: Final = 6144  # many servers stop at 8 KiB, the request line and our own headers included
 _TOKEN: Final = "!#$&'*+-.^_`|~"  # noqa: S105  # the RFC's term, not a secret
 _VISIBLE: Final = "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ \t"
@@ -45,28 +49,31 @@ def message_headers(event: OutboxEvent, message: FormattedMessage | None = None)
     headers: list[Header] = [(TYPE_HEADER, encode_value(event.event_type))]
     if event.partition_key is not None:
         headers.append((KEY_HEADER, encode_value(event.partition_key)))
+    extensions: list[Header] = []
     if message is not None:
-        headers += [header for header in message.own if header[0] != CONTENT_TYPE]
+        headers += [header for header in message.own if header[0] in _ATTRIBUTES]
+        extensions = [(name, value) for name, value in message.own if name not in (CONTENT_TYPE, *_ATTRIBUTES)]
     if event.headers != "{}":
-        headers += _user_headers(wire_headers(event.headers) if message is None else message.others)
+        headers += _user_headers(wire_headers(event.headers) if message is None else message.others, extensions)
     return headers
 
 
-def _user_headers(users: Iterable[Header]) -> list[Header]:
+def _user_headers(users: Iterable[Header], extensions: Iterable[Header]) -> list[Header]:
+    """``extensions`` are the user's headers that are attributes of a CloudEvent, as they are sent."""
     headers: list[Header] = []
     taken: set[str] = set()
     room, omitted = _MOST_BYTES, 0
-    for name, value in users:
-        safe, encoded = encode_name(name), encode_value(value)
-        while safe.lower() in taken:
-            safe = f"{PREFIX}X-{safe.removeprefix(PREFIX)}"
-        size = len(safe) + len(encoded) + 4
+    for safe, encoded in (*extensions, *((encode_name(name), encode_value(value)) for name, value in users)):
+        unique = safe
+        while unique.lower() in taken:
+            unique = f"{PREFIX}X-{unique.removeprefix(PREFIX)}"
+        size = len(unique) + len(encoded) + 4
         if size > room:
             omitted += 1
             continue
         room -= size
-        taken.add(safe.lower())
-        headers.append((safe, encoded))
+        taken.add(unique.lower())
+        headers.append((unique, encoded))
     if omitted:
         headers.append((OMITTED_HEADER, str(omitted)))
     return headers

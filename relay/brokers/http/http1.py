@@ -47,16 +47,15 @@ class Http1Connection:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
         if self.closed:
             raise BadAnswer(_UNASKED) if self._unasked else Cut("the server closed the connection", resend=True)
+        try:
+            data = self._encoded(request)
+        except h11.LocalProtocolError:  # the parser is of no use any more
+            self.abort()
+            raise
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
         self._head, self._body, self._read = None, b"", 0
-        length = str(len(request.body))
-        headers = [("Host", request.authority), *request.headers, ("Content-Length", length)]
-        parser = self._parser
-        head = parser.send(h11.Request(method="POST", target=request.target, headers=headers))
-        body = parser.send(h11.Data(data=request.body)) if request.body else b""
-        parser.send(h11.EndOfMessage())
-        self._wire.write((head or b"") + (body or b""))
+        self._wire.write(data)
         deadline = Deadline(self._wire, timeout, lambda: self._fail(NoAnswer(f"no answer within {timeout:g} s")))
         try:
             return await answer
@@ -67,6 +66,15 @@ class Http1Connection:
             self.idle_since = self._loop.time()
             if not answer.done() or answer.cancelled():  # the caller gave up
                 self.abort()
+
+    def _encoded(self, request: HttpRequest) -> bytes:
+        length = str(len(request.body))
+        headers = [("Host", request.authority), *request.headers, ("Content-Length", length)]
+        parser = self._parser
+        head = parser.send(h11.Request(method="POST", target=request.target, headers=headers))
+        body = parser.send(h11.Data(data=request.body)) if request.body else b""
+        parser.send(h11.EndOfMessage())
+        return (head or b"") + (body or b"")
 
     def abort(self) -> None:
         """Cut the connection: nothing that is buffered is sent."""
@@ -109,9 +117,9 @@ class Http1Connection:
                 return
 
     def _finish(self, *, again: bool) -> None:
-        """The answer is complete, or enough of it."""
+        """The answer is complete, or enough of it. What stands behind it would be taken for the next one's answer."""
         head = self._head
-        if again:
+        if again and not self._parser.trailing_data[0]:
             self._parser.start_next_cycle()
         else:
             self.abort()

@@ -65,7 +65,7 @@ class Http2Connection:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
-        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self._h2.state_machine = _Graceful()
         self._h2.initiate_connection()
         self._streams: dict[int, _Stream] = {}
@@ -97,8 +97,12 @@ class Http2Connection:
         ]
         fields = [(name.lower(), value) for name, value in request.headers]
         headers = [*pseudo, *fields, ("content-length", str(len(request.body)))]
+        try:
+            self._h2.send_headers(number, headers, end_stream=not request.body)
+        except ProtocolError:  # the table of headers may be half written
+            self._draining = True
+            raise
         self._streams[number] = stream
-        self._h2.send_headers(number, headers, end_stream=not request.body)
         self._send_bodies([number])
         deadline = Deadline(self._wire, timeout, lambda: self._expire(number, timeout))
         try:
@@ -153,9 +157,10 @@ class Http2Connection:
 
     def _on_head(self, event: ResponseReceived) -> None:
         if (stream := self._streams.get(event.stream_id)) is not None:
-            headers = {str(name): str(value) for name, value in event.headers}
-            stream.status = int(headers[":status"])
-            stream.retry_after = headers.get("retry-after")
+            headers = dict(event.headers)  # bytes: what a server writes there is not always UTF-8
+            retry_after = headers.get(b"retry-after")
+            stream.status = int(headers[b":status"])
+            stream.retry_after = None if retry_after is None else retry_after.decode("latin-1")
 
     def _on_body(self, event: DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -185,11 +190,14 @@ class Http2Connection:
         for number in numbers:
             stream = self._streams.get(number)
             while stream is not None and stream.rest and not stream.answer.done():
-                size = min(self._h2.local_flow_control_window(number), self._h2.max_outbound_frame_size)
-                if size <= 0:
+                try:
+                    size = min(self._h2.local_flow_control_window(number), self._h2.max_outbound_frame_size)
+                    if size <= 0:
+                        break
+                    part, stream.rest = stream.rest[:size], stream.rest[size:]
+                    self._h2.send_data(number, bytes(part), end_stream=not stream.rest)
+                except ProtocolError:  # the server has ended the stream: the event that says so follows
                     break
-                part, stream.rest = stream.rest[:size], stream.rest[size:]
-                self._h2.send_data(number, bytes(part), end_stream=not stream.rest)
         self._flush()
 
     def _expire(self, number: int, timeout: float) -> None:

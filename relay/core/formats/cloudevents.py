@@ -131,8 +131,8 @@ def _sorted_headers(text: str, binding: Binding) -> tuple[dict[str, str], list[H
     reserved = (binding.prefix.lower(), *binding.also_read)
     for name, value in wire_headers(text):
         lower = name.lower()
-        if lower == CONTENT_TYPE and media_type is None and _MEDIA_TYPE.fullmatch(value):
-            media_type = value
+        if lower == CONTENT_TYPE and media_type is None and _MEDIA_TYPE.fullmatch(stripped := value.strip(" ")):
+            media_type = stripped
         elif name not in _SET_BY_THE_RELAY and _NAME.fullmatch(name) and _VALUE.fullmatch(value):
             extensions[name] = value
             if name in _BOTH:

@@ -143,3 +143,10 @@ def test_what_is_asked_about_a_refusal() -> None:
         error = refused(code)
         assert about_one(error, classify(error)) is one
     assert not about_one(OSError(), classify(OSError()))
+
+
+def test_a_wrong_signature_shows_nothing_of_the_request() -> None:
+    text = "The signature does not match.\n\nThe Canonical String should have been\n'POST\nx-amz-security-token:TOKEN'"
+    assert classify(refused("SignatureDoesNotMatch", text, 403)) == Unreachable(
+        "SignatureDoesNotMatch: The signature does not match."
+    )

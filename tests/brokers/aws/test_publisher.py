@@ -321,3 +321,24 @@ async def test_tls_is_checked_by_the_authorities_of_tls_ca(
             with pytest.raises(BrokerUnreachable, match=r"(?i)certificate"):
                 await stranger.probe(5.0)
     assert [message.body for message in aws.read(name, 1)] == ["over tls"]
+
+
+@pytest.mark.parametrize(("kind", "outcome_type"), [("sqs", Transient), ("sns", Unreachable)])
+async def test_what_is_no_service_of_aws_leaves_no_event_without_an_outcome(kind: str, outcome_type: type) -> None:
+    """A proxy with a page of its own, whose status says that all is well."""
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 17\r\n\r\n<html>log in</htm"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            writer.write(page)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with opened(publisher_url(kind, endpoint)) as publisher:
+        [outcome] = await outcomes(publisher, [make_event("a")])
+        assert isinstance(outcome, outcome_type)
+        if kind == "sns":
+            with pytest.raises(BrokerUnreachable, match="not a service of AWS"):
+                await publisher.probe(patience())
+    server.close()

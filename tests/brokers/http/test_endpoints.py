@@ -97,6 +97,7 @@ ROW = '[[endpoints]]\nevents = "a"\nurl = "https://a.example/"\n'
         (ROW + "timeout = 5\n", "timeout is not a duration"),
         (ROW + "timeout = 'soon'\n", "timeout: "),
         (ROW + "secrets_file = '/nowhere/secrets'\n", "cannot be read: No such file"),
+        (ROW + "secrets_file = '/dev/null'\n", "is empty; write whsec_"),
         (ROW + f"secrets_file = '/x'\nsecrets = '{SECRET}'\n", "set secrets or secrets_file"),
         (ROW + ROW.replace("https", "ftp"), "endpoint 2: url is not the URL of an endpoint"),
         (ROW + "secrets = ['whsec_x']\n", "endpoint 1: secret 1 is not base64"),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from relay.brokers.http.headers import encode_name, encode_value, message_headers
+from relay.core.formats import cloudevents
 from tests.brokers.harness.base import make_event
 
 
@@ -66,3 +67,17 @@ def test_what_servers_would_refuse_for_its_size_is_left_out_and_counted() -> Non
     headers = {"long": "v" * 9000, "n" * 7000: "long name", "short": "kept"}
     fields = dict(message_headers(make_event("t", headers=json.dumps(headers))))
     assert fields == {"X-Event-Type": "t", "X-User-short": "kept", "X-Headers-Omitted": "2"}
+
+
+def test_extension_attributes_count_with_the_other_user_headers() -> None:
+    headers = {"blob": "v" * 9000, "tenant": "a", "Upper": "w" * 6200, "short": "kept"}
+    event = make_event("t", headers=json.dumps(headers))
+    fields = dict(message_headers(event, cloudevents.binary("/source", cloudevents.HTTP)(event)))
+    assert fields["ce-id"] == event.event_id
+    assert {name: fields.get(name) for name in ("ce-blob", "ce-tenant", "ce-short", "X-User-Upper")} == {
+        "ce-blob": None,
+        "ce-tenant": "a",
+        "ce-short": "kept",
+        "X-User-Upper": None,
+    }
+    assert fields["X-Headers-Omitted"] == "2"
