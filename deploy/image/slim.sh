@@ -16,6 +16,10 @@ find "$packages/pygments/lexers" -name '*.py' \
 # Clients of Confluent's schema registry, and SQLAlchemy's dialect of ClickHouse: nothing here imports them.
 rm -r "$packages"/confluent_kafka/{schema_registry,avro} "$packages/clickhouse_connect/cc_sqlalchemy"
 
+# What compiles bindings of C libraries: those here are compiled. Definitions of Google's services, which no exporter uses.
+# Pydantic's first version, which FastAPI looks for and does without.
+rm -r "$packages"/{cffi,pycparser,pydantic/v1} "$packages"/google/{api,cloud,gapic,logging,longrunning,type}
+
 # psycopg brings an OpenSSL of its own. Its libpq works with every OpenSSL 3, so it takes that of the base's Python,
 # which the base's distribution also updates.
 for library in crypto ssl; do
