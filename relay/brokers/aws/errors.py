@@ -135,7 +135,7 @@ def refusal(code: str, text: str, status: int = 0) -> Outcome:
     kind = CODES.get(code)
     if kind is None and (status in _GATEWAY or (code.isdigit() and status in _REFUSED)):
         kind = Unreachable  # a load balancer or proxy answers in place of the service
-    if kind is None and _TOO_LARGE.search(text):
+    if kind is None and "LimitExceeded" not in code and _TOO_LARGE.search(text):  # a limit of rate or bandwidth passes
         kind = Permanent
     if code in CREDENTIALS:  # behind the first line some services repeat the request, its session token included
         text = text.partition("\n")[0]

@@ -11,13 +11,20 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from relay.core.errors import BrokerUnreachable, reason_of
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 """IPv4 addresses as a translator writes them."""
+_NOT_GLOBAL: Final = (
+    IPv4Network("168.63.129.16"),  # Azure's own services, among them its metadata
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv6Network("3fff::/20"),
+)
+"""Networks that not every version of Python knows as special."""
 _ADVICE: Final = "no request is sent there unless HTTP_ALLOW_PRIVATE=true"
 _KINDS: Final = ("unspecified", "loopback", "link_local", "multicast", "reserved", "site_local", "private")
 """Properties of an address, each of which rules it out; the first that holds names it."""
@@ -33,7 +40,7 @@ def special_kind(address: str) -> str | None:
         for kind in _KINDS:
             if getattr(ip, f"is_{kind}", False):
                 return kind.replace("_", "-")
-        if not ip.is_global:
+        if not ip.is_global or any(ip in network for network in _NOT_GLOBAL):
             return "special"
     return None
 

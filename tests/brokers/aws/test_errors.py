@@ -76,6 +76,11 @@ def test_a_text_about_the_size_is_permanent(code: str, text: str) -> None:
     assert refusal(code, "something else") == Transient(code, "something else")
 
 
+def test_a_limit_of_the_account_is_no_limit_of_the_message() -> None:
+    text = "The request exceeded the bandwidth limit."
+    assert refusal("BandwidthLimitExceeded", text) == Transient("BandwidthLimitExceeded", text)
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
