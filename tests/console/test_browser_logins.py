@@ -135,7 +135,7 @@ def _change_many(page: Page) -> None:
     """Replay a group of dead letters: one slowly, and stopped; the rest at once, followed by loading the page again."""
     _begin_replay(page, rate="1", reason="a few first")
     page.get_by_role("button", name="Stop").click()
-    wait_until(lambda: bool(page.reload()) and page.get_by_text("stopped").is_visible(), what="the stop")
+    wait_until(lambda: bool(page.reload()) and page.get_by_text("stopped", exact=True).is_visible(), what="the stop")
     _begin_replay(page, rate="", reason="repaired")
     wait_until(lambda: bool(page.reload()) and page.get_by_text("complete").is_visible(), what="the replay")
     _visit(page, "Dead letters")
