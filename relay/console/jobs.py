@@ -1,7 +1,7 @@
 """Changes of many events: each runs in a thread of its own and records how far it has come.
 
 A change goes on when its client goes away. It ends with the process: what was changed until then stays changed, the
-record says so, and the same selection changes the rest. A process that is told to stop lets each change end its batch
+record says so, and the same selection changes the rest. A process that is stopped lets each change end its batch
 and record it; one that is killed leaves the count of the batch before.
 """
 

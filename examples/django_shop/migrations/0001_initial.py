@@ -1,4 +1,4 @@
-"""The orders' table by Django, the outbox by the relay's SQL; its model is told to Django without any SQL."""
+"""The orders' table by Django, the outbox by the relay's SQL; its model is declared to Django without any SQL."""
 
 from django.db import migrations, models
 

@@ -74,7 +74,7 @@ class AwsPublisher:
         return AwsPublisher(self._options)
 
     async def _forget(self) -> None:
-        """The next probe has a new client, which reads the credentials anew."""
+        """The next probe has a new client, which reads the credentials again."""
         asking, self._asking = self._asking, None
         if asking is not None:
             await asking.close()

@@ -4,7 +4,7 @@ Each request carries up to ten events and has its own answer, with an outcome fo
 concerns one request: its events are ``ConnectionCut``, and the others go on. Requests to one FIFO queue or topic that
 have a message group in common follow one another, so that a group is stored in the order in which it was offered.
 
-A session ends when it is abandoned, and when its credentials are refused: the next one reads them anew. ``end`` resets
+A session ends when it is abandoned, and when its credentials are refused: the next one reads them again. ``end`` resets
 the connections, since an orderly close would first send what is still buffered.
 """
 

@@ -214,7 +214,7 @@ class Http2Connection:
             stream.answer.set_result(Answer(stream.status, stream.retry_after, stream.body))
 
     def _drop(self, number: int) -> None:
-        """The request is over; if it was not sent or answered whole, the server is told to forget it."""
+        """The request is over; if it was not sent or answered whole, the stream is reset."""
         self._streams.pop(number, None)
         self.idle_since = self._loop.time()
         if self.closed:
