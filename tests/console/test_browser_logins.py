@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.access.making import PASSWORD, users_file
 from tests.outbox.admin.filling import fill_aged
@@ -41,10 +41,16 @@ def logged_in(browser: Browser, address: str, scripts: bool = True) -> Page:
 
 
 def change(page: Page, action: str, reason: str) -> None:
-    """Fill the form of an action on an event, a type or a selection, and send it."""
+    """Fill the form of an action on an event, a type or a selection, send it, and wait for the page that answers."""
     form = page.locator("main form").filter(has=page.get_by_role("button", name=action, exact=True))
     form.get_by_label("Reason").fill(reason)
-    form.get_by_role("button").click()
+    _leave(page, form.get_by_role("button"))
+
+
+def _leave(page: Page, link: Locator) -> None:
+    """Click on what leads to another page, and wait for that: a page that is being left cannot be loaded again."""
+    with page.expect_navigation():
+        link.click()
 
 
 def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
@@ -134,7 +140,7 @@ def _change_one_event(page: Page) -> None:
 def _change_many(page: Page) -> None:
     """Replay a group of dead letters: one slowly, and stopped; the rest at once, followed by loading the page again."""
     _begin_replay(page, rate="1", reason="a few first")
-    page.get_by_role("button", name="Stop").click()
+    _leave(page, page.get_by_role("button", name="Stop"))
     wait_until(lambda: bool(page.reload()) and page.get_by_text("stopped", exact=True).is_visible(), what="the stop")
     _begin_replay(page, rate="", reason="repaired")
     wait_until(lambda: bool(page.reload()) and page.get_by_text("complete").is_visible(), what="the replay")

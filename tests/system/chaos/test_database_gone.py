@@ -107,13 +107,15 @@ def read_only(server: PostgresServer, _: TcpProxy) -> Iterator[None]:
 
 @contextmanager
 def hanging(server: PostgresServer, _: TcpProxy) -> Iterator[None]:
-    family = processes(server)
-    for pid in family:
+    """Each of its processes; the first one is asleep for longest, since it starts the others and clears them up."""
+    os.kill(server.pid, signal.SIGSTOP)
+    children = processes(server)[1:]
+    for pid in children:
         os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in family:
+        for pid in (*children, server.pid):
             os.kill(pid, signal.SIGCONT)
 
 
