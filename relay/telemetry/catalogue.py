@@ -1,4 +1,4 @@
-"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/operate/monitoring.md."""
+"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/reference/metrics.md."""
 
 from __future__ import annotations
 
