@@ -192,7 +192,7 @@ DESTINATION: Final = Dashboard(
         ),
         Panel(
             "Events released",
-            "Given back without using up an attempt: the broker was unreachable, or the relay stopped.",
+            "Released without using up an attempt: the broker was unreachable, or the relay stopped.",
             "cps",
             "operate/alerts.md#outboxrelaypaused",
             (Query(_rate("openoutbox_events_released_total", "job, relay_id"), "{{job}} {{relay_id}}"),),

@@ -120,7 +120,7 @@ class Offers:
         if lane.unanswered:
             # A turn also ends when its events lose their lease or time out. They are on the connection still, and a cut
             # would be blamed on the events of the next turn.
-            await self._disconnect(lane, "events of the turn before have no answer")
+            await self._disconnect(lane, "events of the previous turn have no answer")
 
         def resolve(batch: Batch, resolutions: Sequence[Resolution]) -> None:
             if not lane.forgetting:

@@ -113,7 +113,7 @@ class PostgresOutbox:
             in_order, deletes = options.key_order is not None, options.delete_delivered
             await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes)
 
-        await self._housekeeping.run("looking at the table", check)
+        await self._housekeeping.run("reading the table", check)
         await self.ping()
         if self.extensions.pauses:
             with suppress(SchemaError):  # the loop that reads them says so
@@ -326,7 +326,7 @@ class PostgresOutbox:
         """Raise unless the database answers and takes writes."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
         try:
-            answer = await self._one_row("asking for a sign of life", self._ping, self._beside, over)
+            answer = await self._one_row("pinging the database", self._ping, self._beside, over)
         finally:
             await self._spare.close()
         read_only, *beside = answer

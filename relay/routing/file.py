@@ -79,7 +79,9 @@ class _RouteReader:
         pattern = self._route.get("type")
         if isinstance(pattern, str) and pattern:
             return pattern
-        self.problems.append('type is missing or no text; write an event type, in which * stands for any text: "*"')
+        self.problems.append(
+            'type is missing or not a string; write an event type, in which * matches any characters: "*"'
+        )
         return ""
 
     def _to(self) -> Template | None:
@@ -89,13 +91,13 @@ class _RouteReader:
             return None
         if drop:
             if {"to", "via"} & self._route.keys():
-                self.problems.append("drop = true stands beside to or via; remove one of them")
+                self.problems.append("drop = true is set together with to or via; remove one of them")
             return None
         to = self._route.get("to", "{type}" if "via" in self._route else None)
         if isinstance(to, list):
             self.problems.append("to is a list, and an event goes to one destination; write one name")
         elif not isinstance(to, str):
-            self.problems.append('it says neither to nor drop; write to = "{type}" or drop = true')
+            self.problems.append('it has neither to nor drop; write to = "{type}" or drop = true')
         else:
             try:
                 return read_template(to, self._tenant_header)
@@ -106,7 +108,7 @@ class _RouteReader:
     def _via(self) -> str:
         via = self._route.get("via", "")
         if not isinstance(via, str) or ("via" in self._route and not via):
-            self.problems.append("via is no text; write the name of a destination in DESTINATIONS_FILE")
+            self.problems.append("via is not a string; write the name of a destination in DESTINATIONS_FILE")
             return ""
         if via and not self._destinations:
             self.problems.append(f"via names the destination {via!r}, and DESTINATIONS_FILE is not set; set it")

@@ -194,7 +194,7 @@ class BatchSpans:
     def end(self, outcome: str) -> None:
         """See ``BatchTrace``."""
         for event_id in list(self._open):
-            self._end(event_id, outcome, "NO_ANSWER: given back before the broker answered")
+            self._end(event_id, outcome, "NO_ANSWER: released before the broker answered")
 
     def links(self, settlement: Settlement) -> list[TraceContext]:
         """See ``BatchTrace``."""

@@ -64,7 +64,7 @@ def test_a_search_is_paged_in_both_directions(console: ConsoleClient) -> None:
 def test_filters(console: ConsoleClient, query: str, count: int) -> None:
     page = console.get(f"/log?{query}")
     assert len(links(page.text, r"/log/attempts/[^\"]+")) == count
-    assert ("No attempt passes" in page.text) == (count == 0)
+    assert ("No attempt matches" in page.text) == (count == 0)
 
 
 def test_the_chart_counts_what_the_search_names(console: ConsoleClient) -> None:

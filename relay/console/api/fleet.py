@@ -50,7 +50,7 @@ class RelayItems(_Model):
     """The relays, those seen last first."""
 
     items: list[RelayItem]
-    differences: list[str] = Field(description="What the relays must have in common and have not.")
+    differences: list[str] = Field(description="Settings that must be equal for all relays, and are not.")
 
 
 class PauseItem(_Model):

@@ -36,7 +36,7 @@ class EventItem(_Model):
     partition_key: str | None = Field(examples=["user-1"])
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int = Field(description="Failed attempts.")
-    since: str | None = Field(description="When it came into its status.", examples=[TIME])
+    since: str | None = Field(description="When it entered its status.", examples=[TIME])
     created_at: str = Field(examples=[TIME])
     available_at: str = Field(description="Not claimed before this time.", examples=[TIME])
     locked_by: str | None = Field(description="The relay that holds it.")
@@ -120,11 +120,11 @@ class Selected(_Model):
     error_code: Words | None = Field(
         None, description="What `last_error` says before its first colon.", examples=["MSG_SIZE_TOO_LARGE"]
     )
-    since: AwareDatetime | None = Field(None, description="When events came into their status, at the earliest.")
+    since: AwareDatetime | None = Field(None, description="When events entered their status, at the earliest.")
     until: AwareDatetime | None = Field(None, description="The same, before this time.")
     unchanged_since: AwareDatetime | None = Field(
         None,
-        description="When you saw the events, such as `at` of a dry run: events that were changed later are left out.",
+        description="When you saw the events, for example `at` of a dry run: events that were changed later are left out.",
     )
 
 
@@ -205,8 +205,8 @@ class DeadGroupItems(_Model):
     """Dead events by type and error, the largest groups first."""
 
     items: list[DeadGroupItem]
-    examined: int = Field(description="Dead events that were looked at: the newest ones.")
-    complete: bool = Field(description="False when there are more dead events than were looked at.")
+    examined: int = Field(description="Dead events that were counted: the newest ones.")
+    complete: bool = Field(description="False when there are more dead events than were counted.")
 
 
 class Statistics(_Model):

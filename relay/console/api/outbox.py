@@ -28,7 +28,7 @@ def statistics(console: ConsoleParts, identity: Reader) -> Statistics:
 
 @router.get("/dead-letters")
 def dead_letters(console: ConsoleParts, identity: Reader) -> DeadGroupItems:
-    """Dead events by type and error. Of very many dead events the newest are looked at."""
+    """Dead events by type and error. Of very many dead events the newest are counted."""
     del identity
     groups = dead_groups(console.url, console.table)
     examined = groups[0].examined if groups else 0
