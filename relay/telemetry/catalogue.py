@@ -30,7 +30,7 @@ EVENTS = Metric(
     "openoutbox_events_total",
     _C,
     ("status",),
-    "Attempts whose outcome was written: success or failed. An expired lease that this relay reclaimed is a failed one.",
+    "Attempts whose outcome was written: success or failed. A lease that this relay reclaimed is a failed one.",
 )
 BATCH_SIZE = Metric("openoutbox_events_batch_size", _H, (), "Events in one claim, without empty claims.")
 E2E_LATENCY = Metric(

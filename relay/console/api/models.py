@@ -124,7 +124,7 @@ class Selected(_Model):
     until: AwareDatetime | None = Field(None, description="The same, before this time.")
     unchanged_since: AwareDatetime | None = Field(
         None,
-        description="When you saw the events, for example `at` of a dry run: events that were changed later are left out.",
+        description="When you saw the events, as in `at` of a dry run: events that were changed later are left out.",
     )
 
 
