@@ -167,7 +167,7 @@ class Offers:
         keys = batch.waiting.with_gap
         rest = [event for event in events if event.partition_key in keys]
         if rest:
-            sink(batch, [(event, Withheld("the lease of an event of its run is lost")) for event in rest])
+            sink(batch, [(event, Withheld("the lease of an earlier event of its key is lost")) for event in rest])
         return [event for event in events if event.partition_key not in keys]
 
     async def abandon(self, reason: str) -> None:
