@@ -28,7 +28,7 @@ NOT_RUN: Final = {
     "docs/operate/console-access.md sh 4": "tests/console/access/test_provider_server.py logs in with these",
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
     "docs/operate/console.md sh 2": "tests/system/container runs the console of the image behind a login",
-    "docs/operate/console.md sh 3": "tests/console/test_api.py changes a selection with this request",
+    "docs/reference/http.md sh 1": "tests/console/test_api.py changes a selection with this request",
     **{
         f"docs/operate/deployment.md sh {number}": "tests/system/acceptance/test_deployment.py follows the whole page"
         for number in (1, 2, *range(5, 9), 10, 11)
