@@ -8,7 +8,9 @@ import relay.core.event
 from tests.support.paths import ROOT
 
 TERMS = re.findall(
-    r"^\| ([A-Za-z][\w -]+) \| (.+) \|$", (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+    r"^\| ([A-Za-z][\w -]+) \| (.+) \|$",
+    (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
 )[1:]
 _PARTS = re.split(r"\*([\w ]+)\*: ", " ".join((relay.core.event.__doc__ or "").split()))
 IN_CODE = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
