@@ -37,6 +37,7 @@ def send(console: ConsoleClient, path: str, **fields: str) -> httpx.Response:
         "/events",
         "/dead",
         "/changes/new?action=replay&event_type=x",
+        "/prune",
         "/types",
         "/types/pause?event_type=x",
         "/settings",

@@ -153,11 +153,23 @@ class BulkDryRun(DryRun):
     at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[TIME])
 
 
+_Days = Annotated[float, Field(ge=0, le=36_500)]
+
+
+class PruneBody(_Model):
+    """Which old events are deleted."""
+
+    delivered_days: _Days = Field(7, description="Delete events delivered longer ago than this; 0 keeps them all.")
+    dead_days: _Days = Field(30, description="Delete events dead for longer than this; 0 keeps them all.")
+    reason: Words = Field("", description="Recorded with the change.", examples=["the disk is nearly full"])
+    dry_run: bool = Field(False, description="Count the events, and delete nothing.")
+
+
 class ChangeItem(_Model):
     """One change: who, when, what, how many, why."""
 
     change_id: UUID = Field(examples=[CHANGE_ID])
-    action: Literal["retry", "replay", "bury", "cancel", "pause", "resume"]
+    action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume"]
     selection: dict[str, Any]
     changed_by: str
     reason: str
@@ -221,7 +233,7 @@ class Statistics(_Model):
 
 
 class PrunePreview(_Model):
-    """What `relay-cli prune` would delete now."""
+    """What a prune would delete now."""
 
     delivered: int
     dead: int

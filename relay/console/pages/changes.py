@@ -29,6 +29,8 @@ _WORDS = {
     "error": "error with {}",
     "error_code": "error {}",
     "unchanged_since": "unchanged since {}",
+    "delivered_days": "delivered more than {} d ago",
+    "dead_days": "dead for more than {} d",
     "rate": "{} a second",
     "limit": "at most {}",
 }
