@@ -97,6 +97,7 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "log-event": f"/log/events/{LOGGED}?tenant_id=acme",
         "log-attempt": "/log/attempts/attempt-0?tenant_id=acme",
         "log-chart": "/log/chart",
+        "log-failures": "/log/failures",
         "store": "/store",
         "store-tenant": f"/store/tenants/{TENANT}",
         "store-stream": f"/store/tenants/{TENANT}/streams/{STREAM}",

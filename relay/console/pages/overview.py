@@ -48,6 +48,7 @@ def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> 
         estimated=not all(minute.exact for minute in overview.minutes),
         hour=sum(minute.events for minute in overview.minutes),
         last_minute=_last_full_minute(overview),
+        logged=console.log.configured,
     )
 
 

@@ -56,6 +56,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /log/attempts/{attempt_id:path}": READER,
     "GET /log/chart": READER,
     "GET /log/events/{event_id:path}": READER,
+    "GET /log/failures": READER,
     "GET /login": None,
     "GET /logins": READER,
     "GET /prune": ADMIN,
