@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -67,7 +67,7 @@ class ChangeJobs:
         action: str,
         work: Work,
         request: Request,
-        described: dict[str, object],
+        described: Mapping[str, object],
         expected: int,
     ) -> Change:
         """Record a change and begin it; a repeated request returns the first one's record.

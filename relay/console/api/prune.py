@@ -27,7 +27,8 @@ def prune_preview(
 ) -> PrunePreview:
     """How many delivered and dead events are older than these ages."""
     del identity
-    return _previewed(counted(console, PruneBody(delivered_days=delivered_days, dead_days=dead_days)))
+    ages = PruneBody.model_validate({"delivered_days": delivered_days, "dead_days": dead_days})
+    return _previewed(counted(console, ages))
 
 
 @router.post("/prune", status_code=202, responses={200: {"model": PrunePreview, "description": "A dry run."}})
