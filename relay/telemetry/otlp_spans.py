@@ -57,7 +57,10 @@ class SpanEncoder:
         """The request that exports encoded spans. It is parsed once, since putting messages into others copies them."""
         scope_spans = self._scope + b"".join(spans)
         resource_spans = self._resource + _sized(_SCOPE_SPANS, scope_spans)
-        return ExportTraceServiceRequest.FromString(_sized(_RESOURCE_SPANS, resource_spans))
+        request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(
+            _sized(_RESOURCE_SPANS, resource_spans)
+        )
+        return request
 
 
 def encode_span(span: Span) -> bytes:

@@ -211,7 +211,7 @@ class BatchSpans:
     def links(self, settlement: Settlement) -> list[TraceContext]:
         """See ``BatchTrace``."""
         contexts = self._contexts
-        if len(settlement) == self._claimed:
+        if len(settlement.delivered) == self._claimed:
             return [*contexts.values()]
         return [contexts[event_id] for event_id in contexts.keys() & settlement.event_ids()]
 
