@@ -87,7 +87,7 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "dead": "/dead",
         "replay": "/changes/new?action=replay&event_type=order.paid",
         "bury": "/changes/new?action=bury&status=PENDING",
-        "prune": "/prune?delivered_days=0.02&dead_days=30",
+        "prune": "/prune?delivered_days=0.002&dead_days=30",
         "types": "/types",
         "type-pause": "/types/pause?event_type=stock.changed",
         "fleet": "/fleet",

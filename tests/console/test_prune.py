@@ -35,7 +35,8 @@ def pruned(recorded: Outbox) -> Outbox:
 
 def test_old_events_are_counted_deleted_once_and_recorded(console: ConsoleClient, pruned: Outbox) -> None:
     counts = console.post(f"{API}/prune", json=AGES | {"dry_run": True})
-    assert (counts.status_code, counts.json()) == (200, {"delivered": 12, "dead": 3, "exact": True})
+    preview = counts.json()
+    assert (counts.status_code, preview) == (200, {"delivered": 12, "dead": 3, "exact": True, "at": preview["at"]})
     headers = key()
     begun = console.post(f"{API}/prune", json=AGES, headers=headers)
     place = begun.headers["location"]
@@ -90,6 +91,20 @@ def test_the_form_deletes_what_it_has_counted(console: ConsoleClient, pruned: Ou
     assert pruned.counts() == {"DELIVERED": 14, "DEAD": 2, "PENDING": 1}
     assert "No event is that old" in text_of(console.get("/prune?delivered_days=&dead_days=30"))
     assert "should be a valid number" in text_of(console.get("/prune?dead_days=old"))
+
+
+def test_what_comes_of_age_after_the_count_is_left_out(console: ConsoleClient, pruned: Outbox) -> None:
+    age = "UPDATE openoutbox_events SET updated_at = %s::timestamptz - interval '30 days' WHERE event_type = 'DEAD-1'"
+    at = console.get(f"{API}/prune-preview").json()["at"]
+    pruned.database.run(age, [at])
+    later = AGES | {"as_of": "9999-01-01T00:00:00Z"}
+    counts = [
+        console.post(f"{API}/prune", json=body | {"dry_run": True}).json() for body in (AGES | {"as_of": at}, later)
+    ]
+    assert [count["dead"] for count in counts] == [3, 4]
+    begun = console.post(f"{API}/prune", json=AGES | {"as_of": at}, headers=key())
+    wait_until(lambda: console.get(begun.headers["location"]).json()["state"] == "complete", what="the prune")
+    assert pruned.counts()["DEAD"] == 2
 
 
 def test_ages_must_be_sent_by_the_form_that_deletes(console: ConsoleClient, pruned: Outbox) -> None:

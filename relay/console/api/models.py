@@ -161,6 +161,10 @@ class PruneBody(_Model):
 
     delivered_days: _Days = Field(7, description="Delete events delivered longer ago than this; 0 keeps them all.")
     dead_days: _Days = Field(30, description="Delete events dead for longer than this; 0 keeps them all.")
+    as_of: AwareDatetime | None = Field(
+        None,
+        description="Ages count from this time, such as `at` of a dry run: events that came of age later are left out.",
+    )
     reason: Words = Field("", description="Recorded with the change.", examples=["the disk is nearly full"])
     dry_run: bool = Field(False, description="Count the events, and delete nothing.")
 
@@ -238,6 +242,7 @@ class PrunePreview(_Model):
     delivered: int
     dead: int
     exact: bool = Field(description="False when there are more.")
+    at: str = Field(description="The time from which ages were counted; for `as_of`.", examples=[TIME])
 
 
 def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
 from relay.console.access import Identity
-from relay.console.api.models import ChangeItem, PruneBody, PrunePreview
+from relay.console.api.models import ChangeItem, PruneBody, PrunePreview, moment_text
 from relay.console.api.requests import Admin, IdempotencyKey, Reader, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
@@ -61,21 +62,24 @@ def begin_prune(console: Console, identity: Identity, body: PruneBody, idempoten
     """Record a prune and begin it. Raises RequestProblem without a key, SchemaError without the right to delete."""
     request = change_request(identity, idempotency_key, body.reason)
     ages = {"delivered_days": body.delivered_days, "dead_days": body.dead_days}
-    described = {name: days for name, days in ages.items() if days}
+    described: dict[str, object] = {name: days for name, days in ages.items() if days}
     if not described:
         raise RequestProblem(422, "invalid-request", "prune: both ages are 0, which deletes nothing")
+    if body.as_of is not None:
+        described["as_of"] = moment_text(body.as_of)
     check_rights(console.url, console.table)
-    options = _options(body)
+    counts = counted(console, body)
+    options = replace(_options(body), as_of=counts.at)
 
     def work(on_batch: Callable[[int], None]) -> int:
         return prune(console.url, console.table, options, lambda done: on_batch(done.total)).total
 
-    return console.jobs.start("prune", work, request, described, counted(console, body).total)
+    return console.jobs.start("prune", work, request, described, counts.total)
 
 
 def _options(body: PruneBody) -> PruneOptions:
-    return PruneOptions(delivered_age=body.delivered_days * _DAY, dead_age=body.dead_days * _DAY)
+    return PruneOptions(delivered_age=body.delivered_days * _DAY, dead_age=body.dead_days * _DAY, as_of=body.as_of)
 
 
 def _previewed(counts: Pruned) -> PrunePreview:
-    return PrunePreview(delivered=counts.delivered, dead=counts.dead, exact=counts.exact)
+    return PrunePreview(delivered=counts.delivered, dead=counts.dead, exact=counts.exact, at=moment_text(counts.at))

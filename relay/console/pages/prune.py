@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.models import PruneBody
+from relay.console.api.models import PruneBody, moment_text
 from relay.console.api.prune import begin_prune, counted
 from relay.console.api.requests import Admin
 from relay.console.context import ConsoleParts
@@ -29,11 +29,11 @@ class PruneAges(BaseModel):
     delivered_days: Days = "7"
     dead_days: Days = "30"
 
-    def body(self, reason: str = "") -> PruneBody:
+    def body(self, **others: str) -> PruneBody:
         """The request that the API would get. Raises RequestProblem for what is no age."""
         ages = {"delivered_days": self.delivered_days.strip() or "0", "dead_days": self.dead_days.strip() or "0"}
         try:
-            return PruneBody.model_validate({**ages, "reason": reason})
+            return PruneBody.model_validate({**ages, **others})
         except ValidationError as error:
             problems = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
             raise RequestProblem(422, "invalid-request", problems) from error
@@ -44,6 +44,7 @@ class PruneForm(PruneAges):
 
     delivered_days: Days
     dead_days: Days
+    as_of: Annotated[str, Field(max_length=50)]
     idempotency_key: str
     reason: Annotated[str, Field(max_length=500)] = ""
 
@@ -66,6 +67,7 @@ def prune_page(
         title="Prune",
         ages=ages,
         body=body,
+        as_of=moment_text(counts.at),
         counts=counts,
         most=MOST_COUNTED,
         refused=refused,
@@ -74,6 +76,6 @@ def prune_page(
 
 @router.post("/prune")
 def begin(console: ConsoleParts, identity: Admin, form: Annotated[PruneForm, Form()]) -> Response:
-    """Begin to delete what is older than the ages that were counted, and follow it."""
-    change = begin_prune(console, identity, form.body(form.reason), form.idempotency_key)
+    """Begin to delete what was older than the ages when it was counted, and follow it."""
+    change = begin_prune(console, identity, form.body(reason=form.reason, as_of=form.as_of), form.idempotency_key)
     return RedirectResponse(f"/changes/{change.change_id}", 303)

@@ -42,6 +42,8 @@ class PruneOptions:
     """Since ``updated_at``, the moment of death."""
     batch_size: int = 1000
     """Most rows of one transaction."""
+    as_of: datetime | None = None
+    """From when ages count; None and what is later mean the beginning, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Pruned:
 
     delivered: int = 0
     dead: int = 0
+    at: datetime | None = None
+    """From when ages are counted, by the database's clock."""
     delivered_before: datetime | None = None
     """By the database's clock at the start; None when delivered rows are left alone."""
     dead_before: datetime | None = None
@@ -105,7 +109,10 @@ def preview(url: str, table: TableName, options: PruneOptions, count_most: int =
 
 def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:
     now = database_time(connection)
+    if options.as_of is not None:
+        now = min(now, options.as_of)
     return Pruned(
+        at=now,
         delivered_before=now - timedelta(seconds=options.delivered_age) if options.delivered_age else None,
         dead_before=now - timedelta(seconds=options.dead_age) if options.dead_age else None,
     )

@@ -88,7 +88,7 @@ CHANGING: Final = (
         "POST /prune",
         "count what would be deleted",
         body={"delivered_days": 7, "dead_days": 0, "dry_run": True},
-        answer={"delivered": 81200, "dead": 0, "exact": True},
+        answer={"delivered": 81200, "dead": 0, "exact": True, "at": TIME},
     ),
     Example(
         "POST /pauses",
