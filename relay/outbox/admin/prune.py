@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
@@ -113,9 +113,17 @@ def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:
         now = min(now, options.as_of)
     return Pruned(
         at=now,
-        delivered_before=now - timedelta(seconds=options.delivered_age) if options.delivered_age else None,
-        dead_before=now - timedelta(seconds=options.dead_age) if options.dead_age else None,
+        delivered_before=_aged(now, options.delivered_age) if options.delivered_age else None,
+        dead_before=_aged(now, options.dead_age) if options.dead_age else None,
     )
+
+
+def _aged(now: datetime, age: float) -> datetime:
+    """The time so many seconds before; the first of the calendar where it has none."""
+    try:
+        return now - timedelta(seconds=age)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _before(done: Pruned, kind: Kind) -> datetime | None:
