@@ -330,8 +330,8 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
         )
     if refusing:
         raise SchemaError(
-            f"option table: {statements.outbox} has the unique index {', '.join(refusing)} besides that of event_id; a "
-            "row that it refuses would be skipped as if its event existed. Drop that index, or write to another table"
+            f"option table: {statements.outbox} has the index {', '.join(refusing)}, which may refuse a row with a new "
+            "event_id; such a row would be skipped as if its event existed. Drop the index, or write to another table"
         )
     if not granted:
         raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
