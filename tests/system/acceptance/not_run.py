@@ -72,7 +72,7 @@ NOT_RUN: Final = {
     "docs/guide/spark.md python 3": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md python 4": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
-    "docs/guide/spark.md python 6": "tests/spark/write/test_streams.py follows it beside its Spark",
+    "docs/guide/spark.md python 6": "tests/spark/test_driver_death.py runs it in a driver that is killed",
     "docs/guide/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md sh 2": "tests/spark/jobs/test_connect.py starts such a server, and runs the command on it",
     "docs/guide/spark-reconcile.md sh 1": "tests/spark/test_documents.py reads it, test_reconcile.py runs it",
