@@ -36,12 +36,12 @@ from benchmarks.filling import UNFINISHED, fill, hide, note_deletes, pace, pace_
 from benchmarks.floor import floor
 from benchmarks.measured import Cell, Machine, Round, load
 from benchmarks.parts import SETTINGS, Parts, parts_table
-from benchmarks.process import RelayProcess
+from benchmarks.process import RelayProcess, thread_seconds
 from benchmarks.servers import Servers
 from tests.support.servers.aws import CREDENTIALS
 
 _BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off"
-# A look for unfinished rows must cost PostgreSQL nothing that would count as the relay's.
+# A look for unfinished rows takes next to nothing from PostgreSQL; that is not counted as the relay's, either.
 _DEADLINE = 600  # seconds for one cell
 _CLOSING = 5.0  # seconds in which the servers stop
 _FLOOR = "floor"
@@ -97,9 +97,11 @@ def _drain(options: argparse.Namespace, servers: Servers, url: str, who: Contend
             parts = Parts(servers, url, relay.pid) if options.parts else None
             wal_before, postgres_before = servers.postgres_wal(), servers.postgres_cpu()
             before, broker_before = relay.usage().cpu_seconds, servers.broker_cpu(who.publisher)
+            looks_before = thread_seconds(Path(f"/proc/{connection.info.backend_pid}"))
             show(connection)
             _wait_until_drained(connection, relay, f"{who.relay} with {who.publisher} at {batch}")
-            usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before
+            looks = thread_seconds(Path(f"/proc/{connection.info.backend_pid}")) - looks_before
+            usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before - looks
             wal_bytes, broker = servers.postgres_wal() - wal_before, servers.broker_cpu(who.publisher)
             of_parts = parts.per_event(count) if parts else {}
     received = servers.brokers[who.publisher].received(target) if who.publisher in servers.brokers else None

@@ -66,6 +66,7 @@ class Parts:
             parts[f"relay: {part}"] += seconds - self._threads.get(thread, (name, 0.0))[1]
         processes = _processes(self._servers)
         ended = ended_seconds(self._servers.postgres.pid) - self._ended
+        ended -= sum(seconds for pid, seconds in self._processes.items() if pid not in processes)
         with psycopg.connect(self._servers.postgres.url, autocommit=True) as connection:
             names = {pid: _role(*rest) for pid, *rest in connection.execute(_BACKENDS)}
             for pid, seconds in processes.items():
