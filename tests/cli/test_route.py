@@ -63,6 +63,7 @@ def test_it_prints_json(tmp_path: Path, variables: dict[str, str]) -> None:
         "decision": "sent",
         "destination": None,
         "name": "x.shop.orders.a",
+        "destinations": [{"destination": None, "name": "x.shop.orders.a"}],
         "route": 1,
         "pattern": "orders.*",
         "missing_header": None,

@@ -13,7 +13,7 @@ ROUTING: Final = (
     Mutant(
         "an acknowledgement ends a hold in force",
         "relay/engine/away.py",
-        "if one.on_trial or now >= one.until:",
+        "if one.on_trial or one.in_part or now >= one.until:",
         "if True:",
         (f"{_AWAY}::test_a_type_with_several_servers_flows_trial_by_trial_and_is_not_claimed_without_a_pause",),
     ),
