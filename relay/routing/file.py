@@ -106,7 +106,7 @@ class _RouteReader:
                 self.problems.append("drop = true stands beside to or via; remove one of them")
             return []
         to = self._route.get("to", "{type}" if "via" in self._route else None)
-        names = to if isinstance(to, list) else [to]
+        names: list[Any] = to if isinstance(to, list) else [to]
         if not names or not all(isinstance(name, str) for name in names):
             self.problems.append('it says neither to nor drop; write to = "{type}" or drop = true')
             return []

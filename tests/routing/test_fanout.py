@@ -68,7 +68,7 @@ def test_outcomes_are_combined(outcomes: list[Outcome], expected: Outcome) -> No
 
 
 def test_nothing_terminal_comes_from_one_while_another_may_still_take_it() -> None:
-    kinds = [CUT, RETRY, NEVER, LATE, GONE, NONE, BACK]
+    kinds: list[Outcome] = [CUT, RETRY, NEVER, LATE, GONE, NONE, BACK]
     for pair in itertools.product(kinds, repeat=2):
         terminal = isinstance(combine(list(zip("ab", pair, strict=True))), Permanent)
         assert terminal == (pair == (NEVER, NEVER))
