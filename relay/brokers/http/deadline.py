@@ -22,7 +22,7 @@ class Deadline:
     """
 
     def __init__(self, wire: Wire, timeout: float, expired: Callable[[], None]) -> None:
-        """``wire`` has taken the whole request."""
+        """``wire`` has taken the request, or as much of it as the server lets through for now."""
         self._loop = asyncio.get_running_loop()
         self._wire = wire
         self._timeout = timeout
@@ -33,6 +33,11 @@ class Deadline:
         """When bytes of the request left last, as far as the looks have seen."""
         self._advanced()
         self._arm(timeout / _LOOKS)
+
+    def extend(self) -> None:
+        """More of the request was given to the wire, because the server let it through."""
+        self._end = self._wire.written
+        self._since = self._loop.time()
 
     def cancel(self) -> None:
         """The answer is there."""

@@ -22,7 +22,6 @@ from relay.brokers.http.circuit import Circuit
 from relay.brokers.http.endpoints import Endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.headers import message_headers
-from relay.brokers.http.http2 import MOST_STREAMS
 from relay.brokers.http.options import ClientTls, HttpOptions
 from relay.brokers.http.wire import HttpConnection, HttpRequest, Origin, check, connect
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -86,13 +85,16 @@ class Host:
             self._ready.append(job)
 
     def pump(self) -> None:
-        """Begin as many requests as there may be at a time: one while the circuit is half-open."""
-        multiplexed = any(one.multiplexed for one in self._connections)
-        most = self._options.connections_per_host * (MOST_STREAMS if multiplexed else 1)
-        if self._circuit is not None and self._circuit.half_open:
-            most = 1
-        for _ in range(min(len(self._ready), most - len(self._workers))):
+        """Begin as many requests as there may be at a time."""
+        for _ in range(min(len(self._ready), self._most() - len(self._workers))):
             self._workers.add(self._loop.create_task(self._work()))
+
+    def _most(self) -> int:
+        """How many requests there may be at a time: one while the circuit is half-open."""
+        if self._circuit is not None and self._circuit.half_open:
+            return 1
+        capacity = max((one.capacity for one in self._connections if not one.closed), default=1)
+        return max(1, self._options.connections_per_host * capacity)
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
@@ -115,7 +117,7 @@ class Host:
 
     async def _work(self) -> None:
         try:
-            while self._ready:
+            while self._ready and len(self._workers) <= self._most():
                 job = self._ready.popleft()
                 try:
                     outcome = await self._send(job)
@@ -228,7 +230,7 @@ class Host:
     def _with_room(self) -> HttpConnection | None:
         for connection in reversed(self._connections):
             if not connection.closed and connection.room:
-                if not connection.multiplexed and self._loop.time() - connection.idle_since > _LONGEST_IDLE:
+                if connection.capacity == 1 and self._loop.time() - connection.idle_since > _LONGEST_IDLE:
                     connection.abort()
                     continue
                 return connection
@@ -242,8 +244,7 @@ class Host:
         )
         connection = wire.owner
         self._connections.append(connection)
-        if connection.multiplexed:
-            self.pump()
+        self.pump()
         return connection
 
     def _context(self) -> ssl.SSLContext | None:

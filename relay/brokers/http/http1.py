@@ -21,7 +21,7 @@ KEPT_BODY: Final = 1024  # bytes of it that an error may show
 class Http1Connection:
     """See the module's text; made by ``relay.brokers.http.wire``."""
 
-    multiplexed = False
+    capacity = 1
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -37,6 +37,8 @@ class Http1Connection:
         """The server spoke before the first request."""
         self.closed = False
         self.idle_since = self._loop.time()
+        self.ready = self._loop.create_future()
+        self.ready.set_result(None)
 
     @property
     def room(self) -> int:

@@ -51,6 +51,7 @@ class _Stream:
     def __init__(self, body: bytes, answer: asyncio.Future[Answer]) -> None:
         self.rest = memoryview(body)
         self.answer = answer
+        self.deadline: Deadline | None = None
         self.status: int | None = None
         self.retry_after: str | None = None
         self.body = b""
@@ -59,8 +60,6 @@ class _Stream:
 
 class Http2Connection:
     """See the module's text; made by ``relay.brokers.http.wire``."""
-
-    multiplexed = True
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -73,14 +72,18 @@ class Http2Connection:
         self._draining = False
         self.closed = False
         self.idle_since = self._loop.time()
+        self.ready = self._loop.create_future()
         self._flush()
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """As many as the server allows, and ``MOST_STREAMS`` at most."""
-        if self.closed or self._draining:
-            return 0
-        return min(MOST_STREAMS, self._h2.remote_settings.max_concurrent_streams) - len(self._streams)
+        return min(MOST_STREAMS, self._h2.remote_settings.max_concurrent_streams)
+
+    @property
+    def room(self) -> int:
+        """What is left of ``capacity``."""
+        return 0 if self.closed or self._draining else self.capacity - len(self._streams)
 
     async def post(self, request: HttpRequest, timeout: float) -> Answer:
         """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
@@ -104,11 +107,11 @@ class Http2Connection:
             raise
         self._streams[number] = stream
         self._send_bodies([number])
-        deadline = Deadline(self._wire, timeout, lambda: self._expire(number, timeout))
+        stream.deadline = Deadline(self._wire, timeout, lambda: self._expire(number, timeout))
         try:
             return await stream.answer
         finally:
-            deadline.cancel()
+            stream.deadline.cancel()
             self._used = True
             self._drop(number)
 
@@ -151,6 +154,8 @@ class Http2Connection:
             case ConnectionTerminated():
                 self._on_goaway(event)
             case WindowUpdated() | RemoteSettingsChanged():
+                if isinstance(event, RemoteSettingsChanged) and not self.ready.done():
+                    self.ready.set_result(None)
                 self._send_bodies(list(self._streams))
             case _:
                 pass
@@ -186,7 +191,9 @@ class Http2Connection:
         self._fail(Cut("the server closes the connection", resend=True), unseen)
 
     def _send_bodies(self, numbers: Iterable[int]) -> None:
-        """Send of each body what the windows let through."""
+        """Send of each body what the windows let through. What waits for a window has time while others' bytes pass."""
+        incomplete = [stream for stream in self._streams.values() if stream.rest]
+        unsent = sum(len(stream.rest) for stream in incomplete)
         for number in numbers:
             stream = self._streams.get(number)
             while stream is not None and stream.rest and not stream.answer.done():
@@ -199,6 +206,10 @@ class Http2Connection:
                 except ProtocolError:  # the server has ended the stream: the event that says so follows
                     break
         self._flush()
+        if sum(len(stream.rest) for stream in incomplete) < unsent:
+            for stream in incomplete:
+                if stream.deadline is not None:
+                    stream.deadline.extend()
 
     def _expire(self, number: int, timeout: float) -> None:
         self._draining = True

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from relay.brokers.http.addresses import usable_addresses
 from relay.brokers.http.errors import Answer
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.headers import Header
 
-_ADVICE: Final = "it may refuse the client's certificate (HTTP_TLS_CERT), or ask for one"
+_AFTER_HANDSHAKE: Final = (
+    "right after the TLS handshake: it may refuse the client's certificate (HTTP_TLS_CERT), or ask for one"
+)
 _REFUSAL: Final = 0.2  # seconds in which a server refuses a client's certificate
 
 
@@ -47,10 +49,14 @@ class HttpRequest(NamedTuple):
 class HttpConnection(Protocol):
     """HTTP over one wire."""
 
-    multiplexed: bool
-    """Whether it takes several requests at a time."""
+    ready: asyncio.Future[None]
+    """Done once the server has said what it allows."""
     idle_since: float
     """On the event loop's clock: since when it has carried nothing."""
+
+    @property
+    def capacity(self) -> int:
+        """How many requests it takes at a time."""
 
     @property
     def room(self) -> int:
@@ -149,7 +155,7 @@ async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, 
         if context is not None:
             await asyncio.wait({wire.lost}, timeout=_REFUSAL)
         if wire.lost.done():  # uvloop does not pass on the server's alert
-            raise BrokerUnreachable(f"{origin}: {wire.lost.result()}, right after the TLS handshake: {_ADVICE}")
+            raise BrokerUnreachable(f"{origin}: {wire.lost.result()}, {_AFTER_HANDSHAKE}")
     finally:
         wire.transport.abort()
 
@@ -161,10 +167,14 @@ async def _connect_to(origin: Origin, family: int, address: str, context: ssl.SS
         await asyncio.get_running_loop().create_connection(
             lambda: wire, address, origin.port, ssl=context, server_hostname=name, family=family
         )
+        settled: set[asyncio.Future[Any]] = {wire.owner.ready, wire.lost}
+        await asyncio.wait(settled, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:  # it may have succeeded just before
         if hasattr(wire, "transport"):
             wire.transport.abort()
         raise
+    if not wire.owner.ready.done():
+        raise ConnectionResetError(f"{wire.lost.result()}, {_AFTER_HANDSHAKE}")
     return wire
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import RequestReceived
+from h2.events import DataReceived, RequestReceived
+from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
 from relay.brokers.http.publisher import HttpPublisher
@@ -21,7 +22,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import http_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.webhooks import WebhookServer
-from tests.support.waiting import eventually, patience
+from tests.support.waiting import eventually, pace_async, patience
 
 pytestmark = pytest.mark.http
 
@@ -135,18 +136,91 @@ class EndingServer:
             connection.send_headers(event.stream_id, [(":status", "204")], end_stream=True)
 
 
-async def test_what_a_server_has_not_looked_at_is_sent_again(identities: Identities) -> None:
-    pair, context = identities.issue("ending"), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+class NarrowServer:
+    """Allows three requests at a time on a connection, and takes the time of several turns for each."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.most = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.local_settings = Settings(client=False, initial_values={SettingCodes.MAX_CONCURRENT_STREAMS: 3})
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        seen: list[int] = []
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                seen += [one.stream_id for one in connection.receive_data(data) if isinstance(one, RequestReceived)]
+                self.most = max(self.most, len(seen))
+                await pace_async(0.02)
+                for number in seen:
+                    connection.send_headers(number, [(":status", "204")], end_stream=True)
+                seen.clear()
+                writer.write(connection.data_to_send())
+        writer.close()
+
+
+class SlowServer:
+    """Takes a body of 250,000 bytes in steps of 50,000, and more time for all of them than one timeout."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        taken = 0
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, DataReceived):
+                        taken += event.flow_controlled_length
+                        if event.stream_ended:
+                            connection.send_headers(event.stream_id, [(":status", "204")], end_stream=True)
+                        elif taken >= 50_000:
+                            await pace_async(patience(0.25))
+                            connection.acknowledge_received_data(taken, event.stream_id)
+                            taken = 0
+                writer.write(connection.data_to_send())
+        writer.close()
+
+
+Served = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def sent_to(serve: Served, identities: Identities, **changes: object) -> AsyncIterator[HttpPublisher]:
+    """A publisher to a server over TLS at a port of its own."""
+    pair, context = identities.issue("small"), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
     context.set_alpn_protocols(["h2"])
-    ending = EndingServer()
-    server = await asyncio.start_server(ending.serve, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    publisher = HttpPublisher(http_options(url, protocol="2", tls_ca=str(identities.ca_file)))
+    publisher = HttpPublisher(http_options(url, protocol="2", tls_ca=str(identities.ca_file), **changes))
     await publisher.open()
+    try:
+        yield publisher
+    finally:
+        await publisher.close()
+        server.close()
+
+
+async def test_what_a_server_has_not_looked_at_is_sent_again(identities: Identities) -> None:
+    ending = EndingServer()
     events = [make_event("a", b"") for _ in range(5)]
-    assert await outcomes(publisher, events) == [Acknowledged()] * 5
+    async with sent_to(ending.serve, identities) as publisher:
+        assert await outcomes(publisher, events) == [Acknowledged()] * 5
     assert sorted(ending.answered) == sorted(event.event_id for event in events), "each was answered once"
     assert ending.connections == 2
-    await publisher.close()
-    server.close()
+
+
+async def test_a_server_that_allows_few_requests_gets_no_more_connections(identities: Identities) -> None:
+    narrow = NarrowServer()
+    async with sent_to(narrow.serve, identities, connections_per_host=2) as publisher:
+        assert set(await outcomes(publisher, [make_event("a", b"") for _ in range(60)])) == {Acknowledged()}
+    assert (narrow.connections, narrow.most) == (2, 3)
+
+
+async def test_a_body_that_a_slow_server_takes_in_steps_has_the_timeout_for_each(identities: Identities) -> None:
+    async with sent_to(SlowServer().serve, identities, timeout=patience(0.6)) as publisher:
+        assert await outcomes(publisher, [make_event("a", bytes(250_000))]) == [Acknowledged()]
