@@ -16,6 +16,7 @@ from relay.routing.member import MemberOptions
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.several import SeveralPublishers
 from relay.routing.template import read_template
+from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
@@ -186,6 +187,14 @@ def test_a_stop_writes_down_what_one_has(scene: Scene) -> None:
     scene.relay.do(scene.relay.relay.stop)
     scene.relay.run(20.0)
     assert scene.statuses(events) == {("PENDING", 0, "main"): 4}
+
+
+def test_names_outlive_a_settle_that_fails(scene: Scene) -> None:
+    scene.audit.answer_with(refused)
+    scene.relay.fail("settle", Fault.AWAY, Fault.BUSY)
+    events = scene.insert(5)
+    scene.relay.run(10.0)
+    assert scene.statuses(events) == {("PENDING", 1, "main"): 5}
 
 
 @pytest.mark.parametrize("keeps_runs", [False, True])
