@@ -24,7 +24,8 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from relay.app.publishers import kafka_options, rabbit_options
-from relay.brokers.http.wire import HttpRequest, Origin, connect
+from relay.brokers.http.connecting import connect
+from relay.brokers.http.wire import HttpRequest, Origin
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target

@@ -14,6 +14,7 @@ def test_a_few_histories_of_faults(machine: type[Machine]) -> None:
     run_histories(machine, 8, 30)
 
 
+@pytest.mark.histories
 @pytest.mark.timeout(300)
 @MACHINES
 def test_no_history_of_faults_loses_repeats_or_miscounts_an_event(machine: type[Machine]) -> None:

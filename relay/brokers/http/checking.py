@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from relay.brokers.http.connecting import check
 from relay.brokers.http.endpoints import EndpointTable, read_table
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import Origin, check
+from relay.brokers.http.wire import Origin
 from relay.core.errors import BrokerUnreachable
 
 _AT_A_TIME = 16  # hosts

@@ -19,11 +19,12 @@ from typing import Final, NamedTuple, cast
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.http.circuit import Circuit
+from relay.brokers.http.connecting import check, connect
 from relay.brokers.http.endpoints import Endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.headers import message_headers
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import HttpConnection, HttpRequest, Origin, check, connect
+from relay.brokers.http.wire import HttpConnection, HttpRequest, Origin
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.formats.cloudevents import CONTENT_TYPE

@@ -1,20 +1,15 @@
-"""One TCP or TLS connection to a checked address, and the protocol that it speaks by ALPN."""
+"""The bytes of one TCP or TLS connection, and what the protocol above them is asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any, Final, NamedTuple, Protocol, cast
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
 
-from relay.brokers.http.addresses import usable_addresses
 from relay.brokers.http.errors import Answer
-from relay.core.errors import BrokerUnreachable, reason_of
+from relay.core.errors import reason_of
 from relay.core.headers import Header
-
-_AFTER_HANDSHAKE: Final = (
-    "right after the TLS handshake: it may refuse the client's certificate (HTTP_TLS_CERT), or ask for one"
-)
-_REFUSAL: Final = 0.2  # seconds in which a server refuses a client's certificate
 
 
 class Origin(NamedTuple):
@@ -84,7 +79,9 @@ class Wire(asyncio.Protocol):
 
     transport: asyncio.WriteTransport
 
-    def __init__(self) -> None:
+    def __init__(self, speak: Callable[[Wire, str | None], HttpConnection]) -> None:
+        """``speak`` makes the owner once the connection stands, by the protocol that ALPN has chosen, if any."""
+        self._speak = speak
         self.owner: HttpConnection
         self.written = 0
         """Bytes given to the transport so far."""
@@ -95,15 +92,7 @@ class Wire(asyncio.Protocol):
         """The TCP connection stands, and TLS on it."""
         self.transport = cast("asyncio.WriteTransport", transport)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        # Imported here because both import this module for their types.
-        if tls is not None and tls.selected_alpn_protocol() == "h2":
-            from relay.brokers.http.http2 import Http2Connection  # noqa: PLC0415
-
-            self.owner = Http2Connection(self)
-        else:
-            from relay.brokers.http.http1 import Http1Connection  # noqa: PLC0415
-
-            self.owner = Http1Connection(self)
+        self.owner = self._speak(self, None if tls is None else tls.selected_alpn_protocol())
 
     def data_received(self, data: bytes) -> None:
         """Pass it on."""
@@ -111,7 +100,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Pass it on."""
-        reason = "the server closed the connection" if error is None else _loss(error)
+        reason = "the server closed the connection" if error is None else loss_of(error)
         self.lost.set_result(reason)
         self.owner.on_lost(reason)
 
@@ -122,63 +111,8 @@ class Wire(asyncio.Protocol):
             self.transport.write(data)
 
 
-async def connect(origin: Origin, context: ssl.SSLContext | None, timeout: float, *, allow_private: bool) -> Wire:
-    """Connect to one of the origin's addresses, in turn. Raises BrokerUnreachable with origin and reason.
-
-    ``context`` is not None for https. Cancelled, it leaves no connection behind.
-    """
-    try:
-        async with asyncio.timeout(timeout):
-            reason = "the name has no address"
-            for family, address in await usable_addresses(origin.host, origin.port, allow_private=allow_private):
-                try:
-                    return await _connect_to(origin, family, address, context)
-                except ssl.SSLError as error:  # the server answers: another address of it would say the same
-                    reason = _loss(error)
-                    break
-                except OSError as error:
-                    reason = reason_of(error)
-    except TimeoutError:
-        reason = f"no connection within {timeout:g} s"
-    except BrokerUnreachable as error:
-        reason = str(error)
-    raise BrokerUnreachable(f"{origin}: {reason}")
-
-
-async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, *, allow_private: bool) -> None:
-    """Connect and send nothing. Raises BrokerUnreachable.
-
-    By TLS 1.3 a server refuses a client's certificate after the client has ended its handshake, so this waits a moment.
-    """
-    wire = await connect(origin, context, timeout, allow_private=allow_private)
-    try:
-        if context is not None:
-            await asyncio.wait({wire.lost}, timeout=_REFUSAL)
-        if wire.lost.done():  # uvloop does not pass on the server's alert
-            raise BrokerUnreachable(f"{origin}: {wire.lost.result()}, {_AFTER_HANDSHAKE}")
-    finally:
-        wire.transport.abort()
-
-
-async def _connect_to(origin: Origin, family: int, address: str, context: ssl.SSLContext | None) -> Wire:
-    name = None if context is None else origin.host
-    wire = Wire()
-    try:
-        await asyncio.get_running_loop().create_connection(
-            lambda: wire, address, origin.port, ssl=context, server_hostname=name, family=family
-        )
-        settled: set[asyncio.Future[Any]] = {wire.owner.ready, wire.lost}
-        await asyncio.wait(settled, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:  # it may have succeeded just before
-        if hasattr(wire, "transport"):
-            wire.transport.abort()
-        raise
-    if not wire.owner.ready.done():
-        raise ConnectionResetError(f"{wire.lost.result()}, {_AFTER_HANDSHAKE}")
-    return wire
-
-
-def _loss(error: Exception) -> str:
+def loss_of(error: Exception) -> str:
+    """Why a connection failed or ended; of TLS what its library says, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -6,8 +6,13 @@ import asyncio
 from contextlib import suppress
 
 from relay.brokers.http.deadline import Deadline
+from relay.brokers.http.http1 import Http1Connection
 from relay.brokers.http.wire import Wire
 from tests.support.waiting import eventually, pace
+
+
+def one_of_http1() -> Wire:
+    return Wire(lambda wire, _: Http1Connection(wire))
 
 
 async def test_time_in_which_the_relay_does_not_run_is_no_timeout() -> None:
@@ -17,7 +22,7 @@ async def test_time_in_which_the_relay_does_not_run_is_no_timeout() -> None:
         writer.close()
 
     server = await asyncio.start_server(read, "127.0.0.1", 0)
-    _, wire = await asyncio.get_running_loop().create_connection(Wire, *server.sockets[0].getsockname()[:2])
+    _, wire = await asyncio.get_running_loop().create_connection(one_of_http1, *server.sockets[0].getsockname()[:2])
     wire.write(b"POST")
     expired: list[bool] = []
     deadline = Deadline(wire, 1.5, lambda: expired.append(True))

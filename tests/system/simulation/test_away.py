@@ -20,9 +20,11 @@ def plans_with_one_away() -> Iterator[Plan]:
     return (plan for plan in map(draw, count()) if plan.away)
 
 
-def violations(plans: int) -> list[str]:
-    results = map(play, islice(plans_with_one_away(), plans))
-    return [str(result.violation) for result in results if result.violation is not None]
+def violations(plans: int) -> Iterator[str]:
+    """Play until the caller has seen enough: a wrong relay may take long for a history."""
+    for plan in islice(plans_with_one_away(), plans):
+        if (violation := play(plan).violation) is not None:
+            yield str(violation)
 
 
 def test_histories_have_destinations_that_come_back_and_that_do_not_in_order_and_without() -> None:

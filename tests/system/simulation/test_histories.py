@@ -9,7 +9,7 @@ from tests.system.simulation.shrink import shrink
 from tests.system.simulation.world import play
 
 _FEW = 300
-_MANY = 500
+_MANY = 300
 
 
 def _play_all(first: int, count: int) -> None:
