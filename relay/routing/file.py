@@ -124,7 +124,8 @@ class _RouteReader:
         names = via if isinstance(via, list) else [via]
         if not names or not all(isinstance(name, str) for name in names) or ("via" in self._route and "" in names):
             self.problems.append(
-                'via is not a string; write the name of a destination in DESTINATIONS_FILE, or several: ["main", "audit"]'
+                "via is not a string; write the name of a destination in DESTINATIONS_FILE, or several: "
+                '["main", "audit"]'
             )
             return [""]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
