@@ -84,7 +84,7 @@ class Decider:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
             elif isinstance(outcome, Away):
-                self._away.report(event.event_type, outcome)
+                self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)

@@ -83,6 +83,25 @@ def test_the_chart_counts_what_the_search_names(console: ConsoleClient) -> None:
     assert "Not counted" in text_of(refused)
 
 
+def test_failed_attempts_by_type_and_code_lead_to_their_search(console: ConsoleClient) -> None:
+    failures = console.get("/log/failures", headers=HTMX)
+    assert "<html" not in failures.text
+    assert "18 in the delivery log" in text_of(failures)
+    counts = [int(count) for count in re.findall(r'number bad">(\d+)<', failures.text)]
+    assert (sum(counts), counts) == (18, sorted(counts, reverse=True))
+    searches = links(failures.text, r"/log\?status=failed[^\"]+")
+    assert [len(links(console.get(each).text, r"/log/attempts/[^\"]+")) for each in searches] == counts
+    assert "<html" in console.get("/log/failures").text
+
+
+def test_a_log_that_does_not_answer_costs_the_overview_its_part_alone(recorded: Outbox) -> None:
+    without, away = client_of(recorded.url), client_of(recorded.url, DELIVERY_LOG_URL=NOWHERE)
+    assert "/log/failures" not in without.get("/").text
+    assert 'hx-get="/log/failures"' in away.get("/").text
+    assert "Not counted" in text_of(away.get("/log/failures", headers=HTMX))
+    asyncio.run(away.app.state.console.log.close())
+
+
 def test_an_attempt_and_its_event(console: ConsoleClient) -> None:
     page = console.get("/log/attempts/attempt-7?tenant_id=acme")
     assert "the response" in page.text

@@ -35,6 +35,7 @@ FRAGMENTS = {
     "docs/guide/routing.md toml 1": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 2": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 3": "tests/routing/test_page.py reads it as the relay does",
+    "docs/guide/routing.md toml 4": "tests/routing/test_page.py reads it as the relay does",
     "docs/reference/messages.md toml 1": "an endpoint; tests/brokers/http/test_endpoints.py reads such files",
     "docs/reference/messages.md json 1": "one line of output; tests/brokers/stdout reads such lines",
 }

@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.routing.file import read_routes
-from relay.routing.rules import Rule
+from relay.routing.rules import Rule, Target
 from relay.routing.template import read_template
 
 GOOD = """
@@ -43,6 +43,45 @@ def test_a_file_is_read_in_order(tmp_path: Path) -> None:
     assert first == Rule(1, "orders.*", read_template("shop.{type}", "tenant_id"), "first")
     assert (second.pattern, second.to) == ("audit.*", None)
     assert third == Rule(3, "*", read_template("{type}", "tenant_id"), "second")
+
+
+def test_a_route_names_several_destinations_with_one_name_or_one_for_each(tmp_path: Path) -> None:
+    text = """
+    [[route]]
+    type = "a"
+    via = ["first", "second"]
+    [[route]]
+    type = "b"
+    via = ["second", "first"]
+    to = ["{type}", "copy.{type}"]
+    """
+    plain, copy = (read_template(name, "tenant_id") for name in ("{type}", "copy.{type}"))
+    assert read(tmp_path, text, ["first", "second"]) == [
+        Rule(1, "a", plain, "first", (Target("second", plain),)),
+        Rule(2, "b", plain, "second", (Target("first", copy),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("route", "problem"),
+    [
+        ('via = ["first", "first"]', "via names first twice; name each destination once"),
+        ('via = ["first", "thrid"]', "DESTINATIONS_FILE has no destination 'thrid'; did you mean third?"),
+        ('via = ["first", 2]', "via is not a string"),
+        ("via = []", "via is not a string"),
+        ('via = ["first", ""]', "via is not a string"),
+        (
+            'via = ["first", "third"]\nto = ["a", "b", "c"]',
+            "to has 3 names, and via 2 destinations; write one for each",
+        ),
+        ('via = "first"\nto = ["a", "b"]', "to is a list, and an event goes to one destination"),
+        ('via = ["first", "third"]\nto = []', "it has neither to nor drop"),
+        ('via = ["first", "third"]\nto = ["a", "{typ}"]', "to: {typ} is not known"),
+    ],
+)
+def test_several_destinations_that_cannot_work_are_refused(tmp_path: Path, route: str, problem: str) -> None:
+    [found] = problems(tmp_path, f'[[route]]\ntype = "a"\n{route}', ["first", "third"])
+    assert found.startswith(f"route 1: {problem}")
 
 
 def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:

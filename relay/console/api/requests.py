@@ -16,6 +16,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Reader = Annotated[Identity, Depends(require(Role.READER))]
 Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
+Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
 
 IdempotencyKey = Annotated[
     str | None,

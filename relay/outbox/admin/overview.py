@@ -48,6 +48,8 @@ class TypeCount(NamedTuple):
     event_type: str
     delivered: int
     dead: int
+    failed: int
+    """Failed attempts of these, and of events that wait for their next one."""
     examined: int
 
 
