@@ -1,4 +1,4 @@
-"""The floor of ``benchmarks.drain``: a claim and a settle as anyone would write them, in turn on one connection.
+"""The floor of ``benchmarks.drain``: a claim and a settle in their plainest form, in turn on one connection.
 
 Nothing is published. The statements stand here and not in ``sql/``: the floor is the same whatever the relay's own
 statements become, so that figures of two versions compare.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = single_command()
 
 With = Annotated[
-    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add an optional part. Repeatable.")
+    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add this extension. Repeatable.")
 ]
 
 
@@ -39,7 +39,8 @@ def command(
     Extensions are optional parts of the schema: console records what the console changes, key-order adds what
     ORDERING=key needs (docs/guide/ordering.md says what it locks), replay-audit records every replayed event, tuning
     sets storage parameters for a large table (docs/operate/large-table.md), wake-up is the trigger for WAKE_UP, pause
-    the table for relay-cli pause, fleet the list of the relays.
+    the table for relay-cli pause, fleet the list of the relays, fan-out the column for routes to several destinations
+    (docs/guide/routing.md).
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 

@@ -1,4 +1,4 @@
-"""``relay-cli route``: where events of a type go."""
+"""``relay-cli route``: where events of a type go, one destination or several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Headers = Annotated[
 
 @app.command("route", context_settings=HELP)
 def command(event_type: EventType, header: Headers = None, as_json: Json = False) -> None:
-    """Show where an event of a type goes: the destination, its name, and the route that decides.
+    """Show where an event of a type goes: each destination, the name there, and the route that decides.
 
     It reads ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE as the relay does at its start, reports every problem in
     them, and connects to nothing. A name that needs a header is filled in from --header.
@@ -39,18 +39,17 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
     """
     from relay.app.destinations import read_plan
     from relay.core.event import EventId, OutboxEvent
-    from relay.routing.rules import Incomplete, Routes, Sent
+    from relay.routing.rules import Incomplete, Routes
     from relay.settings.settings import Settings
 
     headers = json.dumps(dict(map(_header, header or ())))
     plan = read_plan(Settings.from_process(only=_ONLY))
     event = OutboxEvent(EventId(""), event_type, None, b"", headers, 0, 0.0)
     decision = (plan.routes or Routes()).decide(event)
-    named = isinstance(decision, Sent) and plan.several
     if as_json:
-        print_json(_answer(event_type, decision, named=named))
+        print_json(_answer(event_type, decision, named=plan.several))
     else:
-        typer.echo(_sentence(event_type, decision, named=named))
+        typer.echo(_sentence(event_type, decision, named=plan.several))
     if isinstance(decision, Incomplete):
         raise typer.Exit(1)
 
@@ -63,13 +62,16 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _answer(event_type: str, decision: Decision, *, named: bool) -> dict[str, object]:
-    from relay.routing.rules import Incomplete, Sent
+    from relay.routing.rules import Incomplete, Sent, SentToAll
 
+    sent = decision.sent if isinstance(decision, SentToAll) else (decision,) if isinstance(decision, Sent) else ()
+    one = sent[0] if len(sent) == 1 else None
     return {
         "type": event_type,
-        "decision": type(decision).__name__.lower(),
-        "destination": decision.via if isinstance(decision, Sent) and named else None,
-        "name": decision.name if isinstance(decision, Sent) else None,
+        "decision": "sent" if sent else type(decision).__name__.lower(),
+        "destination": one.via if one is not None and named else None,
+        "name": one.name if one is not None else None,
+        "destinations": [{"destination": each.via if named else None, "name": each.name} for each in sent],
         "route": decision.rule.number if decision.rule is not None else None,
         "pattern": decision.rule.pattern if decision.rule is not None else None,
         "missing_header": decision.header if isinstance(decision, Incomplete) else None,
@@ -77,13 +79,14 @@ def _answer(event_type: str, decision: Decision, *, named: bool) -> dict[str, ob
 
 
 def _sentence(event_type: str, decision: Decision, *, named: bool) -> str:
-    from relay.routing.rules import Dropped, Sent
+    from relay.routing.rules import Dropped, Sent, SentToAll
 
     shown = one_line(event_type)
     match decision:
-        case Sent(via, name, rule):
-            where = f"{one_line(name)} at destination {via}" if named else one_line(name)
-            return f"{shown} goes to {where}: {_rule(rule)}"
+        case Sent(rule=rule) | SentToAll(rule=rule):
+            sent = decision.sent if isinstance(decision, SentToAll) else (decision,)
+            where = (f"{one_line(one.name)} at destination {one.via}" if named else one_line(one.name) for one in sent)
+            return f"{shown} goes to {' and to '.join(where)}: {_rule(rule)}"
         case Dropped(rule):
             return f"{shown} is dropped: it counts as delivered and is not sent; {_rule(rule)}"
         case _:
@@ -96,5 +99,6 @@ def _sentence(event_type: str, decision: Decision, *, named: bool) -> str:
 def _rule(rule: Rule | None) -> str:
     if rule is None:
         return "no route matches"
-    to = "is dropped" if rule.to is None else f"-> {rule.to.text}"
+    names = dict.fromkeys(target.to.text for target in rule.targets)
+    to = f"-> {', '.join(names)}" if names else "is dropped"
     return one_line(f"route {rule.number}, {rule.pattern} {to}")

@@ -61,6 +61,14 @@ GRANT SELECT ON openoutbox_events TO openoutbox_relay;
 GRANT UPDATE (status, attempts, last_error, available_at, locked_by, locked_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_relay;
 
+DO $$
+BEGIN
+    GRANT UPDATE (acknowledged_by) ON openoutbox_events TO openoutbox_relay;
+EXCEPTION WHEN undefined_column THEN
+    NULL; -- the table does not have the extension fan-out
+END
+$$;
+
 -- With ON_DELIVERED=delete also: GRANT DELETE ON openoutbox_events TO openoutbox_relay
 
 -- With the extension replay-audit also: GRANT SELECT, INSERT ON openoutbox_replays TO openoutbox_relay (SELECT is for
@@ -75,7 +83,8 @@ GRANT SELECT ON openoutbox_events TO openoutbox_reader;
 
 -- The console reads events and changes them as an operator does: retry, replay, bury, cancel. It records each change:
 -- run this file again after `relay-cli migrate --with console`. With the extension replay-audit also:
--- GRANT INSERT ON openoutbox_replays TO openoutbox_console.
+-- GRANT INSERT ON openoutbox_replays TO openoutbox_console. To let its admins prune also:
+-- GRANT DELETE ON openoutbox_events TO openoutbox_console.
 GRANT SELECT ON openoutbox_events TO openoutbox_console;
 GRANT UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_console;

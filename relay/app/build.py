@@ -46,8 +46,11 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
-def storage_options(settings: Settings) -> PostgresOptions:
-    """The STORAGE_* variables, and the others that the statements use."""
+def storage_options(settings: Settings, *, fan_out: bool = False) -> PostgresOptions:
+    """The STORAGE_* variables, and the others that the statements use.
+
+    ``fan_out``: routes send events to several destinations each.
+    """
     return PostgresOptions(
         url=required(settings.storage_url, "STORAGE_URL"),
         relay_id=settings.relay_id,
@@ -58,6 +61,7 @@ def storage_options(settings: Settings) -> PostgresOptions:
         # A claim that is answered after its lease has run out brings events that must not be offered any more.
         statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
         delete_delivered=settings.on_delivered == "delete",
+        fan_out=fan_out,
     )
 
 

@@ -6,7 +6,7 @@ ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -17,10 +17,11 @@ from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.routing.drops import Drops
+from relay.routing.fanout import acknowledged_names
 from relay.routing.file import read_routes
 from relay.routing.member import MemberOptions
 from relay.routing.publisher import RoutedPublisher
-from relay.routing.rules import Routes, Sent
+from relay.routing.rules import Routes, Sent, SentToAll
 from relay.routing.several import SeveralPublishers
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
@@ -37,6 +38,11 @@ class RoutingPlan(NamedTuple):
     routes: Routes | None
     """None where every event goes to the destination of its type's name."""
     several: bool
+
+    @property
+    def fan_out(self) -> bool:
+        """Whether routes send events to several destinations each."""
+        return self.routes is not None and self.routes.to_several
 
 
 def read_plan(settings: Settings) -> RoutingPlan:
@@ -79,6 +85,11 @@ class Destinations:
             return []
         return [f"destination {name}: {text}" for name, own in self._plan.destinations.items() for text in own.warnings]
 
+    @property
+    def fan_out(self) -> bool:
+        """Whether routes send events to several destinations each."""
+        return self._plan.fan_out
+
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, for /readyz."""
         return self._several.degraded() if self._several is not None else {}
@@ -86,35 +97,56 @@ class Destinations:
     def register(self, registry: CollectorRegistry) -> None:
         """Add what is counted to ``registry``."""
         if self._plan.routes is not None:
-            registry.register(_RoutingCollector(self._drops, self._several, self._relay_id))
+            registry.register(RoutingCollector(self._drops, self._several, self._relay_id))
 
     @property
     def traced(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
-        """The broker's type and the destination's name of an event, for spans; None where its type says both."""
+        """The broker's type and the destination's name of an event, for spans; None where its type says both.
+
+        Of an event for several: all of both, with commas between them.
+        """
         return self._place if self._plan.routes is not None else None
 
     @property
     def logged(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
-        """The name and type of an event's destination, for the delivery log; None with one destination."""
+        """The name and type of an event's destination, for the delivery log; None with one destination.
+
+        Of an event for several: those that have not acknowledged it, with commas between them.
+        """
         return self._named if self._plan.several else None
 
     def _place(self, event: OutboxEvent) -> tuple[str, str]:
-        via, name = self._decided(event)
-        own = self._plan.destinations.get(via) if self._plan.several else next(iter(self._plan.destinations.values()))
-        return own.publisher_type if own is not None else NOWHERE, name
+        sent = self._sent(event)
+        if not self._plan.several:
+            [own] = self._plan.destinations.values()
+            return own.publisher_type, sent[0].name if sent else event.event_type
+        if not sent:
+            return NOWHERE, event.event_type
+        return self._types(sent), ",".join(one.name for one in sent)
 
     def _named(self, event: OutboxEvent) -> tuple[str, str]:
-        via, _ = self._decided(event)
-        own = self._plan.destinations.get(via)
-        return (via, own.publisher_type) if own is not None else (NOWHERE, NOWHERE)
+        sent = self._sent(event)
+        if not sent:
+            return NOWHERE, NOWHERE
+        acknowledged = acknowledged_names(event)
+        left = [one for one in sent if one.via not in acknowledged] or sent
+        return ",".join(one.via for one in left), self._types(left)
 
-    def _decided(self, event: OutboxEvent) -> tuple[str, str]:
-        """The destination, and the name there; the event's type where it goes nowhere."""
-        decision = self._plan.routes.decide(event) if self._plan.routes is not None else None
-        return (decision.via, decision.name) if isinstance(decision, Sent) else (NOWHERE, event.event_type)
+    def _types(self, sent: Sequence[Sent]) -> str:
+        return ",".join(self._plan.destinations[one.via].publisher_type for one in sent)
+
+    def _sent(self, event: OutboxEvent) -> tuple[Sent, ...]:
+        """Where it goes; empty where it goes nowhere."""
+        match self._plan.routes.decide(event) if self._plan.routes is not None else None:
+            case Sent() as one:
+                return (one,)
+            case SentToAll(sent):
+                return sent
+            case _:
+                return ()
 
 
-class _RoutingCollector(Collector):
+class RoutingCollector(Collector):
     """What routes drop and which destinations answer, in Prometheus' terms."""
 
     def __init__(self, drops: Drops, several: SeveralPublishers | None, relay_id: str) -> None:

@@ -18,7 +18,7 @@ from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
-from relay.routing.rules import Dropped, Sent, Undecided
+from relay.routing.rules import Dropped, Sent, SentToAll, Undecided
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
@@ -37,6 +37,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     findings = [
         Finding(Level.WARNING, "settings", text, "see docs/reference/configuration.md") for text in settings.warnings
     ]
+    plan = read_plan(settings)
     storage, types = check_storage(
         settings.storage_url.get_secret_value(),
         settings.storage_table_name,
@@ -44,8 +45,8 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         retention=retention,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
+        fan_out=plan.fan_out,
     )
-    plan = read_plan(settings)
     findings += storage
     if plan.several:
         for name, own in plan.destinations.items():
@@ -67,8 +68,9 @@ def _names(plan: RoutingPlan, destination: str, types: list[str] | None) -> list
     """The names that the waiting types have at this destination, as far as a type alone decides."""
     if types is None or plan.routes is None:
         return types
-    decisions = (plan.routes.of_type(event_type) for event_type in types)
-    sent = (one for one in decisions if isinstance(one, Sent))
+    decisions = [plan.routes.of_type(event_type) for event_type in types]
+    sent = [one for one in decisions if isinstance(one, Sent)]
+    sent += [one for decision in decisions if isinstance(decision, SentToAll) for one in decision.sent]
     return sorted({one.name for one in sent if not plan.several or one.via == destination})
 
 
@@ -81,12 +83,12 @@ def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
             case Dropped(rule):
                 yield Finding(Level.OK, "routes", f"route {rule.number} drops events of type {event_type!r}")
             case Undecided(rule):
-                headers = " and ".join(rule.to.headers) if rule.to is not None else ""
+                headers = " and ".join(rule.headers)
                 message = (
                     f"route {rule.number} sends {event_type!r} by the header {headers}: no destination was checked"
                 )
                 yield Finding(Level.OK, "routes", message)
-            case Sent():
+            case _:
                 pass
 
 
@@ -214,7 +216,7 @@ async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
     from relay.brokers.http.checking import check_hosts, without_endpoint  # noqa: PLC0415 - only with webhooks
 
     options = publishers.http_options(settings)
-    advice = "check the URL, the name, the way there and HTTP_TLS_*; until it answers its events wait"
+    advice = "check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers"
     findings = [
         Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
         if reason is None

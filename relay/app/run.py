@@ -62,7 +62,7 @@ async def _live(settings: Settings) -> None:
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings)
     _warn(destinations.warnings)
-    storage = PostgresOutbox(build.storage_options(settings))
+    storage = PostgresOutbox(build.storage_options(settings, fan_out=destinations.fan_out))
     log = build.build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
     lag = build.build_subscription_lag(settings)

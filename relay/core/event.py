@@ -68,6 +68,11 @@ class OutboxEvent(NamedTuple):
     """The code of the last failed attempt: what ``last_error`` begins with, up to the first colon."""
     created_at: float = math.inf
     """``created_at`` in seconds since 1970, exact to the microsecond; infinite where the row's is."""
+    acknowledged_by: str | None = None
+    """The destinations of several that have acknowledged it, by name, separated by commas; None for all other events.
+
+    A publisher sends it to the others alone, and gives a failed event back with what is known by then.
+    """
 
     @property
     def size(self) -> int:

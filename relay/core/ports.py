@@ -31,6 +31,22 @@ class Settlement:
     buried: list[tuple[EventId, str]] = field(default_factory=list)
     """Event id, error text."""
     released: list[EventId] = field(default_factory=list)
+    acknowledged: dict[EventId, str] = field(default_factory=dict)
+    """``acknowledged_by`` of events that are not delivered, and that some of their destinations have acknowledged."""
+
+    def keep_names(self, *events: OutboxEvent) -> None:
+        """Write down what is known of these events in ``acknowledged_by``."""
+        for event in events:
+            if event.acknowledged_by is not None:
+                self.acknowledged[event.event_id] = event.acknowledged_by
+
+    def put_before(self, earlier: Settlement) -> None:
+        """Write these verdicts, too, before its own."""
+        self.delivered[:0] = earlier.delivered
+        self.retried[:0] = earlier.retried
+        self.buried[:0] = earlier.buried
+        self.released[:0] = earlier.released
+        self.acknowledged |= earlier.acknowledged
 
     def event_ids(self) -> list[EventId]:
         """Every event there is a verdict on."""
@@ -127,8 +143,11 @@ class OutboxStorage(Protocol):
         PENDING again, and nothing written under its fence takes effect.
         """
 
-    def leave_out(self, event_types: Sequence[str]) -> None:
+    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of the claims that are sent from now on, until the next call says otherwise.
+
+        Of the types ``in_part`` only the events that some of their destinations have acknowledged, where the storage
+        can tell them apart; else all.
 
         In order per key, such an event keeps everything behind it in its key from being claimed. The events stay as
         they are, count as late, and cost other claims nothing, however many there are.

@@ -40,6 +40,12 @@ class Naming:
     destination_of: Callable[[OutboxEvent], tuple[str, str]] | None = None
     """The name and type of an event's destination, for a relay with several; else the two above."""
 
+    def destination(self, event: OutboxEvent, *, succeeded: bool) -> tuple[str, str]:
+        """Name and type. Of an event for several a delivery has all, a failure those that have not acknowledged it."""
+        if self.destination_of is None:
+            return self.destination_id, self.destination_type
+        return self.destination_of(event._replace(acknowledged_by=None) if succeeded else event)
+
 
 def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[EventId, datetime] = _NONE) -> LogEntry:
     """The entry of one attempt. The id of the attempt is generated here, from its time.
@@ -52,13 +58,11 @@ def log_entry(settled: SettledAttempt, naming: Naming, first_replays: Mapping[Ev
     time = claimed_at + timedelta(seconds=settled.seconds)
     succeeded = isinstance(settled.outcome, Acknowledged)
     code, response = _answer(settled.outcome)
-    destination_id, destination_type = naming.destination_id, naming.destination_type
-    if naming.destination_of is not None:
-        destination_id, destination_type = naming.destination_of(event)
+    destination_id, destination_type = naming.destination(event, succeeded=succeeded)
     logged = LoggedEvent(
         id=event.event_id,
         tenant_id=tenant_id,
-        matched_destination_ids=[destination_id],
+        matched_destination_ids=[destination_id] if naming.destination_of is None else destination_id.split(","),
         time=claimed_at - timedelta(seconds=event.age),
         topic=event.event_type,
         eligible_for_retry=not isinstance(settled.outcome, Permanent),

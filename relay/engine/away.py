@@ -13,6 +13,11 @@ What is held is known by its event type, which is all that a claim can tell apar
 servers, the events for those that answer wait for the next trial, too. An acknowledgement ends no hold in force, only a
 trial: else such a type would be claimed and released without a pause.
 
+An event that goes to several destinations, of which the others have acknowledged it, waits for this one alone. Where
+all events of a type that come back ``Away`` are like that, only such events of it are held: the others are claimed, so
+that the destinations which answer get them. An acknowledgement of one of those is one of all its destinations, and ends
+the hold.
+
 Memory of one relay, written in the event loop's thread: by the decider (outcomes) and the claim loop (trials), read by
 /readyz. Each relay of a table finds out independently.
 """
@@ -22,7 +27,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from relay.core.outcome import Away
 from relay.core.telemetry import Telemetry
@@ -36,6 +41,17 @@ _REMIND_SECONDS = 60.0
 _MOST_NAMED = 10  # in /readyz
 
 
+class Held(NamedTuple):
+    """The event types that a claim leaves out."""
+
+    types: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
+    """Types of which only the events that some of their destinations have acknowledged are left out."""
+
+
+NONE_HELD: Final = Held()
+
+
 @dataclass(slots=True)
 class _AwayType:
     """One event type whose destination does not answer."""
@@ -47,6 +63,8 @@ class _AwayType:
     until: float
     """No claim takes it before this time."""
     said_at: float
+    in_part: bool
+    """All of its events that came back in this hold wait for one of several destinations."""
     on_trial: bool = False
     """A claim took some of it, and there is no answer yet."""
 
@@ -80,13 +98,17 @@ class AwayDestinations:
         more = len(away) - len(named)
         return {"destinations": f"no answer for event types {', '.join(named)}{f' and {more} more' if more else ''}"}
 
-    def held(self) -> tuple[str, ...]:
-        """The event types that a claim which is sent now must leave out."""
+    def held(self) -> Held:
+        """What a claim that is sent now must leave out."""
         now = self._clock()
         for event_type, one in list(self._away.items()):
             if now >= one.until + _FORGET_AFTER:
                 self._forget(event_type, "no event waits for it")
-        return tuple(sorted(event_type for event_type, one in self._away.items() if now < one.until))
+        held = sorted((event_type, one.in_part) for event_type, one in self._away.items() if now < one.until)
+        return Held(
+            tuple(event_type for event_type, in_part in held if not in_part),
+            tuple(event_type for event_type, in_part in held if in_part),
+        )
 
     def tried(self, event_types: Collection[str]) -> None:
         """A claim took events of these types: those of them that were away are held until there is an answer."""
@@ -96,18 +118,25 @@ class AwayDestinations:
             if now >= one.until:
                 one.until, one.on_trial = now + one.hold, True
 
-    def report(self, event_type: str, outcome: Away) -> None:
-        """An event of this type came back ``Away``. Those that were offered together count once."""
+    def report(self, event_type: str, outcome: Away, *, in_part: bool = False) -> None:
+        """An event of this type came back ``Away``. Those that were offered together count once.
+
+        ``in_part``: other destinations have acknowledged it.
+        """
         now = self._clock()
         one = self._away.get(event_type)
         if one is None:
-            self._away[event_type] = _AwayType(outcome, self._longer(self._interval), now + self._interval, now)
+            self._away[event_type] = _AwayType(
+                outcome, self._longer(self._interval), now + self._interval, now, in_part
+            )
             self._say(event_type, outcome.reason)
             self._telemetry.away(sorted(self._away))
             return
         one.outcome = outcome
         if now < one.until and not one.on_trial:
+            one.in_part &= in_part
             return
+        one.in_part = in_part
         one.until, one.on_trial = now + one.hold, False
         one.hold = self._longer(one.hold)
         if now - one.said_at >= _REMIND_SECONDS:
@@ -120,7 +149,7 @@ class AwayDestinations:
         more = False
         for event_type in self._away.keys() & event_types:
             one = self._away[event_type]
-            if one.on_trial or now >= one.until:
+            if one.on_trial or one.in_part or now >= one.until:
                 self._forget(event_type, "it answers")
                 more = True
             else:

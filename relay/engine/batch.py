@@ -237,6 +237,7 @@ class Batch:
                 self.verdicts.buried.append((event_id, error))
             case Release():
                 self.verdicts.released.append(event_id)
+        self.verdicts.keep_names(event)
         if self.waiting.in_order:
             self.verdicts.released.extend(self.waiting.end(event))
 
@@ -248,7 +249,9 @@ class Batch:
 
     def release_unanswered(self) -> None:
         """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
-        self.verdicts.released += [*self.offered, *self.suspects, *self.undecided_ids(), *self.waiting.end_all()]
+        events = [*self.offered.values(), *self.suspects.values(), *(event for event, _ in self.undecided)]
+        self.verdicts.released += [*(event.event_id for event in events), *self.waiting.end_all()]
+        self.verdicts.keep_names(*events)
         self.offered.clear()
         self.suspects.clear()
         self.undecided.clear()
@@ -284,11 +287,7 @@ class Batch:
 
     def put_back(self, portion: Portion) -> None:
         """Being written -> decided: before the newer verdicts, to be written with them."""
-        written = portion.settlement
-        self.verdicts.delivered[:0] = written.delivered
-        self.verdicts.retried[:0] = written.retried
-        self.verdicts.buried[:0] = written.buried
-        self.verdicts.released[:0] = written.released
+        self.verdicts.put_before(portion.settlement)
         self._ambiguous |= portion.ambiguous
 
     def set_aside(self, portion: Portion, due_at: float) -> None:

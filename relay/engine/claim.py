@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
+from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.gate import Gate
@@ -61,7 +62,7 @@ class Claimer:
         twice as many after a good one."""
         self._excluded = Exclusions("claim", context.clock)
         self._away = context.away
-        self._left_out: Sequence[str] = ()
+        self._left_out = NONE_HELD
         """The event types that the storage was last told to leave out."""
         self._refusals = 0
         """Claims in a row that the database refused for a row."""
@@ -231,10 +232,10 @@ class Claimer:
 
     def _leave_out_away(self) -> None:
         """Leave out the events whose destinations do not answer, but for a claim now and then that tries them."""
-        away = self._away.held() if self._away else ()
+        away = self._away.held() if self._away else NONE_HELD
         if away != self._left_out:
             self._left_out = away
-            self._storage.leave_out(away)
+            self._storage.leave_out(away.types, away.in_part)
 
     async def _accept(self, claim: Claim, sent_at: float) -> None:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""

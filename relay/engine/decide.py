@@ -84,7 +84,7 @@ class Decider:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
             elif isinstance(outcome, Away):
-                self._away.report(event.event_type, outcome)
+                self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)
@@ -145,7 +145,7 @@ class Decider:
 def _log_cut(events: int) -> None:
     logger.warning(
         "the connection to the broker was cut while the broker answers: what was in flight is offered again in "
-        "smaller groups, to find an event that it is cut on",
+        "smaller groups, to find the event that causes it",
         extra={"action": "connection_cut", "events": events},
     )
 

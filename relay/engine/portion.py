@@ -65,4 +65,5 @@ def select(settlement: Settlement, is_chosen: Callable[[EventId], bool]) -> Sett
         [entry for entry in settlement.retried if is_chosen(entry[0])],
         [entry for entry in settlement.buried if is_chosen(entry[0])],
         [event_id for event_id in settlement.released if is_chosen(event_id)],
+        settlement.acknowledged,
     )

@@ -84,6 +84,8 @@ class OrderedClaim:
         self._run = RunLength(longest_run)
         self.waiting = False
         """Whether the last call saw more due rows than it claimed."""
+        self.fan_out: tuple[str, ...] = ()
+        """The tag ``fan_out`` where the table has the column of that extension."""
         self._width = 1
         self._walks_next = False
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
@@ -107,7 +109,7 @@ class OrderedClaim:
         bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
         bounds["firsts"] = self._run.firsts(limit)
         bounds["excluded"] = id_array(excluded)
-        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []))
+        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []), *self.fan_out)
         if paused is not None:
             bounds |= paused.parameters()
             tags += paused.tags

@@ -43,6 +43,8 @@ _REMEMBERED: Final = 16  # sets of patterns whose heads are known
 
 Place = tuple[float, float]
 """``available_at`` and ``created_at`` in seconds since 1970: the order of claims."""
+LeftOut = tuple[str, bool]
+"""A pattern, and whether it is for the events alone that some of their destinations have acknowledged."""
 BEFORE_ALL: Final[Place] = (float("-inf"), float("-inf"))
 
 
@@ -66,18 +68,23 @@ class PausedRows:
         self._rows_per_look = rows_per_look
         self._read = statement("outbox/pause:read", table, {PAUSES: pauses_of(table)})
         self._look_sql = statement("outbox/pause:look", table)
+        self._look_in_part_sql = statement("outbox/pause:look", table, tags=["in_part"])
         self._guard = statement("outbox/claim:guard", table)
         self.pauses: Sequence[Pause] = ()
         self._away: Sequence[str] = ()
         """Event types whose destinations do not answer."""
+        self._away_in_part: Sequence[str] = ()
+        """Those of which only one of several does not."""
         self._paused: list[str] = []
         """What LIKE matches in the event types that operators paused."""
         self.patterns: list[str] = []
         """What LIKE matches in all event types that claims leave out; empty while there is none."""
+        self.in_part: list[str] = []
+        """Likewise in those of which they leave out only what some destinations have acknowledged."""
         self.head = BEFORE_ALL
         self._behind = BEFORE_ALL
         """How far the look behind the head has come."""
-        self._remembered: dict[frozenset[str], tuple[Place, Place]] = {}
+        self._remembered: dict[frozenset[LeftOut], tuple[Place, Place]] = {}
         """Head and ``_behind`` of other sets of patterns."""
 
     @property
@@ -88,17 +95,19 @@ class PausedRows:
     @property
     def tags(self) -> tuple[str, ...]:
         """The tag of claims that leave rows out; empty while they leave out none."""
+        if self.in_part:
+            return ("paused", "in_part")
         return ("paused",) if self.patterns else ()
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of such claims."""
-        return _parameters(self.head, self.patterns)
+        return _parameters(self.head, self.patterns, self.in_part)
 
     def of_the_lag(self) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Tags and parameters of statements about what is late: rows that operators paused are not."""
-        if self._paused == self.patterns:
+        if self._paused == self.patterns and not self.in_part:
             return self.tags, self.parameters()
-        head, _ = self._known_head(self._paused)
+        head, _ = self._known_head(_left_out(self._paused))
         return (("paused",) if self._paused else ()), _parameters(head, self._paused)
 
     def claimed(self, patterns: list[str], last: Place, claimed_at: Fence) -> None:
@@ -121,9 +130,9 @@ class PausedRows:
         self.pauses = pauses
         self._change()
 
-    def leave_out(self, event_types: Sequence[str]) -> None:
-        """Take over the event types whose destinations do not answer."""
-        self._away = event_types
+    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
+        """Take over the event types whose destinations do not answer, and those of which one of several does not."""
+        self._away, self._away_in_part = event_types, in_part
         self._change()
 
     def _change(self) -> None:
@@ -131,25 +140,26 @@ class PausedRows:
         self._paused = sorted({pause.target.pattern for pause in self.pauses})
         away = {PauseTarget(PauseScope.TYPE, event_type).pattern for event_type in self._away}
         patterns = sorted(away.union(self._paused))
-        if patterns == self.patterns:
+        in_part = sorted(PauseTarget(PauseScope.TYPE, event_type).pattern for event_type in self._away_in_part)
+        if (patterns, in_part) == (self.patterns, self.in_part):
             return
-        if self.patterns:
-            self._remembered.pop(frozenset(self.patterns), None)
-            self._remembered[frozenset(self.patterns)] = self.head, self._behind
+        if before := _left_out(self.patterns, self.in_part):
+            self._remembered.pop(before, None)
+            self._remembered[before] = self.head, self._behind
         while len(self._remembered) > _REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
+        self.in_part = in_part
         self.patterns = patterns
-        self.head, self._behind = self._known_head(patterns)
+        self.head, self._behind = self._known_head(_left_out(patterns, in_part))
 
-    def _known_head(self, patterns: Sequence[str]) -> tuple[Place, Place]:
-        """The furthest head of a set that leaves out no more than these."""
-        within = frozenset(patterns)
+    def _known_head(self, within: frozenset[LeftOut]) -> tuple[Place, Place]:
+        """The furthest head of a set that leaves out no more than this one."""
         heads = (heads for one, heads in self._remembered.items() if one <= within)
         return max(heads, default=(BEFORE_ALL, BEFORE_ALL))
 
     async def look(self, connection: Connection) -> None:
         """One round: move the head forward over paused rows, and look on behind it."""
-        if not self.patterns:
+        if not self.tags:
             return
         began = self._clock()
         while self._clock() - began < _LONGEST_ADVANCE:
@@ -173,15 +183,23 @@ class PausedRows:
         cursor = connection.cursor(binary=True)
         async with connection.pipeline():  # one round trip, one transaction
             await connection.execute(self._guard)
-            await cursor.execute(self._look_sql, {**bounds, "paused": self.patterns})
+            sql = self._look_in_part_sql if self.in_part else self._look_sql
+            await cursor.execute(sql, {**bounds, "paused": self.patterns, "in_part": self.in_part})
         [(rows, free_due, free_created, end_due, end_created)] = await cursor.fetchall()
         free = None if free_due is None else (free_due, free_created)
         return Look(rows, free, None if end_due is None else (end_due, end_created))
 
 
-def _parameters(head: Place, patterns: list[str]) -> dict[str, Any]:
+def _parameters(head: Place, patterns: list[str], in_part: Sequence[str] = ()) -> dict[str, Any]:
     due, created = head
-    return {"due_from": due, "created_from": created, "paused": patterns}
+    return {"due_from": due, "created_from": created, "paused": patterns, "in_part": list(in_part)}
+
+
+def _left_out(patterns: Sequence[str], in_part: Sequence[str] = ()) -> frozenset[LeftOut]:
+    """What is left out with these patterns: a type as a whole leaves out what it does in part."""
+    return frozenset(
+        (*((pattern, part) for pattern in patterns for part in (False, True)), *((one, True) for one in in_part))
+    )
 
 
 def read_pause(row: tuple[Any, ...]) -> Pause:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
+from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import statement
 
 KINDS: Final = ("delivered", "retried", "buried", "released")
 """The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
@@ -20,12 +22,18 @@ Call = tuple[LiteralString, dict[str, Any]]
 class SettleStatements:
     """The four fenced statements of one relay on one table. With ``delete_delivered`` a delivery deletes its row."""
 
-    def __init__(self, table: TableName, relay_id: str, *, delete_delivered: bool) -> None:
-        self._relay_id = relay_id
-        tags = ["delete"] if delete_delivered else []
+    def __init__(self, options: PostgresOptions, fan_out: Sequence[str] = ()) -> None:
+        """``fan_out`` is the tag ``fan_out`` where the table has the column of that extension."""
+        table = options.table
+        self._relay_id = options.relay_id
+        tags = ["delete"] if options.delete_delivered else fan_out
         self._sql: dict[str, LiteralString] = {
-            kind: statement(f"outbox/settle:{kind}", table, tags=tags) for kind in KINDS
+            kind: statement(f"outbox/settle:{kind}", table, tags=tags if kind == "delivered" else ()) for kind in KINDS
         }
+        self._with_names: dict[str, LiteralString] = {
+            kind: statement(f"outbox/settle:{kind}", table, tags=fan_out) for kind in KINDS[1:] if fan_out
+        }
+        """The same for events that some of their destinations have acknowledged; empty without the extension."""
         self._held = statement("outbox/lease:held", table)
 
     async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -72,4 +80,6 @@ class SettleStatements:
 
     def _call(self, kind: str, settlement: Settlement, ids: Sequence[EventId], **more: list[Any]) -> Call:
         fenced = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence}
+        if settlement.acknowledged and kind in self._with_names:
+            return self._with_names[kind], {**fenced, **more, "acknowledged": json.dumps(settlement.acknowledged)}
         return self._sql[kind], {**fenced, **more}

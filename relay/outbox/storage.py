@@ -1,12 +1,12 @@
 """The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
 
 The composition root (``relay.app.build``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
-on eight of its columns (with ON_DELIVERED=delete also DELETE), no other right. It holds three connections at most:
-one claims, one settles and renews, one keeps house (reap, backlog, ping), so that none of them waits for another. A
-ping that would have to wait for the housekeeping goes over a fourth one, made for it and closed after it: a server
-that hangs keeps every statement waiting up to its deadline, and must be found out sooner. Where the table has the
-extension pause or fleet, or a destination does not answer, one more is for these (``aside``). All times are those of
-the database.
+on eight of its columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no
+other right. It holds three connections at most: one claims, one settles and renews, one keeps house (reap, backlog,
+ping), so that none of them waits for another. A ping that would have to wait for the housekeeping goes over a fourth
+one, made for it and closed after it: a server that hangs keeps every statement waiting up to its deadline, and must be
+found out sooner. Where the table has the extension pause or fleet, or a destination does not answer, one more is for
+these (``aside``). All times are those of the database.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -16,6 +16,7 @@ is opened again from the URL.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,8 @@ from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
+logger = logging.getLogger(__name__)
+
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Values = Mapping[str, Any] | None
 
@@ -54,6 +57,11 @@ _due = itemgetter(_FIELDS, OutboxEvent._fields.index("created_at"))
 _FENCE = -1
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
+_ALL_AGAIN = (
+    "table %s has no column acknowledged_by that this user may write: an event that one of several destinations has "
+    "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
+    "the relay's user UPDATE (acknowledged_by)"
+)
 _CHECK = "relay-cli check says what is missing, and how to add it"
 
 
@@ -94,7 +102,9 @@ class PostgresOutbox:
         self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
         self._ping = self._sql("outbox/table:ping")
         self._beside = {"relays": relays_of(options.table).quoted, "pauses": pauses_of(options.table).quoted}
-        self._settle = SettleStatements(options.table, options.relay_id, delete_delivered=options.delete_delivered)
+        self._fan_out: tuple[str, ...] = ()
+        """The tag of statements that know the column of the extension fan-out; empty without it."""
+        self._settle = SettleStatements(options)
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(self._claiming, options, self._appetite)
         self._renewer = Renewer(self._settling, options)
@@ -111,13 +121,24 @@ class PostgresOutbox:
         async def check(connection: Connection) -> None:
             options = self._options
             in_order, deletes = options.key_order is not None, options.delete_delivered
-            await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes)
+            if await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes):
+                self._use_fan_out()
+            elif options.fan_out:
+                logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
 
-        await self._housekeeping.run("looking at the table", check)
+        await self._housekeeping.run("reading the table", check)
         await self.ping()
         if self.extensions.pauses:
             with suppress(SchemaError):  # the loop that reads them says so
                 await self._housekeeping.run("reading the pauses", self.paused.read)
+
+    def _use_fan_out(self) -> None:
+        """Read and write the column of the extension fan-out."""
+        self._fan_out = ("fan_out",)
+        self._claim = self._sql("outbox/claim:claim", *self._fan_out)
+        self._settle = SettleStatements(self._options, self._fan_out)
+        if self._ordered is not None:
+            self._ordered.fan_out = self._fan_out
 
     async def close(self) -> None:
         """Close the connections, cutting off what still runs; never raises, takes a second at most."""
@@ -157,9 +178,15 @@ class PostgresOutbox:
             self._appetite.in_time(max_bytes)
         return claim._replace(waiting=self._rows_wait)
 
-    def leave_out(self, event_types: Sequence[str]) -> None:
-        """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``)."""
-        self.paused.leave_out(event_types)
+    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
+        """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``).
+
+        Those ``in_part`` as a whole without the extension fan-out, and in order per key, where they hold up their keys.
+        """
+        if self._fan_out and self._ordered is None:
+            self.paused.leave_out(event_types, in_part)
+        else:
+            self.paused.leave_out(sorted({*event_types, *in_part}))
 
     @property
     def _rows_wait(self) -> bool:
@@ -185,7 +212,7 @@ class PostgresOutbox:
             return []
         patterns = self.paused.patterns
         tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags)
-        query = self._sql("outbox/claim:claim", *tags) if tags else self._claim
+        query = self._sql("outbox/claim:claim", *tags, *self._fan_out) if tags else self._claim
         parameters = {
             "limit": limit,
             "max_bytes": max_bytes,
@@ -205,7 +232,7 @@ class PostgresOutbox:
             await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
-            if rows and tags == ("paused",):
+            if rows and tags == self.paused.tags:
                 self.paused.claimed(patterns, _due(rows[-1]), rows[-1][_FENCE])
             return rows
 
@@ -306,7 +333,7 @@ class PostgresOutbox:
     ) -> None:
         """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
         guarded = self._guard.on
-        stepping = bool(self.paused.patterns) and self.paused.head == BEFORE_ALL
+        stepping = bool(self.paused.tags) and self.paused.head == BEFORE_ALL
         began = time.monotonic()
         try:
             if guarded:
@@ -326,7 +353,7 @@ class PostgresOutbox:
         """Raise unless the database answers and takes writes."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
         try:
-            answer = await self._one_row("asking for a sign of life", self._ping, self._beside, over)
+            answer = await self._one_row("pinging the database", self._ping, self._beside, over)
         finally:
             await self._spare.close()
         read_only, *beside = answer

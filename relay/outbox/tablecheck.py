@@ -33,6 +33,8 @@ COLUMNS: Final = (
 )
 ORDER_COLUMN: Final = "insertion_order"
 """What ``sql/outbox/extensions/key_order.sql`` adds, and ORDERING=key needs."""
+FAN_OUT_COLUMN: Final = "acknowledged_by"
+"""What ``sql/outbox/extensions/fan_out.sql`` adds."""
 WRITTEN: Final = (
     "status",
     "attempts",
@@ -50,8 +52,10 @@ _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized
 
 async def check_table(
     connection: Connection, table: TableName, *, key_order: bool = False, delete_delivered: bool = False
-) -> None:
+) -> bool:
     """Raise SchemaError, saying what to do, unless the relay can work on ``table``.
+
+    Returns whether it can remember there which destinations have acknowledged an event (extension fan-out).
 
     ``key_order`` is ORDERING=key, ``delete_delivered`` ON_DELIVERED=delete: each needs more than the contract does.
     """
@@ -73,6 +77,7 @@ async def check_table(
         )
     denied = [name for name in WRITTEN if name not in (writable or ())]
     _refuse_rights(table, may_select=may_select, denied=denied, lacks_delete=delete_delivered and not may_delete)
+    return FAN_OUT_COLUMN in writable
 
 
 def _refuse_rights(table: TableName, *, may_select: bool, denied: list[str], lacks_delete: bool) -> None:

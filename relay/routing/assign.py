@@ -1,18 +1,20 @@
 """Assign: the events of one ``publish`` by destination, under the names that the rules give them.
 
 A publisher takes a destination's name from ``event_type``, so an event that goes elsewhere is handed over as a copy
-with that name; its outcome comes back with the event that the engine knows.
+with that name; its outcome comes back with the event that the engine knows. An event for several destinations is a copy
+for each (``fanout``), but for those that have acknowledged it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent, RoutedEvent
-from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Resolution, Transient
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Resolution, Transient
 from relay.routing.drops import Drops
-from relay.routing.rules import Dropped, Routes, Sent
+from relay.routing.fanout import FanOut, acknowledged_names
+from relay.routing.rules import Dropped, Incomplete, Routes, Sent, SentToAll
 
 NO_NAME: Final = "ROUTE_INCOMPLETE"
 """The code of an event without a header that its destination's name needs."""
@@ -26,41 +28,80 @@ class Assignment(NamedTuple):
     originals: dict[int, OutboxEvent]
     """The event that the engine knows, by the identity of the copy that stands for it."""
     resolved: list[Resolution]
+    fan_outs: dict[int, tuple[FanOut, str]]
+    """The fan-out that a copy belongs to, and the destination that it is for, by the identity of the copy."""
 
 
 def assign(events: Sequence[OutboxEvent], routes: Routes, drops: Drops) -> Assignment:
     """Decide about every event, in order."""
-    by_via: dict[str, list[OutboxEvent]] = {}
-    originals: dict[int, OutboxEvent] = {}
-    resolved: list[Resolution] = []
+    assignment = Assignment({}, {}, [], {})
+    by_via, originals, resolved, _ = assignment
     for event in events:
         match routes.decide(event):
-            case Sent(via, name):
+            case Sent(via, name) if event.acknowledged_by is None or not via:
                 copy = event
                 if name != event.event_type:
-                    copy = routed = RoutedEvent(*event._replace(event_type=name))
-                    routed.row_type = event.event_type
+                    copy = _copy(event, name)
                     originals[id(copy)] = event
                 by_via.setdefault(via, []).append(copy)
+            case Sent() as one:
+                _fan_out(event, (one,), assignment)
+            case SentToAll(sent):
+                _fan_out(event, sent, assignment)
             case Dropped(rule):
                 drops.add(event.event_type, rule)
                 resolved.append((event, Acknowledged({"dropped_by_route": rule.number})))
-            case incomplete:
+            case Incomplete() as incomplete:
                 resolved.append((event, Transient(NO_NAME, f"{incomplete}; add the header, or correct ROUTES_FILE")))
-    return Assignment(by_via, originals, resolved)
+    return assignment
+
+
+def _fan_out(event: OutboxEvent, sent: Sequence[Sent], assignment: Assignment) -> None:
+    """Hand over a copy for each destination that has not acknowledged the event."""
+    acknowledged = acknowledged_names(event)
+    left = [one for one in sent if one.via not in acknowledged]
+    if not left:
+        assignment.resolved.append((event, ACKNOWLEDGED))
+    fan_out = FanOut(event, len(left))
+    for via, name, _ in left:
+        copy = _copy(event, name)
+        assignment.fan_outs[id(copy)] = fan_out, via
+        assignment.by_via.setdefault(via, []).append(copy)
+
+
+def _copy(event: OutboxEvent, name: str) -> RoutedEvent:
+    copy = RoutedEvent(*event._replace(event_type=name))
+    copy.row_type = event.event_type
+    return copy
 
 
 def restoring(sink: OutcomeSink, assignment: Assignment) -> OutcomeSink:
     """A sink that passes outcomes on with the events that the engine knows."""
-    if not assignment.originals:
+    if not (assignment.originals or assignment.fan_outs):
         return sink
 
     def restore(resolutions: Sequence[Resolution]) -> None:
         # This keeps the assignment and its copies alive: none of their identities is given to another event meanwhile.
-        originals = assignment.originals
-        sink([_restored(event, outcome, originals.get(id(event))) for event, outcome in resolutions])
+        originals, fan_outs = assignment.originals, assignment.fan_outs
+        if fan_outs:
+            resolutions = _combined(resolutions, fan_outs)
+        if resolutions:
+            sink([_restored(event, outcome, originals.get(id(event))) for event, outcome in resolutions])
 
     return restore
+
+
+def _combined(resolutions: Sequence[Resolution], fan_outs: Mapping[int, tuple[FanOut, str]]) -> list[Resolution]:
+    """Without the outcomes of fan-outs, but for what is known of those of which this is the last one."""
+    passed: list[Resolution] = []
+    for event, outcome in resolutions:
+        if (entry := fan_outs.get(id(event))) is None:
+            passed.append((event, outcome))
+            continue
+        fan_out, via = entry
+        if (resolution := fan_out.resolve(via, event.event_type, outcome)) is not None:
+            passed.append(resolution)
+    return passed
 
 
 def _restored(event: OutboxEvent, outcome: Outcome, original: OutboxEvent | None) -> Resolution:

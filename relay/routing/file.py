@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml
-from relay.routing.rules import Rule
+from relay.routing.rules import Rule, Target
 from relay.routing.template import Template, read_template
 
 _KEYS: Final = ("type", "to", "drop", "via")
@@ -73,41 +73,66 @@ class _RouteReader:
             near = difflib.get_close_matches(key, _KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"write {', '.join(_KEYS)}"
             self.problems.append(f"{key!r} is not known; {hint}")
-        return Rule(self._number, self._pattern(), self._to(), self._via())
+        pattern, templates, destinations = self._pattern(), self._templates(), self._vias()
+        to = templates[0] if templates else None
+        if len(templates) > 1 and len(destinations) == 1:
+            self.problems.append(
+                "to is a list, and an event goes to one destination; write one name, or as many destinations in via"
+            )
+        elif len(templates) > 1 and len(templates) != len(destinations):
+            self.problems.append(
+                f"to has {len(templates)} names, and via {len(destinations)} destinations; write one for each, or one"
+            )
+        if to is None or len(destinations) < 2:
+            return Rule(self._number, pattern, to, destinations[0])
+        names = templates if len(templates) == len(destinations) else [to] * len(destinations)
+        return Rule(self._number, pattern, to, destinations[0], tuple(map(Target, destinations[1:], names[1:])))
 
     def _pattern(self) -> str:
         pattern = self._route.get("type")
         if isinstance(pattern, str) and pattern:
             return pattern
-        self.problems.append('type is missing or no text; write an event type, in which * stands for any text: "*"')
+        self.problems.append(
+            'type is missing or not a string; write an event type, in which * matches any characters: "*"'
+        )
         return ""
 
-    def _to(self) -> Template | None:
+    def _templates(self) -> list[Template]:
+        """The names; none for a route that drops."""
         drop = self._route.get("drop", False)
         if not isinstance(drop, bool):
             self.problems.append("drop is neither true nor false")
-            return None
+            return []
         if drop:
             if {"to", "via"} & self._route.keys():
-                self.problems.append("drop = true stands beside to or via; remove one of them")
-            return None
+                self.problems.append("drop = true is set together with to or via; remove one of them")
+            return []
         to = self._route.get("to", "{type}" if "via" in self._route else None)
-        if isinstance(to, list):
-            self.problems.append("to is a list, and an event goes to one destination; write one name")
-        elif not isinstance(to, str):
-            self.problems.append('it says neither to nor drop; write to = "{type}" or drop = true')
-        else:
-            try:
-                return read_template(to, self._tenant_header)
-            except ValueError as error:
-                self.problems.append(f"to: {error}")
-        return None
+        names: list[Any] = to if isinstance(to, list) else [to]
+        if not names or not all(isinstance(name, str) for name in names):
+            self.problems.append('it has neither to nor drop; write to = "{type}" or drop = true')
+            return []
+        try:
+            return [read_template(name, self._tenant_header) for name in names]
+        except ValueError as error:
+            self.problems.append(f"to: {error}")
+        return []
 
-    def _via(self) -> str:
-        via = self._route.get("via", "")
-        if not isinstance(via, str) or ("via" in self._route and not via):
-            self.problems.append("via is no text; write the name of a destination in DESTINATIONS_FILE")
-            return ""
+    def _vias(self) -> list[str]:
+        """The destinations in DESTINATIONS_FILE, one at least."""
+        via = self._route.get("via", [""])
+        names = via if isinstance(via, list) else [via]
+        if not names or not all(isinstance(name, str) for name in names) or ("via" in self._route and "" in names):
+            self.problems.append(
+                "via is not a string; write the name of a destination in DESTINATIONS_FILE, or several: "
+                '["main", "audit"]'
+            )
+            return [""]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            self.problems.append(f"via names {', '.join(repeated)} twice; name each destination once")
+        return [self._destination(name) for name in names]
+
+    def _destination(self, via: str) -> str:
         if via and not self._destinations:
             self.problems.append(f"via names the destination {via!r}, and DESTINATIONS_FILE is not set; set it")
         elif via and via not in self._destinations:

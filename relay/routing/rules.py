@@ -3,6 +3,7 @@
 What is decided for an event:
 
 - ``Sent``: where it goes. Without a matching rule: the default destination, under the event's type.
+- ``SentToAll``: the rule names several destinations, and the event goes to each of them (``fanout``).
 - ``Dropped``: it is not sent, because a rule says so.
 - ``Incomplete``: the rule's name needs a header that the event does not have. Nothing is guessed: the event fails an
   attempt and is tried again, as for a destination that does not exist, so that the rules can be corrected meanwhile.
@@ -11,7 +12,7 @@ What is decided for an event:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
@@ -21,6 +22,13 @@ from relay.routing.template import Missing, Template, read_template
 _MOST_REMEMBERED: Final = 10_000  # event types
 PLAIN: Final = read_template("{type}", "")
 """The name of a destination where no rule gives another: the event type."""
+
+
+class Target(NamedTuple):
+    """One of the destinations that a rule names."""
+
+    via: str
+    to: Template
 
 
 class Rule(NamedTuple):
@@ -34,6 +42,18 @@ class Rule(NamedTuple):
     """The destination's name; None drops the event."""
     via: str
     """The destination of DESTINATIONS_FILE; empty without one."""
+    further: tuple[Target, ...] = ()
+    """The destinations beside it, where the event goes to several."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All of its destinations; none for a rule that drops."""
+        return () if self.to is None else (Target(self.via, self.to), *self.further)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The headers that the names of its destinations need."""
+        return tuple(dict.fromkeys(header for target in self.targets for header in target.to.headers))
 
 
 class Sent(NamedTuple):
@@ -43,6 +63,13 @@ class Sent(NamedTuple):
     name: str
     rule: Rule | None
     """None where no rule matches."""
+
+
+class SentToAll(NamedTuple):
+    """The event goes to each of them."""
+
+    sent: tuple[Sent, ...]
+    rule: Rule
 
 
 class Dropped(NamedTuple):
@@ -58,9 +85,9 @@ class Incomplete(NamedTuple):
     header: str
 
     def __str__(self) -> str:
+        names = " and ".join(target.to.text for target in self.rule.targets)
         return (
-            f"route {self.rule.number} sends {self.rule.pattern} to {self.rule.to.text if self.rule.to else ''}, and "
-            f"the event has no header {self.header}"
+            f"route {self.rule.number} sends {self.rule.pattern} to {names}, and the event has no header {self.header}"
         )
 
 
@@ -68,10 +95,9 @@ class Undecided(NamedTuple):
     """The event's type alone does not decide: the name has a header in it."""
 
     rule: Rule
-    to: Template
 
 
-Decision = Sent | Dropped | Incomplete
+Decision = Sent | SentToAll | Dropped | Incomplete
 
 
 class Routes:
@@ -82,10 +108,12 @@ class Routes:
         self._rules = [(re.compile(_expression(rule.pattern), re.DOTALL), rule) for rule in rules]
         self._prefix = prefix
         self._default = default
-        self._known: dict[str, Sent | Dropped | Undecided] = {}
+        self._known: dict[str, Decision | Undecided] = {}
         """What is decided for each event type."""
-        self.by_header = any(rule.to is not None and rule.to.headers for rule in rules)
-        """Whether events of one type may go to several destinations."""
+        self.by_header = any(rule.headers for rule in rules)
+        """Whether events of one type may go to different destinations."""
+        self.to_several = any(rule.further for rule in rules)
+        """Whether some events go to several destinations each."""
 
     def decide(self, event: OutboxEvent) -> Decision:
         """Where this event goes. Headers are read only where a name needs one."""
@@ -97,22 +125,25 @@ class Routes:
             known = self._known[event_type] = self.of_type(event_type)
         if not isinstance(known, Undecided):
             return known
-        rule, to = known
-        name = to.fill(event_type, dict(wire_headers(event.headers)))
-        if isinstance(name, Missing):
-            return Incomplete(rule, name.header)
-        return Sent(rule.via, self._prefix + name, rule)
+        return self._fill(known.rule, event_type, dict(wire_headers(event.headers)))
 
-    def of_type(self, event_type: str) -> Sent | Dropped | Undecided:
+    def of_type(self, event_type: str) -> Decision | Undecided:
         """Where events of this type go, as far as the type alone decides."""
         rule = next((rule for expression, rule in self._rules if expression.fullmatch(event_type)), None)
         if rule is None:
             return Sent(self._default, self._prefix + event_type, None)
         if rule.to is None:
             return Dropped(rule)
-        if rule.to.headers:
-            return Undecided(rule, rule.to)
-        return Sent(rule.via, f"{self._prefix}{rule.to.fill(event_type, {})}", rule)
+        return Undecided(rule) if rule.headers else self._fill(rule, event_type, {})
+
+    def _fill(self, rule: Rule, event_type: str, headers: Mapping[str, str]) -> Decision:
+        sent: list[Sent] = []
+        for via, to in rule.targets:
+            name = to.fill(event_type, headers)
+            if isinstance(name, Missing):
+                return Incomplete(rule, name.header)
+            sent.append(Sent(via, self._prefix + name, rule))
+        return sent[0] if len(sent) == 1 else SentToAll(tuple(sent), rule)
 
 
 def _expression(pattern: str) -> str:

@@ -20,12 +20,14 @@
 -- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
--- Tag paused: leaves out paused event types, and begins behind rows known to be paused.
+-- Tag paused: leaves out paused event types, and begins behind rows known to be paused. Tag in_part, beside it and
+-- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
+-- extensions/fan_out.sql.
 -- Rows of more than INLINE_BYTES in sum leave their payloads behind, so that the commit does not wait for a client that
 -- reads slowly or not at all: a statement commits once its result fits into the buffers of the two sockets. The payloads
 -- are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without; due_from, created_from (seconds
--- since 1970), paused (patterns).
+-- since 1970), paused, in_part (patterns).
 -- Result: the fields of OutboxEvent in their order, due_at, by which and inserted_at they are to be sorted, and the fence. They come as
 -- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
@@ -57,6 +59,7 @@ WITH chosen AS (
                 AND (available_at, created_at) --? paused
                 >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
+                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
             ORDER BY available_at, created_at
             LIMIT (
                 SELECT CASE WHEN SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' THEN %(limit)s::bigint END
@@ -83,13 +86,15 @@ RETURNING
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
     DATE_PART('epoch', created_at) AS inserted_at,
+    NULL::text AS acknowledged_by, --? !fan_out
+    -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
     DATE_PART('epoch', available_at) AS due_at,
     locked_at;
 
 -- name: first_due
 -- The row that a claim with a limit of 1 would lease.
 -- Index: idx_openoutbox_processing_queue. Locks: that row, skipping those that another session has locked, for the length
--- of this statement. Tag paused and parameters: as in claim. Result: its id, or no row.
+-- of this statement. Tags paused and in_part, and parameters: as in claim. Result: its id, or no row.
 SELECT event_id::text
 FROM openoutbox_events
 WHERE
@@ -100,6 +105,7 @@ WHERE
     AND (available_at, created_at) --? paused
     >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
     AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
+    -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
 ORDER BY available_at, created_at
 LIMIT (SELECT %(limit)s::bigint)
 FOR UPDATE SKIP LOCKED;

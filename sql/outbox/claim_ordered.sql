@@ -18,8 +18,8 @@
 -- An event whose lease expired and that has one attempt left is claimed alone, and the commit does not wait for the disk,
 -- both as in claim.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
--- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; paused as in claim:
--- a paused row holds back its key.
+-- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
+-- in claim: a paused row holds back its key.
 -- Parameters: window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
 -- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim.
 -- Result: oldest: rows in the window; by_key: whether there is no key behind those looked at, and the hash of the last
@@ -265,7 +265,9 @@ claimed AS (
         AND status = 'PENDING'
     RETURNING --? !peek
         event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
-        created_at, insertion_order, locked_at --? !peek
+        created_at, insertion_order, --? !peek
+        -- acknowledged_by, --? !peek fan_out
+        locked_at --? !peek
 )
 
 SELECT
@@ -285,6 +287,8 @@ SELECT
     END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
     DATE_PART('epoch', created_at) AS inserted_at,
+    NULL::text AS acknowledged_by, --? !fan_out
+    -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
     locked_at
 FROM (SELECT COUNT(*) AS rows FROM looked) AS seen --? oldest
 -- FROM ( --? by_key

@@ -60,13 +60,16 @@ WHERE until <= NOW();
 -- Look at the due rows from a place on, ROWS of them and all that share the place of the last one, for the first that is
 -- not paused. Rows that became due in the last MARGIN seconds are left out: a transaction that is older may yet commit.
 -- Index: idx_openoutbox_processing_queue, after claim:guard in its transaction. Locks: none.
--- Parameters: due_from, created_from (seconds since 1970), paused (patterns of LIKE), margin (seconds), rows.
+-- Tag in_part: as in claim.sql:claim.
+-- Parameters: due_from, created_from (seconds since 1970), paused, in_part (patterns of LIKE), margin (seconds), rows.
 -- Result: how many rows; the place of the first one that is not paused (NULL when all are); the place behind the last.
 WITH looked AS MATERIALIZED (
     SELECT
         available_at,
         created_at,
-        event_type NOT LIKE ALL(%(paused)s::text[]) AS free
+        event_type NOT LIKE ALL(%(paused)s::text[])
+        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
+        AS free
     FROM openoutbox_events
     WHERE
         status = 'PENDING'

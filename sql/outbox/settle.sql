@@ -2,6 +2,9 @@
 -- A row that another session has locked is skipped, so that no verdict waits for it; lease:held says which rows that were.
 -- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
 -- A DELETE takes FOR UPDATE, and waits for such a check: so its rows are chosen by that lock.
+-- Tag fan_out, with the column of extensions/fan_out.sql: what is not delivered keeps the names of the destinations that
+-- have acknowledged it, by the parameter acknowledged (a JSON object from event ids to names with commas between them); what
+-- is delivered forgets them, so that a replay goes to all.
 
 -- name: delivered
 -- DELIVERING -> DELIVERED: the broker has acknowledged these events. Tag delete: the rows are deleted instead, for
@@ -15,6 +18,7 @@ UPDATE openoutbox_events SET --? !delete
     delivered_at = NOW(), --? !delete
     locked_by = NULL, --? !delete
     locked_at = NULL, --? !delete
+    -- acknowledged_by = NULL, --? !delete fan_out
     updated_at = NOW() --? !delete
 -- DELETE FROM openoutbox_events --? delete
 WHERE ctid = ANY(ARRAY(
@@ -43,6 +47,8 @@ UPDATE openoutbox_events AS event SET
     available_at = NOW() + MAKE_INTERVAL(secs => LEAST(failed.delay, 3155760000)),
     locked_by = NULL,
     locked_at = NULL,
+    -- acknowledged_by --? fan_out
+    -- = COALESCE(STRING_TO_ARRAY(%(acknowledged)s::jsonb ->> event.event_id::text, ','), event.acknowledged_by), --? fan_out
     updated_at = NOW()
 FROM UNNEST(%(ids)s::uuid[], %(errors)s::text[], %(delays)s::float8[]) AS failed (event_id, error, delay)
 WHERE
@@ -70,6 +76,8 @@ UPDATE openoutbox_events AS event SET
     last_error = failed.error,
     locked_by = NULL,
     locked_at = NULL,
+    -- acknowledged_by --? fan_out
+    -- = COALESCE(STRING_TO_ARRAY(%(acknowledged)s::jsonb ->> event.event_id::text, ','), event.acknowledged_by), --? fan_out
     updated_at = NOW()
 FROM UNNEST(%(ids)s::uuid[], %(errors)s::text[]) AS failed (event_id, error)
 WHERE
@@ -96,6 +104,8 @@ UPDATE openoutbox_events SET
     status = 'PENDING',
     locked_by = NULL,
     locked_at = NULL,
+    -- acknowledged_by --? fan_out
+    -- = COALESCE(STRING_TO_ARRAY(%(acknowledged)s::jsonb ->> event_id::text, ','), acknowledged_by), --? fan_out
     updated_at = NOW()
 WHERE ctid = ANY(ARRAY(
     SELECT ctid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from relay.app.duplicates import duplicate_window
 from relay.app.fleet import fingerprint
 from relay.brokers.null import NullPublisher
 from relay.core.errors import ConfigError
+from relay.core.event import Fence
+from relay.core.outcome import ACKNOWLEDGED, Transient
+from relay.core.ports import SettledAttempt
+from relay.core.verdict import DELIVER, Retry
+from relay.deliverylog.mapping import Naming, log_entry
 from relay.routing.publisher import RoutedPublisher
 from relay.routing.several import SeveralPublishers
 from relay.settings.settings import Settings
@@ -26,6 +32,9 @@ type = "a"
 via = "second"
 to = "b.{tenant}"
 """
+
+
+FENCE = Fence(datetime(2030, 1, 1, tzinfo=UTC))
 
 
 def settings(**variables: str) -> Settings:
@@ -73,6 +82,30 @@ async def test_spans_and_the_delivery_log_name_the_destination_of_each_event(sev
         assert built.logged(make_event(nowhere)) == ("none", "none")
 
 
+async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lack_it(
+    several: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "routes").write_text('[[route]]\ntype = "a"\nvia = ["first", "second"]\nto = ["x", "y"]\n')
+    built = Destinations(several)
+    assert built.fan_out
+    assert built.traced is not None
+    assert built.logged is not None
+    event = make_event("a")
+    assert (built.traced(event), built.logged(event)) == (("null,nats", "x,y"), ("first,second", "null,nats"))
+    assert built.logged(event._replace(acknowledged_by="first")) == ("second", "nats")
+    naming = Naming("tenant_id", "relay", "several", built.logged)
+    failed, whole = event._replace(acknowledged_by="first"), event._replace(acknowledged_by="second")
+    logged = [
+        log_entry(SettledAttempt(failed, Transient("T", "no"), Retry(1.0, "T: no"), FENCE, 0.0), naming),
+        log_entry(SettledAttempt(whole, ACKNOWLEDGED, DELIVER, FENCE, 0.0), naming),
+    ]
+    assert [(one.attempt.destination_id, one.attempt.destination_type) for one in logged] == [
+        ("second", "nats"),
+        ("first,second", "null,nats"),
+    ]
+    assert [one.event.matched_destination_ids for one in logged] == [["second"], ["first", "second"]]
+
+
 async def test_drops_and_destinations_are_counted(several: Settings) -> None:
     built = Destinations(several)
     registry = CollectorRegistry()
@@ -102,5 +135,5 @@ def test_the_duplicate_window_is_that_of_the_nats_destinations(tmp_path: Path) -
 
 def test_a_file_with_problems_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "routes").write_text('[[route]]\ntype = "a"\n')
-    with pytest.raises(ConfigError, match="route 1: it says neither to nor drop"):
+    with pytest.raises(ConfigError, match="route 1: it has neither to nor drop"):
         Destinations(settings(PUBLISHER_TYPE="null", ROUTES_FILE=str(tmp_path / "routes")))

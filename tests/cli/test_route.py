@@ -63,6 +63,7 @@ def test_it_prints_json(tmp_path: Path, variables: dict[str, str]) -> None:
         "decision": "sent",
         "destination": None,
         "name": "x.shop.orders.a",
+        "destinations": [{"destination": None, "name": "x.shop.orders.a"}],
         "route": 1,
         "pattern": "orders.*",
         "missing_header": None,
@@ -89,11 +90,32 @@ def test_it_names_the_destination_where_there_are_several(tmp_path: Path) -> Non
     assert (done.returncode, "s3cr3t" in done.stderr) == (2, False)
 
 
+def test_it_shows_every_destination_of_an_event_for_several(tmp_path: Path) -> None:
+    destinations, routes = tmp_path / "destinations.toml", tmp_path / "routes.toml"
+    destinations.write_text('[main]\nurl = "nats://h"\n[audit]\nurl = "redis://h"\n')
+    routes.write_text('[[route]]\ntype = "a.*"\nvia = ["main", "audit"]\nto = ["{type}", "copy.{header:region}"]\n')
+    variables = {"DESTINATIONS_FILE": str(destinations), "ROUTES_FILE": str(routes)}
+    done = call_cli(tmp_path, "route", "a.b", "--header", "region=eu", **variables)
+    assert done.stdout == (
+        "a.b goes to a.b at destination main and to copy.eu at destination audit: "
+        "route 1, a.* -> {type}, copy.{header:region}\n"
+    )
+    done = call_cli(tmp_path, "route", "a.b", "--header", "region=eu", "--json", **variables)
+    answer = json.loads(done.stdout)
+    assert (answer["decision"], answer["destination"], answer["name"]) == ("sent", None, None)
+    assert answer["destinations"] == [
+        {"destination": "main", "name": "a.b"},
+        {"destination": "audit", "name": "copy.eu"},
+    ]
+    done = call_cli(tmp_path, "route", "a.b", **variables)
+    assert (done.returncode, "without the header region" in done.stdout) == (1, True)
+
+
 def test_every_problem_of_the_file_is_printed(tmp_path: Path, variables: dict[str, str]) -> None:
     Path(variables["ROUTES_FILE"]).write_text('[[route]]\ntype = "a"\n[[route]]\nto = "x"\n')
     done = call_cli(tmp_path, "route", "a", **variables)
     assert done.returncode == 2
-    assert "route 1: it says neither to nor drop" in done.stderr
+    assert "route 1: it has neither to nor drop" in done.stderr
     assert "route 2: type is missing" in done.stderr
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.routing.file import read_routes
-from relay.routing.rules import Rule
+from relay.routing.rules import Rule, Target
 from relay.routing.template import read_template
 
 GOOD = """
@@ -45,6 +45,45 @@ def test_a_file_is_read_in_order(tmp_path: Path) -> None:
     assert third == Rule(3, "*", read_template("{type}", "tenant_id"), "second")
 
 
+def test_a_route_names_several_destinations_with_one_name_or_one_for_each(tmp_path: Path) -> None:
+    text = """
+    [[route]]
+    type = "a"
+    via = ["first", "second"]
+    [[route]]
+    type = "b"
+    via = ["second", "first"]
+    to = ["{type}", "copy.{type}"]
+    """
+    plain, copy = (read_template(name, "tenant_id") for name in ("{type}", "copy.{type}"))
+    assert read(tmp_path, text, ["first", "second"]) == [
+        Rule(1, "a", plain, "first", (Target("second", plain),)),
+        Rule(2, "b", plain, "second", (Target("first", copy),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("route", "problem"),
+    [
+        ('via = ["first", "first"]', "via names first twice; name each destination once"),
+        ('via = ["first", "thrid"]', "DESTINATIONS_FILE has no destination 'thrid'; did you mean third?"),
+        ('via = ["first", 2]', "via is not a string"),
+        ("via = []", "via is not a string"),
+        ('via = ["first", ""]', "via is not a string"),
+        (
+            'via = ["first", "third"]\nto = ["a", "b", "c"]',
+            "to has 3 names, and via 2 destinations; write one for each",
+        ),
+        ('via = "first"\nto = ["a", "b"]', "to is a list, and an event goes to one destination"),
+        ('via = ["first", "third"]\nto = []', "it has neither to nor drop"),
+        ('via = ["first", "third"]\nto = ["a", "{typ}"]', "to: {typ} is not known"),
+    ],
+)
+def test_several_destinations_that_cannot_work_are_refused(tmp_path: Path, route: str, problem: str) -> None:
+    [found] = problems(tmp_path, f'[[route]]\ntype = "a"\n{route}', ["first", "third"])
+    assert found.startswith(f"route 1: {problem}")
+
+
 def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
     text = """
     rout = 1
@@ -70,13 +109,13 @@ def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
     found = problems(tmp_path, text)
     assert [one.partition(";")[0] for one in found] == [
         "'rout' is not known at the top of the file",
-        "route 1: type is missing or no text",
+        "route 1: type is missing or not a string",
         "route 2: to: {typ} is not known",
-        "route 3: it says neither to nor drop",
-        "route 4: drop = true stands beside to or via",
+        "route 3: it has neither to nor drop",
+        "route 4: drop = true is set together with to or via",
         "route 5: to is a list, and an event goes to one destination",
         "route 6: 'typ' is not known",
-        "route 6: type is missing or no text",
+        "route 6: type is missing or not a string",
         "route 6: drop is neither true nor false",
     ]
     assert found[6].endswith("did you mean type?")
@@ -96,7 +135,7 @@ def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
             "[[route]]\ntype = 'b'\nvia = 'x'",
             "route 1: via names the destination 'x', and DESTINATIONS_FILE is not set",
         ),
-        ("[[route]]\ntype = 'b'\nvia = ''", "route 1: via is no text"),
+        ("[[route]]\ntype = 'b'\nvia = ''", "route 1: via is not a string"),
     ],
 )
 def test_a_file_that_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) -> None:

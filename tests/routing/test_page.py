@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from relay.routing.file import read_routes
-from relay.routing.rules import Dropped, Routes, Sent
+from relay.routing.rules import Dropped, Routes, Sent, SentToAll
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
 from tests.brokers.harness.base import make_event
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docs/guide/routing.md").read_text(encoding="utf-8")
-ROUTES, DESTINATIONS, VIA = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+ROUTES, DESTINATIONS, VIA, SEVERAL = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in (("routes", ROUTES), ("destinations", DESTINATIONS), ("via", VIA)):
+    for name, text in (("routes", ROUTES), ("destinations", DESTINATIONS), ("via", VIA), ("several", SEVERAL)):
         (tmp_path / name).write_text(text.replace("/run/secrets", str(tmp_path)))
     (tmp_path / "rabbitmq-url").write_text("amqp://h")
     return tmp_path
@@ -48,3 +48,7 @@ def test_the_destinations_are_what_the_page_says(folder: Path) -> None:
     routes = Routes(read_routes(str(folder / "via"), ["main", "legacy"], "tenant_id"), default="main")
     assert routes.decide(make_event("legacy.x"))[:2] == ("legacy", "legacy.x")
     assert routes.decide(make_event("x"))[:2] == ("main", "x")
+    routes = Routes(read_routes(str(folder / "several"), ["main", "legacy"], "tenant_id"))
+    decision = routes.decide(make_event("orders.paid"))
+    assert isinstance(decision, SentToAll)
+    assert [one[:2] for one in decision.sent] == [("main", "shop.orders.paid"), ("legacy", "orders")]

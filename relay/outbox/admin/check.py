@@ -20,7 +20,7 @@ from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
 from relay.outbox.paused import read_pause
 from relay.outbox.schema import Step, index_name
-from relay.outbox.tablecheck import ORDER_COLUMN, WRITTEN, creation
+from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, WRITTEN, creation
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
 
 SAMPLE: Final = 10_000
@@ -44,12 +44,13 @@ def check_storage(
     retention: float,
     in_order: bool = False,
     delete_delivered: bool = False,
+    fan_out: bool = False,
 ) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
     ``lease_timeout`` is LEASE_TIMEOUT in seconds. ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that
-    ON_DELIVERED is ``delete``: each needs more. ``retention`` is the age in seconds up to which prune retains delivered
-    events.
+    ON_DELIVERED is ``delete``, ``fan_out`` that routes send events to several destinations: each needs more.
+    ``retention`` is the age in seconds up to which prune retains delivered events.
     """
     findings = list(schema_findings(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
@@ -60,6 +61,7 @@ def check_storage(
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
+            findings += [_fan_out(connection, table)] if fan_out else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _timeless_leases(connection, table)
             findings += _lease_differences(connection, table, lease_timeout)
@@ -79,7 +81,7 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
     try:
         migration = plan(url, table)
     except SchemaError as error:
-        yield Finding(Level.ERROR, "table", str(error), "change the table by hand to what the contract says")
+        yield Finding(Level.ERROR, "table", str(error), "change the table by hand so that it matches the contract")
         return
     except OutboxError as error:
         yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
@@ -134,6 +136,20 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
             )
     if all(valid.get(name) for name in names):
         yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
+
+
+def _fan_out(connection: Connection, table: TableName) -> Finding:
+    """The column that remembers which of several destinations have acknowledged an event."""
+    [(_, _, columns, writable, _)] = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
+    if FAN_OUT_COLUMN in (writable or ()):
+        return Finding(Level.OK, "fan-out", f"the column {FAN_OUT_COLUMN} exists")
+    again = "an event that one of several destinations has not acknowledged is sent to all of them again"
+    if FAN_OUT_COLUMN in columns:
+        user = connection.info.user
+        grant = f'run: GRANT UPDATE ({FAN_OUT_COLUMN}) ON {table.quoted} TO "{user}", then restart the relay'
+        return Finding(Level.WARNING, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
+    advice = f"run: {creation(table)} --with fan-out, grant the relay UPDATE ({FAN_OUT_COLUMN}), then restart it"
+    return Finding(Level.WARNING, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
 
 
 def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Finding]:
@@ -221,7 +237,7 @@ def _clock(connection: Connection) -> Finding:
     skew = (theirs - ours).total_seconds()
     if abs(skew) > _LONGEST_SKEW:
         message = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
-        advice = "set the clocks by NTP; deliveries are timed by the database alone, but logs and latencies mislead"
+        advice = "synchronize the clocks by NTP; the database alone times deliveries, but logs and latencies are wrong"
         return Finding(Level.WARNING, "clock", message, advice)
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 

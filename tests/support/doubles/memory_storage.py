@@ -47,6 +47,7 @@ class MemoryRow:
     locked_at: datetime | None = None
     delivered_at: datetime | None = None
     insertion_order: int = 0
+    acknowledged_by: str | None = None
 
 
 Trigger = Callable[[MemoryRow, MemoryRow], str | None]
@@ -65,6 +66,8 @@ class MemoryTable:
     """What an operator has paused."""
     locked: set[EventId] = field(default_factory=set)
     """Rows that another session has locked."""
+    fan_out: bool = True
+    """Whether the table has the column of the extension fan-out."""
 
     @contextmanager
     def statement(self, rows: Iterable[MemoryRow]) -> Iterator[None]:
@@ -142,6 +145,8 @@ class MemoryOutbox:
         """The pauses that its claims leave out."""
         self.left_out: Sequence[str] = ()
         """The event types that its claims leave out."""
+        self.left_out_in_part: Sequence[str] = ()
+        """Those of which they leave out what some destinations have acknowledged."""
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -164,9 +169,12 @@ class MemoryOutbox:
         waiting = self._key_order is not None and any(row.available_at <= now for row in self._in(Status.PENDING))
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken], waiting=waiting)
 
-    def leave_out(self, event_types: Sequence[str]) -> None:
+    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""
-        self.left_out = event_types
+        if self.table.fan_out and self._key_order is None:
+            self.left_out, self.left_out_in_part = event_types, in_part
+        else:
+            self.left_out = [*event_types, *in_part]
 
     def claimable(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
@@ -229,7 +237,7 @@ class MemoryOutbox:
         """Write one settlement, and add the rows that it delivers to ``delivered``."""
 
         def deliver(row: MemoryRow) -> None:
-            row.status, row.delivered_at = Status.DELIVERED, now
+            row.status, row.delivered_at, row.acknowledged_by = Status.DELIVERED, now, None
             delivered.append(row)
 
         def release(row: MemoryRow) -> None:
@@ -239,6 +247,8 @@ class MemoryOutbox:
             held = [row for row in self._held(settlement.fence, event_ids) if self._is_free(row)]
             for row in held:
                 write(row)
+                if self.table.fan_out and row.status is not Status.DELIVERED:
+                    row.acknowledged_by = settlement.acknowledged.get(row.event_id, row.acknowledged_by)
                 row.locked_by, row.locked_at, row.updated_at = None, None, now
             return len(held)
 
@@ -319,6 +329,8 @@ class MemoryOutbox:
         return self.table.tick()
 
     def _is_paused(self, row: MemoryRow) -> bool:
+        if row.event_type in self.left_out_in_part and row.acknowledged_by is not None:
+            return True
         return row.event_type in self.left_out or any(pause.target.holds(row.event_type) for pause in self.obeyed)
 
     def _is_seen(self, row: MemoryRow) -> bool:
@@ -383,4 +395,5 @@ def _event(row: MemoryRow, now: datetime) -> OutboxEvent:
         age,
         last_code,
         row.created_at.timestamp(),
+        row.acknowledged_by,
     )

@@ -17,8 +17,8 @@ OUTBOX: Final = (
     Mutant(
         "of several pauses the end of the last is not noticed",
         "relay/outbox/paused.py",
-        "if patterns == self.patterns:",
-        "if patterns[:1] == self.patterns[:1]:",
+        "if (patterns, in_part) == (self.patterns, self.in_part):",
+        "if (patterns[:1], in_part) == (self.patterns[:1], self.in_part):",
         ("tests/system/simulation/test_histories.py::test_a_few_histories_keep_every_promise",),
     ),
     Mutant(

@@ -8,12 +8,14 @@ from tests.system.mutants.mutant import Mutant
 
 _SEVERAL = "tests/routing/test_several.py"
 _AWAY = "tests/engine/test_away.py"
+_FAN_OUT = "tests/routing/test_fanout.py"
+_ENGINE = "tests/engine/test_fan_out.py"
 
 ROUTING: Final = (
     Mutant(
         "an acknowledgement ends a hold in force",
         "relay/engine/away.py",
-        "if one.on_trial or now >= one.until:",
+        "if one.on_trial or one.in_part or now >= one.until:",
         "if True:",
         (f"{_AWAY}::test_a_type_with_several_servers_flows_trial_by_trial_and_is_not_claimed_without_a_pause",),
     ),
@@ -52,5 +54,40 @@ ROUTING: Final = (
         "return self._inner.keeps_runs and not self._routes.by_header",
         "return self._inner.keeps_runs",
         ("tests/routing/test_publisher.py::test_runs_are_kept_only_where_a_type_has_one_destination",),
+    ),
+    Mutant(
+        "a destination that has acknowledged an event gets it again",
+        "relay/routing/assign.py",
+        "left = [one for one in sent if one.via not in acknowledged]",
+        "left = list(sent)",
+        (f"{_FAN_OUT}::test_what_one_has_acknowledged_it_does_not_get_again",),
+    ),
+    Mutant(
+        "a refusal by one destination is the end for all",
+        "relay/routing/fanout.py",
+        "if len(refused) == len(outcomes):",
+        "if refused:",
+        (f"{_FAN_OUT}::test_nothing_terminal_comes_from_one_while_another_may_still_take_it",),
+    ),
+    Mutant(
+        "names are forgotten when a settle is sent again",
+        "relay/core/ports.py",
+        "        self.acknowledged |= earlier.acknowledged\n",
+        "",
+        (f"{_ENGINE}::test_names_outlive_a_settle_that_fails",),
+    ),
+    Mutant(
+        "a type of which one destination is away is held as a whole",
+        "relay/engine/decide.py",
+        "in_part=event.acknowledged_by is not None",
+        "in_part=False",
+        (f"{_ENGINE}::test_while_one_is_away_the_other_gets_every_event_and_nothing_is_claimed_without_a_pause",),
+    ),
+    Mutant(
+        "a delivered event keeps its names",
+        "sql/outbox/settle.sql",
+        "    -- acknowledged_by = NULL, --? !delete fan_out\n",
+        "",
+        ("tests/outbox/test_fan_out.py::test_a_delivered_event_forgets_them_so_that_a_replay_goes_to_all",),
     ),
 )

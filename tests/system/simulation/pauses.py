@@ -92,17 +92,18 @@ class PausingOutbox(MemoryOutbox):
     """Claims that leave out what the relay knows to be paused, and begin at its head."""
 
     patterns: Sequence[str] = ()
+    in_part: Sequence[str] = ()
     head: Place = BEFORE_ALL
 
     def obey(self, paused: PausedRows) -> None:
         """What the claim that is sent now leaves out."""
-        self.patterns, self.head = paused.patterns, paused.head
+        self.patterns, self.in_part, self.head = paused.patterns, paused.in_part, paused.head
 
     def _is_paused(self, row: MemoryRow) -> bool:
-        return any(_like(pattern).fullmatch(row.event_type) for pattern in self.patterns)
+        return _left_out(row, self.patterns, self.in_part)
 
     def _is_seen(self, row: MemoryRow) -> bool:
-        return not self.patterns or place(row) >= self.head
+        return not (self.patterns or self.in_part) or place(row) >= self.head
 
 
 class SimulatedPausedRows(PausedRows):
@@ -126,7 +127,7 @@ class SimulatedPausedRows(PausedRows):
         return self.pauses
 
     async def _look(self, connection: Connection, begin: Place) -> Look:
-        patterns = [_like(pattern) for pattern in self.patterns]
+        patterns, in_part = self.patterns, self.in_part
 
         def work() -> Look:
             due = self._table.now - timedelta(seconds=MARGIN)
@@ -137,7 +138,7 @@ class SimulatedPausedRows(PausedRows):
             if len(places) > _ROWS_PER_LOOK:
                 last = places[_ROWS_PER_LOOK - 1][0]
                 places = [one for one in places if one[0] <= last]  # all that share the place of the last one
-            free = (at for at, row in places if not any(one.fullmatch(row.event_type) for one in patterns))
+            free = (at for at, row in places if not _left_out(row, patterns, in_part))
             end = (places[-1][0][0], places[-1][0][1] + _MICROSECOND) if places else None
             return Look(len(places), next(free, None), end)
 
@@ -165,6 +166,12 @@ class Aside:
 def place(row: MemoryRow) -> Place:
     """Where the row is in the order of claims."""
     return row.available_at.timestamp(), row.created_at.timestamp()
+
+
+def _left_out(row: MemoryRow, patterns: Sequence[str], in_part: Sequence[str]) -> bool:
+    """Whether claims with these patterns leave the row out."""
+    matching = patterns if row.acknowledged_by is None else (*patterns, *in_part)
+    return any(_like(pattern).fullmatch(row.event_type) for pattern in matching)
 
 
 @cache

@@ -84,6 +84,8 @@ class Plan:
     """How long a standstill must be watched."""
     keeps_runs: bool = False
     """Whether several events of a key may be with the broker, in order per key."""
+    remembers: bool = True
+    """Whether the table has the column of the extension fan-out."""
 
     def without(self, one: Fault | Transaction) -> Plan:
         """The same without one thing, to see whether it matters."""

@@ -193,9 +193,12 @@ class SimulatedStorage:
         self._rows_wait = claim.waiting
         return claim
 
-    def leave_out(self, event_types: Sequence[str]) -> None:
+    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""
-        self.paused.leave_out(event_types)
+        if self.database.table.fan_out and self._key_order is None:
+            self.paused.leave_out(event_types, in_part)
+        else:
+            self.paused.leave_out(sorted({*event_types, *in_part}))
 
     async def _claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> Claim:
         """The payloads are None where they are more than the claim is to carry."""
@@ -222,7 +225,7 @@ class SimulatedStorage:
         claim: Claim = await self._claiming.run(
             "claim", work, size=limit, locks=locks if most > BUFFERS else None, weigh=_payload_bytes
         )
-        if claim.fence is not None and patterns and self._key_order is None and not excluded and not without:
+        if claim.fence is not None and self.paused.tags and self._key_order is None and not excluded and not without:
             self.paused.claimed(patterns, last, claim.fence)
         return claim
 
@@ -343,4 +346,5 @@ def _payload_bytes(claim: Claim) -> int:
 
 
 def _copy(one: Settlement) -> Settlement:
-    return Settlement(one.fence, list(one.delivered), list(one.retried), list(one.buried), list(one.released))
+    verdicts = list(one.delivered), list(one.retried), list(one.buried), list(one.released)
+    return Settlement(one.fence, *verdicts, dict(one.acknowledged))

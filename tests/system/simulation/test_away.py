@@ -8,6 +8,7 @@ from itertools import count, islice
 import pytest
 
 from relay.engine import away as engine_away
+from relay.engine.away import NONE_HELD
 from tests.system.simulation.draw import draw
 from tests.system.simulation.faults import FOR_GOOD
 from tests.system.simulation.mutate import mutate
@@ -34,7 +35,7 @@ def test_histories_have_destinations_that_come_back_and_that_do_not_in_order_and
 
 
 def test_a_relay_that_claims_what_is_away_without_a_pause_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_away.AwayDestinations, "held", lambda _: ())
+    monkeypatch.setattr(engine_away.AwayDestinations, "held", lambda _: NONE_HELD)
     assert any("its destination is away" in one for one in violations(12))
 
 

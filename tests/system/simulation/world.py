@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from relay.core.ports import OptionalParts
+from relay.core.ports import OptionalParts, Publisher
 from relay.core.status import Exposition
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
@@ -58,14 +58,18 @@ class Incarnation:
 class World:
     """Everything of one history."""
 
+    ledger_type = Ledger
+    client_type = Client
+
     def __init__(self, plan: Plan) -> None:
         random.seed(plan.seed)
         self.plan = plan
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
-        self.ledger = Ledger(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
-        self.database = Database(self.scheduler, self.ledger, self.rng, has_aside=bool(plan.pauses or plan.away))
+        self.ledger = self.ledger_type(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
+        self.database = Database(self.scheduler, self.ledger, self.rng, has_aside=self._has_aside(plan))
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
+        self._prepare()
         self.incarnations: list[Incarnation] = []
         self._numbers: dict[str, int] = {}
         self._plans = {one.name: one for one in plan.relays}
@@ -77,6 +81,20 @@ class World:
             self.scheduler.at(fault.at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
             if fault.until < FOR_GOOD:
                 self.scheduler.at(fault.until, lambda fault=fault: self._end(fault))  # type: ignore[misc]
+
+    # What other kinds of history change.
+
+    @staticmethod
+    def _has_aside(plan: Plan) -> bool:
+        """Whether claims may leave rows out."""
+        return bool(plan.pauses or plan.away)
+
+    def _prepare(self) -> None:
+        """Make what there is besides, before the relays start."""
+
+    def _publisher(self, client: Client, _options: EngineOptions) -> Publisher:
+        """What a relay offers its events to."""
+        return client
 
     # What happens to relays.
 
@@ -99,7 +117,7 @@ class World:
             ping_deadline=min(2.0, plan.deadline),
             pauses=bool(self.plan.pauses),
         )
-        client = Client(
+        client = self.client_type(
             self.broker,
             process,
             timeout=self.plan.publish_timeout,
@@ -108,7 +126,9 @@ class World:
         )
         pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.database.has_aside else None
         parts = OptionalParts(pauses=pauses)
-        relay = Relay(storage, client, MemoryTelemetry(), options, clock=process.time, parts=parts)
+        relay = Relay(
+            storage, self._publisher(client, options), MemoryTelemetry(), options, clock=process.time, parts=parts
+        )
         task = process.create_task(relay.run())
         self.incarnations.append(
             Incarnation(process, relay, storage, client, task, options, RelayStatus(relay, plan.relay_id, _no_metrics))
@@ -286,9 +306,9 @@ class Result:
         return " (ON_DELIVERED=delete)" if one.delete_delivered else ""
 
 
-def play(plan: Plan) -> Result:
+def play(plan: Plan, kind: type[World] = World) -> Result:
     """Play one plan."""
-    world = World(plan)
+    world = kind(plan)
     violation: BaseException | None = None
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
