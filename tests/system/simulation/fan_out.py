@@ -252,7 +252,7 @@ def draw_fan_out(seed: int) -> Plan:
         lambda: f.LateAnswers(*span(10.0), round(basis.publish_timeout * rng.uniform(0.1, 0.8), 3)),
         lambda: f.OutOfOrder(*span(10.0)),
         lambda: f.AllRefused(*span(1.0)),
-        *(lambda answer=answer: f.Answered(*span(10.0), events(), answer) for answer in _ANSWERS),  # type: ignore[misc]
+        *(lambda answer=answer: f.Answered(*span(10.0), events(), answer) for answer in _ANSWERS),
     ]
     of_others: list[Callable[[], Fault]] = [
         lambda: database.ReplyLost(*span(4.0), "", "settle", rng.randint(1, 3)),
