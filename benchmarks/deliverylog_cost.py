@@ -75,7 +75,7 @@ class Run:
     cpu: float
     """Microseconds of this process's CPU for an event, the recorder's thread included."""
     dropped: int = 0
-    """Attempts that were not logged."""
+    """Attempts that were dropped instead of logged."""
     written: int = 0
     """Attempts that were logged by the time the backlog was drained."""
 

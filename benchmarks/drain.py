@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,15 +35,17 @@ from benchmarks.drain_table import table
 from benchmarks.filling import UNFINISHED, fill, hide, note_deletes, pace, pace_of_deletes, show
 from benchmarks.floor import floor
 from benchmarks.measured import Cell, Machine, Round, load
-from benchmarks.process import RelayProcess
+from benchmarks.parts import SETTINGS, Parts, parts_table
+from benchmarks.process import RelayProcess, thread_seconds
 from benchmarks.servers import Servers
 from tests.support.servers.aws import CREDENTIALS
 
 _BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off"
-# A look for unfinished rows must cost PostgreSQL nothing that would count as the relay's.
+# A look for unfinished rows takes next to nothing from PostgreSQL; that is not counted as the relay's, either.
 _DEADLINE = 600  # seconds for one cell
 _CLOSING = 5.0  # seconds in which the servers stop
 _FLOOR = "floor"
+_BUSY_FLOOR = "floor beside a busy core"
 _BROKER_FLOOR = "broker's floor"
 _EPILOG = """
 A run for a slot of 120 seconds:
@@ -67,7 +70,7 @@ class Group(NamedTuple):
     contenders: tuple[Contender, ...]
 
 
-def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, target: str) -> Cell:
+def _environment(servers: Servers, url: str, who: Contender, batch: int) -> dict[str, str]:
     env = {
         "STORAGE_URL": url,
         "PUBLISHER_TYPE": who.publisher,
@@ -79,19 +82,28 @@ def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, t
     }
     if who.publisher == "sqs":
         env |= CREDENTIALS
+    return env
+
+
+def _drain(options: argparse.Namespace, servers: Servers, url: str, who: Contender, batch: int, target: str) -> Cell:
+    count: int = options.events
     deletes = who.on_delivered == "delete"
     with psycopg.connect(url, autocommit=True) as connection:
         if deletes:
             note_deletes(connection)
         hide(connection)
         connection.execute(_BY_INDEX)
-        with RelayProcess(env, who.command) as relay:
+        with RelayProcess(_environment(servers, url, who, batch), who.command) as relay:
+            parts = Parts(servers, url, relay.pid) if options.parts else None
             wal_before, postgres_before = servers.postgres_wal(), servers.postgres_cpu()
             before, broker_before = relay.usage().cpu_seconds, servers.broker_cpu(who.publisher)
+            looks_before = thread_seconds(Path(f"/proc/{connection.info.backend_pid}"))
             show(connection)
             _wait_until_drained(connection, relay, f"{who.relay} with {who.publisher} at {batch}")
-            usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before
+            looks = thread_seconds(Path(f"/proc/{connection.info.backend_pid}")) - looks_before
+            usage, postgres = relay.usage(), servers.postgres_cpu() - postgres_before - looks
             wal_bytes, broker = servers.postgres_wal() - wal_before, servers.broker_cpu(who.publisher)
+            of_parts = parts.per_event(count) if parts else {}
     received = servers.brokers[who.publisher].received(target) if who.publisher in servers.brokers else None
     return Cell(
         who.publisher,
@@ -105,6 +117,7 @@ def _drain(servers: Servers, url: str, who: Contender, batch: int, count: int, t
         None if received is None else received.messages - received.distinct,
         wal_bytes / count,
         broker_cpu_seconds_per_million=None if broker is None else (broker - (broker_before or 0.0)) / count * 1e6,
+        parts=of_parts,
     )
 
 
@@ -116,21 +129,24 @@ def _wait_until_drained(connection: psycopg.Connection, relay: RelayProcess, who
         time.sleep(0.2)
 
 
-def _measure(events: int, servers: Servers, batch: int, who: Contender) -> Cell:
+def _measure(options: argparse.Namespace, servers: Servers, batch: int, who: Contender) -> Cell:
     target = f"bench{uuid.uuid4().hex[:10]}"
     broker = servers.brokers.get(who.publisher)
     names = (target,) if broker is None else broker.prepare(target)
     try:
         if who.relay == _BROKER_FLOOR:
-            alone = broker_pace(who.publisher, servers.url(who.publisher), names, batch, events)
+            alone = broker_pace(who.publisher, servers.url(who.publisher), names, batch, options.events)
             return Cell(who.publisher, who.relay, batch, alone.per_second, alone.cpu_seconds_per_million)
         url = servers.fresh_table()
         with psycopg.connect(url, autocommit=True) as connection:
-            fill(connection, names, events)
+            fill(connection, names, options.events, keys=options.keys)
         if who.publisher == _FLOOR:
-            cell = floor(servers, url, batch)
+            cell = floor(servers, url, batch, with_parts=options.parts)
+        elif who.publisher == _BUSY_FLOOR:
+            with _busy_core():
+                cell = replace(floor(servers, url, batch, with_parts=options.parts), publisher=_BUSY_FLOOR)
         else:
-            cell = _drain(servers, url, who, batch, events, target)
+            cell = _drain(options, servers, url, who, batch, target)
         servers.drop_table(url)
         return cell
     finally:
@@ -138,15 +154,28 @@ def _measure(events: int, servers: Servers, batch: int, who: Contender) -> Cell:
             broker.discard(target)
 
 
+@contextmanager
+def _busy_core() -> Iterator[None]:
+    """A process that computes without end: what the same work takes while the machine's other core is busy."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _in_mode(name: str, command: str, on_delivered: str) -> Contender:
+    return Contender("", name if on_delivered == "keep" else f"{name}, {on_delivered}", command, on_delivered)
+
+
 def _groups(options: argparse.Namespace, servers: Servers) -> list[Group]:
-    ours = [
-        Contender("", "openoutbox" if mode == "keep" else f"openoutbox, {mode}", "", mode) for mode in options.modes
-    ]
-    relays = [*ours, *(Contender("", *relay.split("=", 1)) for relay in options.relay)]
+    relays = [_in_mode("openoutbox", "", mode) for mode in options.modes]
+    relays += [_in_mode(*relay.split("=", 1), mode) for relay in options.relay for mode in options.relay_modes]
     groups = []
     for batch in options.batches:
         for publisher in options.publishers:
-            contenders = [Contender(_FLOOR), *(relay._replace(publisher=publisher) for relay in relays)]
+            floors = [Contender(_FLOOR)] + [Contender(_BUSY_FLOOR)] * options.busy_floor
+            contenders = [*floors, *(relay._replace(publisher=publisher) for relay in relays)]
             if publisher in servers.brokers and options.broker_floor and publisher != "sqs":  # an emulator
                 contenders.append(Contender(publisher, _BROKER_FLOOR))
             groups.append(Group(batch, tuple(contenders)))
@@ -177,10 +206,23 @@ def _rounds(
 
 
 def _cell(options: argparse.Namespace, servers: Servers, batch: int, who: Contender, number: int) -> Cell:
-    cell = replace(_measure(options.events, servers, batch, who), round=number)
+    cell = replace(_measure(options, servers, batch, who), round=number)
     name = f"{who.publisher} {who.relay}"
     print(f"  {name:>25} {batch:>5}: {cell.events_per_second:>8,.0f} events/s", file=sys.stderr)
     return cell
+
+
+def _add_contenders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", action="store_true", help="also of what the CPU time consists (benchmarks.parts)")
+    parser.add_argument("--busy-floor", action="store_true", help="the floor also beside a core that is busy")
+    parser.add_argument(
+        "--relay",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="another relay that takes the contract's environment variables; may be repeated",
+    )
+    parser.add_argument("--relay-modes", nargs="+", default=["keep"], choices=["keep", "delete"], help="of --relay")
 
 
 def _arguments() -> argparse.Namespace:
@@ -203,13 +245,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--no-broker-floor", dest="broker_floor", action="store_false", help="without the broker's floors"
     )
-    parser.add_argument(
-        "--relay",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        help="another relay that takes the contract's environment variables; may be repeated",
-    )
+    parser.add_argument("--keys", type=int, default=1000, help="partition keys of the events; 0: none (default 1000)")
+    _add_contenders(parser)
     parser.add_argument("--disturbed", action="store_true", help="count disturbed rounds, too")
     parser.add_argument(
         "--within", type=float, default=float("inf"), metavar="SECONDS", help="begin no round that would end later"
@@ -252,12 +289,14 @@ def main() -> None:
     ends = time.monotonic() + options.within - _CLOSING
     figures = Figures(options.json, options.events, append=options.append)
     with ExitStack() as stack:
-        servers = stack.enter_context(Servers(options.publishers))
+        servers = stack.enter_context(Servers(options.publishers, SETTINGS if options.parts else None))
         for played, cells in _rounds(options, servers, _groups(options, servers), ends):
             figures.add(played, cells)
     if not figures.counted:
         sys.exit("every round was disturbed; --disturbed counts them, too")
     print(table(figures.counted))
+    if options.parts:
+        print(parts_table(figures.counted))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import psycopg
 
+_KEYS = 1000
 FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, delivered_at)
 SELECT gen_random_uuid(), (%(event_types)s::text[])[1 + n %% cardinality(%(event_types)s::text[])],
-       'key-' || n %% 1000, decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
+       'key-' || n %% NULLIF(%(keys)s::int, 0), decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
        jsonb_build_object('source', 'benchmark', 'n', n::text), %(status)s::text,
        CASE %(status)s::text WHEN 'DELIVERED' THEN NOW() END
 FROM generate_series(1, %(count)s) AS n
@@ -45,10 +46,13 @@ FROM deletes
 """
 
 
-def fill(connection: psycopg.Connection, event_type: str | Sequence[str], count: int) -> None:
-    """Insert pending rows, of several types in turn, and leave the table as a busy database's housekeeping would."""
+def fill(connection: psycopg.Connection, event_type: str | Sequence[str], count: int, *, keys: int = _KEYS) -> None:
+    """Insert pending rows, of several types in turn, and leave the table as a busy database's housekeeping would.
+
+    ``keys`` is the number of partition keys; with 0 the rows have none.
+    """
     types = [event_type] if isinstance(event_type, str) else list(event_type)
-    connection.execute(FILL, {"event_types": types, "count": count, "status": "PENDING"})
+    connection.execute(FILL, {"event_types": types, "count": count, "status": "PENDING", "keys": keys})
     tidy(connection)
 
 
@@ -60,7 +64,7 @@ def tidy(connection: psycopg.Connection) -> None:
 
 def fill_delivered(connection: psycopg.Connection, count: int) -> None:
     """Insert rows that were delivered before."""
-    connection.execute(FILL, {"event_types": ["history"], "count": count, "status": "DELIVERED"})
+    connection.execute(FILL, {"event_types": ["history"], "count": count, "status": "DELIVERED", "keys": _KEYS})
     tidy(connection)
 
 

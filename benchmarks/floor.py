@@ -1,4 +1,4 @@
-"""The floor of ``benchmarks.drain``: a claim and a settle as anyone would write them, in turn on one connection.
+"""The floor of ``benchmarks.drain``: a claim and a settle in their plainest form, in turn on one connection.
 
 Nothing is published. The statements stand here and not in ``sql/``: the floor is the same whatever the relay's own
 statements become, so that figures of two versions compare.
@@ -13,9 +13,10 @@ import psycopg
 
 from benchmarks.filling import pace
 from benchmarks.measured import Cell
+from benchmarks.parts import Parts
 from benchmarks.servers import Servers
 
-_CLAIM: Final = """
+CLAIM: Final = """
 UPDATE openoutbox_events
 SET status = 'DELIVERING', locked_by = 'floor', locked_at = NOW(), updated_at = NOW()
 WHERE ctid = ANY(ARRAY(
@@ -27,24 +28,26 @@ WHERE ctid = ANY(ARRAY(
 ))
 RETURNING event_id::text, event_type, partition_key, payload, headers::text, attempts, created_at, locked_at
 """
-_SETTLE: Final = """
+SETTLE: Final = """
 UPDATE openoutbox_events
 SET status = 'DELIVERED', delivered_at = NOW(), locked_by = NULL, locked_at = NULL, updated_at = NOW()
 WHERE event_id = ANY(%(ids)s::uuid[]) AND status = 'DELIVERING' AND locked_by = 'floor' AND locked_at = %(fence)s
 """
 
 
-def floor(servers: Servers, url: str, batch: int) -> Cell:
+def floor(servers: Servers, url: str, batch: int, *, with_parts: bool = False) -> Cell:
     """Drain the table; raises RuntimeError when a settle misses a row."""
+    parts = Parts(servers, url) if with_parts else None
     count, wal, before, cpu = 0, servers.postgres_wal(), servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         cursor = connection.cursor(binary=True)
-        while rows := cursor.execute(_CLAIM, {"limit": batch}).fetchall():
-            cursor.execute(_SETTLE, {"ids": [row[0] for row in rows], "fence": rows[0][-1]})
+        while rows := cursor.execute(CLAIM, {"limit": batch}).fetchall():
+            cursor.execute(SETTLE, {"ids": [row[0] for row in rows], "fence": rows[0][-1]})
             if cursor.rowcount != len(rows):
                 raise RuntimeError(f"{cursor.rowcount} of {len(rows)} rows were settled")
             count += len(rows)
         own = (time.process_time() - cpu) / count * 1e6
         postgres = (servers.postgres_cpu() - before) / count * 1e6
+        of_parts = parts.per_event(count) if parts else {}
     wal_bytes = (servers.postgres_wal() - wal) / count
-    return Cell("floor", "", batch, pace(url), own, postgres, wal_bytes_per_event=wal_bytes)
+    return Cell("floor", "", batch, pace(url), own, postgres, wal_bytes_per_event=wal_bytes, parts=of_parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -32,12 +32,14 @@ class Cell:
     wal_bytes_per_event: float | None = None
     round: int = 0
     broker_cpu_seconds_per_million: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    """With ``--parts``, what the CPU time of relay and PostgreSQL consists of: ``benchmarks.parts``."""
 
     @property
     def cores(self) -> float | None:
         """How many of the machine's cores relay, database and broker used together; None where one is unknown."""
         parts = [self.cpu_seconds_per_million, self.postgres_cpu_seconds_per_million]
-        if self.publisher not in ("floor", "null"):
+        if self.publisher != "null" and not self.publisher.startswith("floor"):
             parts.append(self.broker_cpu_seconds_per_million)
         known = [part for part in parts if part is not None]
         return sum(known) * self.events_per_second / 1e6 if len(known) == len(parts) else None

@@ -34,7 +34,7 @@ def cpu_seconds(pid: int) -> float:
     times: dict[int, tuple[int, ...]] = {}
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):
-            fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            fields = _fields(folder)
             children.setdefault(int(fields[1]), []).append(int(folder.name))
             times[int(folder.name)] = tuple(int(field) for field in fields[11:15])
     ticks, waiting = 0, [pid]
@@ -43,6 +43,31 @@ def cpu_seconds(pid: int) -> float:
         ticks += sum(times.get(process_id, ()))
         waiting += children.get(process_id, [])
     return ticks / _TICKS
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started and that run."""
+    of_all: list[int] = []
+    for folder in _PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            if int(_fields(folder)[1]) == pid:
+                of_all.append(int(folder.name))
+    return of_all
+
+
+def thread_seconds(folder: Path) -> float:
+    """User and system time of a thread by its schedstat: ``/proc/PID``, its first one, or ``/proc/PID/task/ID``."""
+    return int((folder / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
+
+
+def ended_seconds(pid: int) -> float:
+    """User and system time of the processes that a process started and that have ended."""
+    return sum(map(int, _fields(_PROC / str(pid))[13:15])) / _TICKS
+
+
+def _fields(folder: Path) -> list[str]:
+    """What /proc says of a process, from its state on."""
+    return (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def usage(pid: int) -> Usage:

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from benchmarks.destinations import BROKERS, Destinations
 from benchmarks.process import cpu_seconds
-from relay.localservers.postgres import PostgresServer
+from relay.localservers.postgres import DEFAULT_BUILD, PostgresServer
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName
 
@@ -32,8 +32,11 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 class Servers:
     """PostgreSQL with fsync on, and the requested brokers."""
 
-    def __init__(self, publishers: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
-        """``settings`` are PostgreSQL's, beside those of all benchmarks."""
+    def __init__(
+        self, publishers: Sequence[str], settings: Mapping[str, str] | None = None, *, build: str = DEFAULT_BUILD
+    ) -> None:
+        """``settings`` are PostgreSQL's, beside those of all benchmarks; ``build`` brings its binaries."""
+        self._build = build
         self._publishers = publishers
         self._settings = SETTINGS | dict(settings or {})
         self._stack = ExitStack()
@@ -42,7 +45,9 @@ class Servers:
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGTERM, _end)
-        self._postgres = self._stack.enter_context(PostgresServer(durable=True, settings=self._settings))
+        self._postgres = self._stack.enter_context(
+            PostgresServer(build=self._build, durable=True, settings=self._settings)
+        )
         for name in dict.fromkeys(self._publishers):
             if name in BROKERS:
                 self.brokers[name] = BROKERS[name](self._stack)

@@ -14,7 +14,7 @@ from relay_cli.values import choice, choices
 if TYPE_CHECKING:
     from relay.console.access import Identity
 
-app = command_group("Make tokens and passwords for the console.")
+app = command_group("Create tokens and passwords for the console.")
 
 
 class ConsoleRole(StrEnum):
@@ -40,7 +40,7 @@ Role = Annotated[
 
 @app.command("token")
 def token(name: Name, role: Role = ConsoleRole.READER) -> None:
-    """Make a token, and the line of CONSOLE_TOKENS_FILE that admits it.
+    """Create a token, and the line of CONSOLE_TOKENS_FILE that admits it.
 
     The line goes to standard output. The token is shown once, on standard error: the line holds its hash alone.
 

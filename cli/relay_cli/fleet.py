@@ -23,9 +23,9 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
     """Show the relays of the table: version, state, destination, settings and pace of each.
 
     Each relay writes its row every 5 seconds. One that has been silent for 30 seconds counts as gone and is listed
-    for 10 minutes; one that stops by SIGTERM deletes its row. A difference in destination, LEASE_TIMEOUT, ORDERING or
-    ON_DELIVERED of the living ones is named. Needs the extension fleet (relay-cli migrate --with fleet) and SELECT on
-    its table.
+    for 10 minutes; one that stops by SIGTERM deletes its row. It names differences in destination, LEASE_TIMEOUT,
+    ORDERING or ON_DELIVERED between living relays. Needs the extension fleet (relay-cli migrate
+    --with fleet) and SELECT on its table.
 
     Exit codes: 0 done, 1 the database or the extension fails, 2 wrong usage.
 

@@ -220,5 +220,5 @@ def _duration(text: str, option: str) -> float:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
     if seconds <= 0:
-        raise typer.BadParameter(f"{text!r} is no time; write for example 15m", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not a time; write for example 15m", param_hint=option)
     return seconds

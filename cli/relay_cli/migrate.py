@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = single_command()
 
 With = Annotated[
-    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add an optional part. Repeatable.")
+    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add this extension. Repeatable.")
 ]
 
 

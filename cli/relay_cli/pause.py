@@ -20,7 +20,7 @@ app = single_command()
 
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
 Prefix = Annotated[
-    str | None, typer.Option("--prefix", metavar="TEXT", help="Only events whose type begins with that text.")
+    str | None, typer.Option("--prefix", metavar="TEXT", help="Only events whose type begins with TEXT.")
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown with the pause.")]
 Who = Annotated[

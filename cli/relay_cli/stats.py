@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Show how many events wait, for how long, how many are in flight and dead, and what is paused.
 
-    The first line says it in words, and one line for each pause says how many due events wait because of it, of the
+    The first line is a summary, and one line for each pause says how many due events wait because of it, of the
     oldest 100000. Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
     oldest_due_age_sec: scheduled, backed-off and paused events are not late. With --json and --watch, one object per
     line; pauses is null without SELECT on the table of the pauses, and oldest_due_age_sec then includes what is paused.

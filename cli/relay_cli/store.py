@@ -189,7 +189,9 @@ def delete_stream(
     context: typer.Context,
     tenant: TenantId,
     stream: StreamId,
-    confirm: Annotated[str, typer.Option("--confirm", metavar="STREAM", help="The stream's id again.")] = "",
+    confirm: Annotated[
+        str, typer.Option("--confirm", metavar="STREAM", help="The stream's id again, to confirm.")
+    ] = "",
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:
@@ -244,14 +246,16 @@ def tail(
 @app.command("subscriptions")
 def subscriptions(
     context: typer.Context,
-    reset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Let this one begin again at the beginning.")
+    reset: Annotated[str | None, typer.Option(metavar="NAME", help="Reset this subscription to the beginning.")] = None,
+    move: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Move this subscription to the position of --to.")
     ] = None,
-    move: Annotated[str | None, typer.Option(metavar="NAME", help="Let this one go on after --to.")] = None,
     to: Annotated[
         int | None, typer.Option(parser=whole(0), metavar="POSITION", help="The position for --move.")
     ] = None,
-    delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete this one; its instances end.")] = None,
+    delete: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Delete this subscription; its instances end.")
+    ] = None,
     as_json: Json = False,
     as_metrics: Annotated[
         bool, typer.Option("--prometheus", help="Print metrics, for example for node exporter's textfile collector.")

@@ -58,7 +58,9 @@ def list_(context: typer.Context, schema: Schema = DEFAULT_SCHEMA, storage_url: 
 def drop(
     context: typer.Context,
     tenant: TenantId,
-    confirm: Annotated[str, typer.Option("--confirm", metavar="TENANT", help="The same id again.")] = "",
+    confirm: Annotated[
+        str, typer.Option("--confirm", metavar="TENANT", help="The tenant's id again, to confirm.")
+    ] = "",
     schema: Schema = DEFAULT_SCHEMA,
     storage_url: StorageUrl = None,
 ) -> None:

@@ -13,7 +13,7 @@ from deploy.grafana.model import Dashboard, Panel, Query, Variable
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
 _STORE: Final = 'database=~"$database", schema=~"$schema", subscription=~"$subscription"'
 _WINDOW: Final = "[$__rate_interval]"
-_METRICS: Final = "operate/monitoring.md#metrics"
+_METRICS: Final = "reference/metrics.md"
 _TABLE: Final = Variable("table", "Table (job)", "openoutbox_relay_state", "job")
 _RELAY: Final = Variable("relay", "Relay", 'openoutbox_relay_state{job=~"$table"}', "relay_id")
 
@@ -192,7 +192,7 @@ DESTINATION: Final = Dashboard(
         ),
         Panel(
             "Events released",
-            "Given back without using up an attempt: the broker was unreachable, or the relay stopped.",
+            "Released without using up an attempt: the broker was unreachable, or the relay stopped.",
             "cps",
             "operate/alerts.md#outboxrelaypaused",
             (Query(_rate("openoutbox_events_released_total", "job, relay_id"), "{{job}} {{relay_id}}"),),

@@ -83,7 +83,8 @@ GRANT SELECT ON openoutbox_events TO openoutbox_reader;
 
 -- The console reads events and changes them as an operator does: retry, replay, bury, cancel. It records each change:
 -- run this file again after `relay-cli migrate --with console`. With the extension replay-audit also:
--- GRANT INSERT ON openoutbox_replays TO openoutbox_console.
+-- GRANT INSERT ON openoutbox_replays TO openoutbox_console. To let its admins prune also:
+-- GRANT DELETE ON openoutbox_events TO openoutbox_console.
 GRANT SELECT ON openoutbox_events TO openoutbox_console;
 GRANT UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at)
 ON openoutbox_events TO openoutbox_console;

@@ -13,14 +13,15 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 with DAG(
     dag_id="openoutbox",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),  # {{ ds }} is the day that has ended
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),  # its interval is the day that has ended
     catchup=False,
     max_active_runs=1,  # one archiving of an outbox at a time
     default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},  # both jobs may be run again however they ended
 ):
     ingest = BashOperator(
         task_id="ingest",
-        bash_command="relay-cli spark submit ingest --master yarn -- /data/orders/day={{ ds }}"
+        # Not {{ ds }}: in a run that is started by hand it is the day that has not ended.
+        bash_command="relay-cli spark submit ingest --master yarn -- /data/orders/day={{ data_interval_start | ds }}"
         " --event-type orders.created --key customer --id-columns order_number --url-file /secrets/outbox-url",
     )
     archive = BashOperator(

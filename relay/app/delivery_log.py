@@ -72,7 +72,7 @@ class LogCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """All counters."""
         for name, meaning, value in (
-            ("openoutbox_log_dropped_total", "Attempts that were not logged.", self._counters.dropped),
+            ("openoutbox_log_dropped_total", "Attempts that were dropped instead of logged.", self._counters.dropped),
             ("openoutbox_log_quarantined_total", "Attempts that the log could not store.", self._counters.quarantined),
             ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._counters.written),
         ):
@@ -80,7 +80,7 @@ class LogCollector(Collector):
             family.add_metric([self._relay_id], float(value))
             yield family
         ready_until = GaugeMetricFamily(
-            READY_UNTIL, "Until when the log has tables for new attempts.", labels=["relay_id"]
+            READY_UNTIL, "Unix time until which the log has tables for new attempts.", labels=["relay_id"]
         )
         if self._counters.ready_until is not None:
             ready_until.add_metric([self._relay_id], self._counters.ready_until.timestamp())

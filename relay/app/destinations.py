@@ -97,7 +97,7 @@ class Destinations:
     def register(self, registry: CollectorRegistry) -> None:
         """Add what is counted to ``registry``."""
         if self._plan.routes is not None:
-            registry.register(_RoutingCollector(self._drops, self._several, self._relay_id))
+            registry.register(RoutingCollector(self._drops, self._several, self._relay_id))
 
     @property
     def traced(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
@@ -146,7 +146,7 @@ class Destinations:
                 return ()
 
 
-class _RoutingCollector(Collector):
+class RoutingCollector(Collector):
     """What routes drop and which destinations answer, in Prometheus' terms."""
 
     def __init__(self, drops: Drops, several: SeveralPublishers | None, relay_id: str) -> None:

@@ -216,7 +216,7 @@ async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
     from relay.brokers.http.checking import check_hosts, without_endpoint  # noqa: PLC0415 - only with webhooks
 
     options = publishers.http_options(settings)
-    advice = "check the URL, the name, the way there and HTTP_TLS_*; until it answers its events wait"
+    advice = "check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers"
     findings = [
         Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
         if reason is None

@@ -15,7 +15,7 @@ _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<p
 
 
 class _Server(NamedTuple):
-    """A kind of server, by its answer to a request that it takes from anybody."""
+    """A kind of server, by its answer to a request that it takes without a login."""
 
     name: str
     request: bytes

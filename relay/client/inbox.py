@@ -149,7 +149,7 @@ def _checked(name: str, value: object) -> str:
     """The value, if it can be stored and compared."""
     if not isinstance(value, str):
         hint = "; the message has no such header or field" if value is None else ""
-        raise InboxRefused(f"{name}: a {type(value).__name__}; pass text{hint}")
+        raise InboxRefused(f"{name}: a {type(value).__name__}; pass a string{hint}")
     if not 0 < len(value) <= LONGEST_NAME or "\x00" in value:
         raise InboxRefused(
             f"{name}: {value[:LONGEST_NAME]!r} is not usable; pass 1 to {LONGEST_NAME} characters without NUL"

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from relay.console import access
-from relay.console.api import changes, event_types, events, fleet, log, outbox, store
+from relay.console.api import changes, event_types, events, fleet, log, outbox, prune, store
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
 from relay.console.context import Console
@@ -28,6 +28,7 @@ from relay.console.pages import events as event_pages
 from relay.console.pages import fleet as fleet_pages
 from relay.console.pages import log as log_pages
 from relay.console.pages import logins as login_pages
+from relay.console.pages import prune as prune_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
 from relay.console.pages.render import FOLDER, page
@@ -56,7 +57,7 @@ def build_console(settings: Settings) -> FastAPI:
     for error in (OutboxError, RequestValidationError, HTTPException, Exception):
         app.exception_handler(error)(_answer_error)
     reading = Depends(access.require(access.Role.READER))
-    for resource in (events, changes, outbox, event_types, fleet, settings_api, log, store):
+    for resource in (events, changes, outbox, prune, event_types, fleet, settings_api, log, store):
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
     for part in (
@@ -64,6 +65,7 @@ def build_console(settings: Settings) -> FastAPI:
         event_pages,
         dead,
         bulk,
+        prune_pages,
         event_type_pages,
         fleet_pages,
         settings_pages,

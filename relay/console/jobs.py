@@ -10,22 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from relay.console.problems import RequestProblem
 from relay.core.errors import OutboxError
-from relay.outbox.admin.actions import Action
-from relay.outbox.admin.bulk import change_events
 from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
 from relay.outbox.admin.connection import operating, short_transaction
-from relay.outbox.admin.replay import ReplayOptions
-from relay.outbox.admin.selection import Selection
 from relay.postgres.sql import TableName
 
 MOST_JOBS: Final = 4
 """Changes that run at once; each holds two connections."""
+
+Work = Callable[[Callable[[int], None]], int]
+"""Changes events and returns how many. Its argument takes the total after each batch, and may raise to stop."""
 
 _DOING: Final = "recording a change"
 _log = logging.getLogger(__name__)
@@ -64,11 +64,10 @@ class ChangeJobs:
 
     def start(
         self,
-        action: Action,
-        selection: Selection,
-        options: ReplayOptions,
+        action: str,
+        work: Work,
         request: Request,
-        described: dict[str, object],
+        described: Mapping[str, object],
         expected: int,
     ) -> Change:
         """Record a change and begin it; a repeated request returns the first one's record.
@@ -82,8 +81,8 @@ class ChangeJobs:
                     self._refuse_more()  # in the transaction: what is refused is not recorded
             if new:
                 job = self._running[change.change_id] = _Job()
-                arguments = (change.change_id, action, selection, options, job)
-                job.thread = threading.Thread(target=self._run, args=arguments, name=str(action), daemon=True)
+                arguments = (change.change_id, work, job)
+                job.thread = threading.Thread(target=self._run, args=arguments, name=action, daemon=True)
                 job.thread.start()
             return change
 
@@ -112,16 +111,14 @@ class ChangeJobs:
         if len(self._running) >= MOST_JOBS:
             raise RequestProblem(503, "too-many-changes", f"{MOST_JOBS} changes run; wait until one has ended")
 
-    def _run(self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job) -> None:
+    def _run(self, change_id: UUID, work: Work, job: _Job) -> None:
         try:
-            self._record_end(change_id, *self._change(change_id, action, selection, options, job))
+            self._record_end(change_id, *self._change(change_id, work, job))
         finally:
             with self._lock:
                 del self._running[change_id]
 
-    def _change(
-        self, change_id: UUID, action: Action, selection: Selection, options: ReplayOptions, job: _Job
-    ) -> tuple[int, ChangeState, str | None]:
+    def _change(self, change_id: UUID, work: Work, job: _Job) -> tuple[int, ChangeState, str | None]:
         """Change the events, and record each batch; how many they are, and how it ended."""
         events = 0
         try:
@@ -134,7 +131,7 @@ class ChangeJobs:
                     if job.stop.is_set():
                         raise _Stopped
 
-                change_events(self._url, self._table, action, selection, options, on_batch)
+                work(on_batch)
         except _Stopped:
             return events, ChangeState.STOPPED, job.reason
         except OutboxError as failure:

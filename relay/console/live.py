@@ -1,4 +1,4 @@
-"""Live pages: server-sent events that say when a page is to be fetched again.
+"""Live pages: server-sent events that say when to fetch a page again.
 
 For each page with viewers one task reads the outbox every ``TICK`` seconds, in a thread and with a connection
 that both end with the reading. It tells all viewers of the page, and the part that they then fetch is rendered from the

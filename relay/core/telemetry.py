@@ -10,7 +10,7 @@ from relay.core.ports import Backlog
 
 
 class RelayState(IntEnum):
-    """The values of ``openoutbox_relay_state`` (docs/operate/monitoring.md#metrics)."""
+    """The values of ``openoutbox_relay_state`` (docs/reference/metrics.md)."""
 
     ACTIVE = 1
     PAUSED = 2

@@ -22,7 +22,7 @@ def read_toml(path: str, variable: str, example: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         place = _PLACE.search(str(error))
         where = place[1] if place else "somewhere"
-        raise ConfigError(f"{variable}: {path!r} is not TOML: there is a fault {where}; {example}") from None
+        raise ConfigError(f"{variable}: {path!r} is not TOML: there is an error {where}; {example}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{variable}: {path!r} cannot be read: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:

@@ -22,7 +22,7 @@ class BatchTrace(Protocol):
     def hand_over(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
         """Begin spans; returns the events as they are sent, ``traceparent`` replaced by that of their span."""
 
-    def acknowledge(self, event_ids: Collection[EventId], since_claim: float) -> None:
+    def acknowledge(self, event_ids: Sequence[EventId], since_claim: float) -> None:
         """End the spans of events that the broker has acknowledged, that long after the claim was sent."""
 
     def decide(self, event_id: EventId, verdict: Verdict, outcome: Outcome) -> None:

@@ -64,7 +64,7 @@ def slots(start: datetime, end: datetime, granularity: Granularity) -> Slots:
         from_ms(buckets.begins[0])
     except (OverflowError, ValueError) as error:
         raise InvalidTimeRange(
-            f"the first or last bucket of {value}{unit} between {start.isoformat()} and {end.isoformat()} lies beyond "
+            f"the first or last bucket of {value}{unit} between {start.isoformat()} and {end.isoformat()} is outside "
             "the calendar; choose a range within the years 2 to 9998"
         ) from error
     return buckets

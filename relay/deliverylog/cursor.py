@@ -59,7 +59,7 @@ def base62(text: str) -> str:
 def unbase62(cursor: str) -> str:
     """The inverse of ``base62``. Raises InvalidCursor for text that ``base62`` does not return."""
     if not cursor or len(cursor) > _LONGEST:
-        raise InvalidCursor("the cursor is empty or far too long; pass on what an earlier page returned, unchanged")
+        raise InvalidCursor("the cursor is empty or too long; pass on what an earlier page returned, unchanged")
     number = 0
     for letter in cursor:
         if letter not in _VALUE:
@@ -133,7 +133,7 @@ def _milliseconds(text: str) -> int:
     try:
         from_ms(int(text))
     except OverflowError as error:
-        raise InvalidCursor("the cursor's time is beyond the calendar; pass it on unchanged") from error
+        raise InvalidCursor("the cursor's time is outside the calendar; pass it on unchanged") from error
     return int(text)
 
 

@@ -56,5 +56,5 @@ def _check_login(url: str) -> None:
     if "@" in _LOGIN_END.sub("/", url.partition("://")[2]).partition("/")[2]:
         raise ConfigError(
             "the URL of the delivery log is invalid; write clickhouse://user:password@host:8123/database and "
-            "percent-encode what is special in a password (@ is %40, / is %2F, ? is %3F, # is %23)"
+            "percent-encode special characters of a password (@ is %40, / is %2F, ? is %3F, # is %23)"
         )

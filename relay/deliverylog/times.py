@@ -33,7 +33,7 @@ def utc(time: datetime, what: str) -> datetime:
     try:
         return time.astimezone(UTC)
     except OverflowError as error:
-        raise InvalidTimeRange(f"{what} {time.isoformat()} is beyond the calendar") from error
+        raise InvalidTimeRange(f"{what} {time.isoformat()} is outside the calendar") from error
 
 
 def floored(time: datetime, what: str = "time") -> datetime:

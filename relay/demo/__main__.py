@@ -21,7 +21,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=_positive, default=15.0, help="how long transactions run (default 15)")
     parser.add_argument("--rate", type=_positive, help="transactions a second (default 200, with --keep 5)")
-    parser.add_argument("--keep", action="store_true", help="go on until Ctrl-C and print the addresses to look at")
+    parser.add_argument("--keep", action="store_true", help="run until Ctrl-C and print the addresses to look at")
     arguments = parser.parse_args()
     rate = arguments.rate or (5.0 if arguments.keep else 200.0)
     console = Console()

@@ -155,7 +155,7 @@ def _conclude(tally: LedgerTally, stage: Stage, console: Console) -> bool:
     verdict = (
         f"every committed event arrived{waiting}; none of a rolled-back transaction did"
         if agreed
-        else "THE SUMS DO NOT AGREE; the relay's log ends with:\n" + stage.daemon.log_tail()
+        else "THE COUNTS DO NOT AGREE; the relay's log ends with:\n" + stage.daemon.log_tail()
     )
     say(console, verdict)
     return agreed

@@ -145,7 +145,7 @@ class Decider:
 def _log_cut(events: int) -> None:
     logger.warning(
         "the connection to the broker was cut while the broker answers: what was in flight is offered again in "
-        "smaller groups, to find an event that it is cut on",
+        "smaller groups, to find the event that causes it",
         extra={"action": "connection_cut", "events": events},
     )
 

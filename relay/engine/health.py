@@ -5,7 +5,7 @@ by the loop that sent it; ``ping_storage`` asks when no other statement does. Th
 /readyz reads it through ``relay.engine.status``.
 
 After the database was lost, outcomes are worth more than anything else: they are settled first, then leases are
-renewed, and only then may this relay reap (else it would take back its own events, whose outcome it knows). The health
+renewed, and only then may this relay reap (else it would reclaim its own events, whose outcome it knows). The health
 keeps that account: ``storage_failed`` opens it, the settler and the renewer pay, the reaper waits.
 
 A database may answer and still not do the work: its disk is full, or it rolls every claim back (a lock, a statement

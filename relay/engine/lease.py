@@ -8,7 +8,7 @@ A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the othe
 in quarters until that row is alone. It is tried again on its own, and when its lease has expired it is let go. A row
 that another session has locked keeps its lease and is tried again; no other relay can reap it while it is locked.
 
-Reaping takes back expired leases of any relay, each as a failed attempt (docs/reference/conformance.md#states). After
+Reaping reclaims expired leases of any relay, each as a failed attempt (docs/reference/conformance.md#states). After
 an outage of the database it waits until this relay's own outcomes are written and its leases renewed.
 """
 

@@ -120,7 +120,7 @@ class Offers:
         if lane.unanswered:
             # A turn also ends when its events lose their lease or time out. They are on the connection still, and a cut
             # would be blamed on the events of the next turn.
-            await self._disconnect(lane, "events of the turn before have no answer")
+            await self._disconnect(lane, "events of the previous turn have no answer")
 
         def resolve(batch: Batch, resolutions: Sequence[Resolution]) -> None:
             if not lane.forgetting:
@@ -167,7 +167,7 @@ class Offers:
         keys = batch.waiting.with_gap
         rest = [event for event in events if event.partition_key in keys]
         if rest:
-            sink(batch, [(event, Withheld("the lease of an event of its run is lost")) for event in rest])
+            sink(batch, [(event, Withheld("the lease of an earlier event of its key is lost")) for event in rest])
         return [event for event in events if event.partition_key not in keys]
 
     async def abandon(self, reason: str) -> None:

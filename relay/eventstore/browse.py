@@ -100,7 +100,7 @@ class StoreBrowser:
             positions, notify = settings[0] if settings else ("gapless", False)
             return StoreSummary(positions, notify, newest, horizon)
 
-        return await self._run("looking at the event store", read)
+        return await self._run("reading the event store", read)
 
     async def tenants(self, after: UUID | None, limit: int) -> list[UUID]:
         """Tenants in the order of their ids, those after one."""

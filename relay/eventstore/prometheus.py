@@ -26,7 +26,7 @@ _CHECKPOINTS: Final[dict[str, tuple[str, Callable[[list[SubscriptionState]], flo
         lambda states: any(state.active for state in states),
     ),
     "openoutbox_eventstore_checkpoint_position": (
-        "The checkpoint",
+        "Position of the checkpoint",
         lambda states: min(state.position for state in states),
     ),
     "openoutbox_eventstore_checkpoint_lag_events": (
@@ -34,7 +34,7 @@ _CHECKPOINTS: Final[dict[str, tuple[str, Callable[[list[SubscriptionState]], flo
         lambda states: sum(state.lag_events for state in states),
     ),
     "openoutbox_eventstore_checkpoint_lag_seconds": (
-        "Age of the oldest of them",
+        "Age of the oldest event after the checkpoint",
         lambda states: max(state.lag_seconds for state in states),
     ),
 }
@@ -73,7 +73,7 @@ class CheckpointCollector(Collector):
             for labels, listed in self._series.items():
                 family.add_metric([*self._store, *labels], measure(listed))
             yield family
-        listed_at = GaugeMetricFamily(LISTED_AT, "When the subscriptions were listed", labels=_LABELS[:2])
+        listed_at = GaugeMetricFamily(LISTED_AT, "Unix time at which the subscriptions were listed", labels=_LABELS[:2])
         if self._listed_at is not None:
             listed_at.add_metric(self._store, self._listed_at)
         yield listed_at

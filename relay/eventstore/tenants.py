@@ -43,7 +43,9 @@ class TenantPart(StorePart):
             partition = await _partition(connection, statements, tenant)
             if partition is not None:
                 if partition.bucket is None or partition.detaching:
-                    raise TenantBusy(f"tenant {tenant} is half dropped; call drop_tenant again before provisioning it")
+                    raise TenantBusy(
+                        f"tenant {tenant} is only partly dropped; call drop_tenant again before provisioning it"
+                    )
                 return
             bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
             await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant))

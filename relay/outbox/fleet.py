@@ -92,7 +92,7 @@ class OutboxFleet:
                 f"({destination}), and this relay would deliver a part of them to {own}. Give all relays of the table "
                 "one destination (two lists of servers of one cluster must have a server in common), or stop that "
                 f"relay first: it counts as gone after {LIVING:g} s. "
-                "FLEET_ALLOW_MIXED=true starts this relay nevertheless"
+                "FLEET_ALLOW_MIXED=true starts this relay anyway"
             )
         self._storage.longest_lease = longest  # the reaper begins at once, and the first heartbeat comes beside it
 

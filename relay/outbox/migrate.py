@@ -119,7 +119,7 @@ def _lock(guard: SyncConnection, wait: float) -> None:
             return
         guard.rollback()
         if time.monotonic() >= until:
-            raise StorageBusy(f"migrating: another migrate has been at work in this database for {wait:g} s")
+            raise StorageBusy(f"migrating: another migrate has been running in this database for {wait:g} s")
         time.sleep(_POLL)
 
 
@@ -140,7 +140,7 @@ def _plan(connection: SyncConnection, table: TableName) -> Plan:
         constraints = [FoundConstraint(*row) for row in _rows(connection, "outbox/migrate:constraints", {"oid": oid})]
         faults = column_differences(columns) + constraint_differences(constraints) + faults
     if faults:
-        raise SchemaError("\n  ".join([f"table {table} is not what the contract says; nothing was changed:", *faults]))
+        raise SchemaError("\n  ".join([f"table {table} differs from the contract; nothing was changed:", *faults]))
     wanted = missing_indexes(indexes) if oid is not None else frozenset({"table", *INDEXES})
     return Plan(table, steps(table, live=oid is not None, wanted=wanted), live=oid is not None)
 

@@ -44,7 +44,7 @@ class OutboxPauses:
         if not paused.patterns:
             return
         try:
-            await self._storage.aside.run("looking past paused rows", paused.look)
+            await self._storage.aside.run("skipping paused rows", paused.look)
         except StorageError as error:  # claims step over more rows until it works
             logger.debug("%s", error)
 

@@ -126,7 +126,7 @@ class PostgresOutbox:
             elif options.fan_out:
                 logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
 
-        await self._housekeeping.run("looking at the table", check)
+        await self._housekeeping.run("reading the table", check)
         await self.ping()
         if self.extensions.pauses:
             with suppress(SchemaError):  # the loop that reads them says so
@@ -353,7 +353,7 @@ class PostgresOutbox:
         """Raise unless the database answers and takes writes."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
         try:
-            answer = await self._one_row("asking for a sign of life", self._ping, self._beside, over)
+            answer = await self._one_row("pinging the database", self._ping, self._beside, over)
         finally:
             await self._spare.close()
         read_only, *beside = answer

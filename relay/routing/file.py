@@ -92,7 +92,9 @@ class _RouteReader:
         pattern = self._route.get("type")
         if isinstance(pattern, str) and pattern:
             return pattern
-        self.problems.append('type is missing or no text; write an event type, in which * stands for any text: "*"')
+        self.problems.append(
+            'type is missing or not a string; write an event type, in which * matches any characters: "*"'
+        )
         return ""
 
     def _templates(self) -> list[Template]:
@@ -103,12 +105,12 @@ class _RouteReader:
             return []
         if drop:
             if {"to", "via"} & self._route.keys():
-                self.problems.append("drop = true stands beside to or via; remove one of them")
+                self.problems.append("drop = true is set together with to or via; remove one of them")
             return []
         to = self._route.get("to", "{type}" if "via" in self._route else None)
         names: list[Any] = to if isinstance(to, list) else [to]
         if not names or not all(isinstance(name, str) for name in names):
-            self.problems.append('it says neither to nor drop; write to = "{type}" or drop = true')
+            self.problems.append('it has neither to nor drop; write to = "{type}" or drop = true')
             return []
         try:
             return [read_template(name, self._tenant_header) for name in names]
@@ -122,7 +124,8 @@ class _RouteReader:
         names = via if isinstance(via, list) else [via]
         if not names or not all(isinstance(name, str) for name in names) or ("via" in self._route and "" in names):
             self.problems.append(
-                'via is no text; write the name of a destination in DESTINATIONS_FILE, or several: ["main", "audit"]'
+                "via is not a string; write the name of a destination in DESTINATIONS_FILE, or several: "
+                '["main", "audit"]'
             )
             return [""]
         if repeated := sorted({name for name in names if names.count(name) > 1}):

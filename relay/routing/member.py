@@ -152,7 +152,7 @@ class Member:
             sink(passed)
 
     def _no_answer(self) -> Outcome:
-        """What becomes of an event that is given back. Unreachable while no destination answers: then the engine stops
+        """What becomes of an event that is released. Unreachable while no destination answers: then the engine stops
         claiming. Withheld after a failure of the client, which says nothing about the broker.
         """
         if self._abandoned:

@@ -54,7 +54,7 @@ class SeveralPublishers:
                 raise ConfigError(f"DESTINATIONS_FILE: destination {member.name}: {error}") from error
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event to its destination. Returns at once: each destination hands over by itself."""
+        """Offer every event to its destination. Returns at once: each destination hands over in a task of its own."""
         assignment = assign(events, self._routes, self._drops)
         if assignment.resolved:
             sink(assignment.resolved)

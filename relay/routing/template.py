@@ -56,7 +56,7 @@ def read_template(text: str, tenant_header: str) -> Template:
         at = match.end()
     texts.append(text[at:])
     if any(brace in one for one in texts for brace in "{}"):
-        raise ValueError(f"{text!r} has a brace without its counterpart")
+        raise ValueError(f"{text!r} has an unmatched brace")
     if not text:
         raise ValueError("a name is empty; write for example {type}")
     return Template(text, tuple(texts), tuple(gaps))

@@ -1,7 +1,7 @@
 """The endpoints: ``/``, which lists them, ``/healthz``, ``/livez``, ``/readyz``, ``/stats`` and ``/metrics``.
 
 Every answer but the metrics is JSON, errors too; the paths of the delivery log's API answer where it is served. Every
-message passes through the masking of secrets: anyone who reaches the port can read it.
+message passes through the masking of secrets: every client that reaches the port can read it.
 """
 
 from __future__ import annotations

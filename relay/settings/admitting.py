@@ -24,12 +24,12 @@ class Admitting(VariableGroup):
     )
     console_tokens_file: Text | None = variable(
         None,
-        "File of lines `role name hash`, one for each token; `relay-cli access token` makes a line.",
+        "File of lines `role name hash`, one for each token; `relay-cli access token` prints a line.",
         shown="unset",
     )
     console_users_file: Text | None = variable(
         None,
-        "File of lines `role name hash`, one for each user with a password; `relay-cli access password` makes a line.",
+        "File of lines `role name hash`, one for each user with a password; `relay-cli access password` prints a line.",
         shown="unset",
     )
     api_token: Secret | None = variable(
@@ -70,7 +70,7 @@ class Admitting(VariableGroup):
     )
     console_oidc_roles_claim: Text = variable(
         "roles",
-        "OpenID Connect: claim that holds a user's roles or groups, a text or a list; dots lead into objects, as in "
+        "OpenID Connect: claim that holds a user's roles or groups, a string or a list; dots name nested members: "
         "`realm_access.roles`.",
     )
     console_oidc_roles: ConsoleRoles = variable(
@@ -78,5 +78,5 @@ class Admitting(VariableGroup):
         "OpenID Connect: the role for each value of that claim, as JSON; of several the highest counts.",
     )
     console_oidc_other_role: Annotated[Literal["none", "reader"], *choice("none", "reader")] = variable(
-        "none", "OpenID Connect: the role of users whom CONSOLE_OIDC_ROLES does not name; `none` refuses them."
+        "none", "OpenID Connect: the role of users that CONSOLE_OIDC_ROLES does not name; `none` refuses them."
     )

@@ -62,7 +62,7 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
     if not _NAME.fullmatch(name):
         raise ConfigError("the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first")
     if not isinstance(table, dict):
-        raise ConfigError(f"it is no table; {_EXAMPLE}")
+        raise ConfigError(f"it is not a table; {_EXAMPLE}")
     problems: list[str] = []
     values = _variables(table, problems)
     if not values.keys() & _KEYS.values() and not problems:
@@ -111,7 +111,7 @@ def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
         elif isinstance(value, str | int | float) and str(value):
             values[variable] = str(value)
         else:
-            problems.append(f"{key}: neither text, number, true nor false, or empty")
+            problems.append(f"{key}: it must be a string, a number, true or false, and not empty")
     return values
 
 

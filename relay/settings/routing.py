@@ -9,7 +9,7 @@ from relay.settings.kinds import Text
 class Routing(VariableGroup):
     """Routing"""
 
-    route_prefix: Text = variable("", "Text put before the name of every destination (see routing.md).", shown="none")
+    route_prefix: Text = variable("", "Prefix of the name of every destination (see routing.md).", shown="none")
     routes_file: Text | None = variable(
         None, "TOML file of routes from event types to destinations (see routing.md).", shown="unset"
     )

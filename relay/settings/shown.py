@@ -1,4 +1,4 @@
-"""The settings as anybody may see them: this module alone decides which values are secret.
+"""The settings as every user may see them: this module alone decides which values are secret.
 
 A password never shows, whatever holds it: a variable of a secret kind is masked as a whole, a URL as everywhere
 (``relay.core.secrets``). Of the variables of OpenTelemetry those show that hold no header.

@@ -1,4 +1,4 @@
-"""``python -m relay.telemetry``: rewrite the table of metrics in docs/operate/monitoring.md, between its markers."""
+"""``python -m relay.telemetry``: rewrite the table of metrics in docs/reference/metrics.md, between its markers."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/operate/monitoring.md"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/metrics.md"))

@@ -1,4 +1,4 @@
-"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/operate/monitoring.md."""
+"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ EVENTS = Metric(
     "openoutbox_events_total",
     _C,
     ("status",),
-    "Attempts whose outcome was written: success or failed. A lease that this relay took back is a failed one.",
+    "Attempts whose outcome was written: success or failed. A lease that this relay reclaimed is a failed one.",
 )
-BATCH_SIZE = Metric("openoutbox_events_batch_size", _H, (), "Events in one claim, empty claims left out.")
+BATCH_SIZE = Metric("openoutbox_events_batch_size", _H, (), "Events in one claim, without empty claims.")
 E2E_LATENCY = Metric(
     "openoutbox_events_e2e_latency_seconds", _H, (), "From an event's created_at to the broker's acknowledgement."
 )
@@ -76,7 +76,7 @@ PAUSED = Metric(
     "openoutbox_paused",
     _G,
     (),
-    "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause lists them.",
+    "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause --list shows them.",
 )
 AWAY = Metric(
     "openoutbox_destination_away",
@@ -89,14 +89,17 @@ LEASES_REAPED = Metric(
     "openoutbox_leases_reaped_total",
     _C,
     ("result",),
-    "Expired leases taken back, each a failed attempt: retried or dead.",
+    "Expired leases reclaimed, each a failed attempt: retried or dead.",
 )
 LEASES_LOST = Metric(
-    "openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was gone."
+    "openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was lost."
 )
-RELEASED = Metric("openoutbox_events_released_total", _C, (), "Events given back without using up an attempt.")
+RELEASED = Metric("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
 LAST_CLAIM = Metric(
-    "openoutbox_last_successful_claim_timestamp_seconds", _G, (), "When a claim last worked, an empty one too."
+    "openoutbox_last_successful_claim_timestamp_seconds",
+    _G,
+    (),
+    "Unix time of the last claim that succeeded, also an empty one.",
 )
 BUILD = Metric("openoutbox_build_info", _G, ("version",), "Always 1; the version is a label.")
 

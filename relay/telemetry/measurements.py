@@ -93,7 +93,7 @@ class Measurements:
         self._reaped_dead += buried
 
     def released(self, events: int) -> None:
-        """Events given back without an attempt."""
+        """Events released without an attempt."""
         self._released += events
 
     def in_flight(self, events: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
@@ -17,12 +18,14 @@ from typing import Final
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from relay.telemetry.otlp import make_exporter, number, resource_attributes
-from relay.telemetry.otlp_spans import SpanEncoder
+from relay.telemetry.otlp_spans import SpanEncoder, encode_span
 from relay.telemetry.tracer import Span
 
 logger = logging.getLogger(__name__)
 
 _DELAY_MS, _MOST_QUEUED, _MOST_EXPORTED = 5_000.0, 2048.0, 512.0  # the standard's defaults of OTEL_BSP_*
+_AT_ONCE: Final = 32  # spans that are encoded without a rest
+_REST: Final = 0.0005  # seconds
 _STOP_SECONDS: Final = 1.0
 """Less than the relay waits for it with the default SHUTDOWN_TIMEOUT, so that what is dropped is still said."""
 
@@ -32,7 +35,7 @@ class OtlpSpans:
 
     def __init__(self, variables: Mapping[str, str], relay_id: str) -> None:
         encoder = SpanEncoder(resource_attributes(variables, relay_id))
-        self._exporter = make_exporter("TRACES", variables, encoder.encode)
+        self._exporter = make_exporter("TRACES", variables, encoder.request)
         self._delay = number(variables.get("OTEL_BSP_SCHEDULE_DELAY", ""), _DELAY_MS) / 1000
         self._most_queued = number(variables.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _MOST_QUEUED)
         self._most_exported = math.ceil(number(variables.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ""), _MOST_EXPORTED))
@@ -87,9 +90,21 @@ class OtlpSpans:
                 extra={"action": "spans_dropped", "spans": dropped},
             )
 
+    def _encoded(self, spans: list[Span]) -> list[bytes]:
+        """The spans of a request. It takes milliseconds, and the event loop waits for the interpreter's lock meanwhile.
+
+        So it rests now and then, unless there is more to do.
+        """
+        parts: list[bytes] = []
+        for first in range(0, len(spans), _AT_ONCE):
+            if first and not self._ending and len(self._queue) < self._most_exported:
+                time.sleep(_REST)
+            parts += map(encode_span, spans[first : first + _AT_ONCE])
+        return parts
+
     def _export(self, spans: list[Span]) -> None:
         try:
-            result = self._exporter.export(spans)
+            result = self._exporter.export(self._encoded(spans))
         except Exception:  # whatever a collector or the library does, the relay goes on
             logger.exception("the spans could not be exported", extra={"action": "otel_export_failed"})
             return

@@ -1,4 +1,4 @@
-"""The measurements in Prometheus' text format, by the names, types and labels of docs/operate/monitoring.md#metrics."""
+"""The measurements in Prometheus' text format, by the names, types and labels of docs/reference/metrics.md."""
 
 from __future__ import annotations
 

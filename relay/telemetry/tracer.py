@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ Attributes = Mapping[str, str | int]
 _OUTBOX: Final = "openoutbox"
 _MOST_LINKS: Final = 128
 """Links of one span, the limit that OpenTelemetry's SDKs have."""
+_HEADERS: Final = OutboxEvent._fields.index("headers")
 
 
 class SpanKind(Enum):
@@ -82,12 +83,11 @@ class SpanTracer:
 
     def claim(self, events: Sequence[OutboxEvent], seconds: float) -> BatchSpans | None:
         """See ``Tracer``."""
-        parents = {
-            events[place].event_id: parent for place, parent in sampled_parents([event.headers for event in events])
-        }
-        if not parents:
+        sampled = list(sampled_parents([event.headers for event in events]))
+        if not sampled:
             return None
-        return BatchSpans(self, parents, self._batch("receive", "claim", [*parents.values()], len(events), seconds))
+        claim = self._batch("receive", "claim", [parent for _, parent in sampled], len(events), seconds)
+        return BatchSpans(self, events, sampled, claim)
 
     def settle(
         self, links: Sequence[TraceContext], events: int, seconds: float, error: StorageError | None = None
@@ -145,11 +145,20 @@ class _Publish(NamedTuple):
 class BatchSpans:
     """Implements ``relay.core.tracing.BatchTrace``."""
 
-    __slots__ = ("_claim", "_contexts", "_open", "_parents", "_tracer")
+    __slots__ = ("_claim", "_claimed", "_contexts", "_open", "_parents", "_places", "_tracer")
 
-    def __init__(self, tracer: SpanTracer, parents: Mapping[EventId, TraceContext], claim: TraceContext) -> None:
+    def __init__(
+        self,
+        tracer: SpanTracer,
+        events: Sequence[OutboxEvent],
+        sampled: Sequence[tuple[int, TraceContext]],
+        claim: TraceContext,
+    ) -> None:
+        """``sampled`` has the places of sampled events among those of the claim, and their parents."""
         self._tracer = tracer
-        self._parents = parents
+        self._claimed = len(events)
+        self._places = {place: events[place].event_id for place, _ in sampled}
+        self._parents = {events[place].event_id: parent for place, parent in sampled}
         self._claim = claim
         self._open: dict[EventId, _Publish] = {}
         self._contexts: dict[EventId, TraceContext] = {}
@@ -157,13 +166,16 @@ class BatchSpans:
 
     def hand_over(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
         """See ``BatchTrace``."""
-        parents = self._parents
         now = self._tracer.clock()
-        return [self._begin(event, now, len(events)) if event.event_id in parents else event for event in events]
+        sent = list(events)
+        for place in self._places_in(events):
+            sent[place] = self._begin(events[place], now, len(events))
+        return sent
 
-    def acknowledge(self, event_ids: Collection[EventId], since_claim: float) -> None:
+    def acknowledge(self, event_ids: Sequence[EventId], since_claim: float) -> None:
         """See ``BatchTrace``."""
-        for event_id in self._open.keys() & event_ids:  # few of them are sampled: nothing is done for the others
+        # Few of them are sampled: nothing is done for the others. Where they are the whole claim, none is looked at.
+        for event_id in list(self._open) if len(event_ids) == self._claimed else self._open.keys() & event_ids:
             publish = self._open[event_id]
             self._tracer.exemplify(publish.event.age + since_claim, publish.context)
             self._end(event_id, "delivered")
@@ -194,19 +206,28 @@ class BatchSpans:
     def end(self, outcome: str) -> None:
         """See ``BatchTrace``."""
         for event_id in list(self._open):
-            self._end(event_id, outcome, "NO_ANSWER: given back before the broker answered")
+            self._end(event_id, outcome, "NO_ANSWER: released before the broker answered")
 
     def links(self, settlement: Settlement) -> list[TraceContext]:
         """See ``BatchTrace``."""
         contexts = self._contexts
+        if len(settlement.delivered) == self._claimed:
+            return [*contexts.values()]
         return [contexts[event_id] for event_id in contexts.keys() & settlement.event_ids()]
+
+    def _places_in(self, events: list[OutboxEvent]) -> Iterable[int]:
+        """Where the sampled ones are among events of the claim: all of it, as most often, or a part in any order."""
+        if len(events) == self._claimed and all(events[place].event_id == id_ for place, id_ in self._places.items()):
+            return self._places
+        return [place for place, event in enumerate(events) if event.event_id in self._parents]
 
     def _begin(self, event: OutboxEvent, now: int, events: int) -> OutboxEvent:
         parent = self._parents[event.event_id]
         context = TraceContext(parent.trace_id, span_id(), parent.flags, parent.state)
         self._contexts[event.event_id] = context
         self._open[event.event_id] = _Publish(event, context, now, events)
-        return event._replace(headers=with_context(event.headers, context))
+        # As _replace, whose keywords take three times as long.
+        return OutboxEvent._make((*event[:_HEADERS], with_context(event.headers, context), *event[_HEADERS + 1 :]))
 
     def _end(self, event_id: EventId, outcome: str, error: str = "") -> None:
         publish = self._open.pop(event_id, None)
@@ -237,7 +258,7 @@ class BatchSpans:
                 publish.started_at,
                 self._tracer.clock(),
                 attributes,
-                mask_secrets(error),
+                mask_secrets(error) if error else "",
             )
         )
 

@@ -1,7 +1,7 @@
 -- What the operator's commands share, and listing and showing events.
 
 -- name: list
--- Up to LIMIT events by the time at which they came into their status: created, claimed, delivered, died.
+-- Up to LIMIT events by the time at which they entered their status: created, claimed, delivered, died.
 -- Tags: newest or oldest, which of them come first.
 -- Indexes: one of each status gives its rows in order: idx_openoutbox_metrics_lag, idx_openoutbox_stuck_leases,
 -- idx_openoutbox_prune_delivered, idx_openoutbox_prune_dead. A rare type, key or error walks that index to its end.

@@ -57,7 +57,7 @@ WHERE
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: reap
--- DELIVERING -> PENDING or DEAD: take back expired leases, a bounded number, each as a failed attempt.
+-- DELIVERING -> PENDING or DEAD: reclaim expired leases, a bounded number, each as a failed attempt.
 -- Index: idx_openoutbox_stuck_leases, then a TID scan.
 -- Locks: the rows it writes, skipping those that another session has locked, for example to settle them.
 -- The delay is relay.core.backoff's formula (a test holds the two equal); attempts before this one are the number of
@@ -83,7 +83,7 @@ reaped AS (
         status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
         attempts = LEAST(attempts, 2147483646) + 1,
         last_error
-        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'nobody') || ' expired; claimed or renewed at '
+        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay') || ' expired; claimed or renewed at '
         || TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         available_at = CASE
             WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN available_at

@@ -146,14 +146,18 @@ ORDER BY events DESC, event_type ASC, error ASC
 LIMIT (SELECT %(groups)s::bigint);
 
 -- name: recent_types
--- What was delivered and what died in the last SECONDS, by type: of each the newest MOST events.
--- Indexes: idx_openoutbox_prune_delivered and idx_openoutbox_prune_dead, after claim:guard in its transaction. Locks: none.
--- Parameters: seconds, most, types. Result: type, delivered, dead, and how many rows were examined in sum.
+-- What was delivered, what died and what failed in the last SECONDS, by type: of the events that were delivered, that died,
+-- and that wait for a later time, the newest (of the last, the next) MOST. Failed attempts are those of all these events,
+-- whenever they were made; of the waiting ones those count that were changed in this time.
+-- Indexes: idx_openoutbox_prune_delivered, idx_openoutbox_prune_dead and idx_openoutbox_processing_queue, after claim:guard
+-- in its transaction. Locks: none.
+-- Parameters: seconds, most, types. Result: type, delivered, dead, failed attempts, and how many rows were examined in sum.
 WITH newest AS (
     (
         SELECT
             event_type,
-            TRUE AS delivered
+            attempts,
+            status
         FROM openoutbox_events
         WHERE status = 'DELIVERED' AND delivered_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8)
         ORDER BY delivered_at DESC
@@ -163,18 +167,39 @@ WITH newest AS (
     (
         SELECT
             event_type,
-            FALSE AS delivered
+            attempts,
+            status
         FROM openoutbox_events
         WHERE status = 'DEAD' AND updated_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8)
         ORDER BY updated_at DESC
         LIMIT (SELECT %(most)s::bigint)
     )
+    UNION ALL
+    (
+        SELECT
+            event_type,
+            attempts,
+            status
+        FROM (
+            SELECT
+                event_type,
+                attempts,
+                status,
+                updated_at
+            FROM openoutbox_events
+            WHERE status = 'PENDING' AND available_at > NOW()
+            ORDER BY available_at ASC
+            LIMIT (SELECT %(most)s::bigint)
+        ) AS later
+        WHERE attempts > 0 AND updated_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8)
+    )
 )
 
 SELECT
     event_type,
-    COUNT(*) FILTER (WHERE delivered),
-    COUNT(*) FILTER (WHERE NOT delivered),
+    COUNT(*) FILTER (WHERE status = 'DELIVERED'),
+    COUNT(*) FILTER (WHERE status = 'DEAD'),
+    SUM(attempts)::bigint,
     (SUM(COUNT(*)) OVER ())::bigint
 FROM newest
 GROUP BY event_type

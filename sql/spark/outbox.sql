@@ -1,8 +1,10 @@
 -- The outbox table in the catalog.
 
 -- name: describe_outbox
--- The outbox for a write: its kind (relkind, NULL for a missing table), whether this role may insert, and which of the
--- contract's columns it lacks. Parameters: outbox, its quoted name. Catalog only, locks nothing.
+-- The outbox for a write: its kind (relkind, NULL for a missing table), whether this role may insert, which of the
+-- contract's columns it lacks, whether event_id alone is unique, and which other indexes may refuse a row with a new
+-- event_id: ON CONFLICT without a column skips such a row too. Parameters: outbox, its quoted name. Catalog only, locks
+-- nothing.
 SELECT
     relation.relkind::text,
     COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'INSERT'), FALSE),
@@ -16,9 +18,33 @@ SELECT
             FROM pg_catalog.pg_attribute AS attribute
             WHERE attribute.attrelid = relation.oid AND attribute.attname = required.name AND NOT attribute.attisdropped
         )
+    ),
+    EXISTS (
+        SELECT 1
+        FROM pg_catalog.pg_index AS index
+        WHERE
+            index.indrelid = relation.oid
+            AND index.indisunique
+            AND index.indisvalid
+            AND index.indimmediate
+            AND index.indpred IS NULL
+            AND index.indnkeyatts = 1
+            AND index.indkey[0] = id.attnum
+    ),
+    ARRAY(
+        SELECT index.indexrelid::regclass::text
+        FROM pg_catalog.pg_index AS index
+        WHERE
+            index.indrelid = relation.oid
+            AND (
+                index.indisexclusion
+                OR index.indisunique AND id.attnum <> ALL((index.indkey::int2 [])[0:index.indnkeyatts - 1])
+            )
+        ORDER BY index.indexrelid
     )
 FROM (SELECT 1 AS one) AS always
-LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(outbox)s::text);
+LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(outbox)s::text)
+LEFT JOIN pg_catalog.pg_attribute AS id ON relation.oid = id.attrelid AND id.attname = 'event_id';
 
 -- name: identify_outbox
 -- The identity of an outbox, the rights of this role on it, and the database's time. No row for a missing table.

@@ -135,5 +135,5 @@ def test_the_duplicate_window_is_that_of_the_nats_destinations(tmp_path: Path) -
 
 def test_a_file_with_problems_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "routes").write_text('[[route]]\ntype = "a"\n')
-    with pytest.raises(ConfigError, match="route 1: it says neither to nor drop"):
+    with pytest.raises(ConfigError, match="route 1: it has neither to nor drop"):
         Destinations(settings(PUBLISHER_TYPE="null", ROUTES_FILE=str(tmp_path / "routes")))

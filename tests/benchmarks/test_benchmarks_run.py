@@ -39,7 +39,7 @@ def run(module: str, path: Path, *arguments: str) -> Any:
 @pytest.mark.nats
 @pytest.mark.redis
 def test_drain(tmp_path: Path) -> None:
-    """Every broker, with ON_DELIVERED=delete, and with keep by our own command as another relay."""
+    """Every broker, with ON_DELIVERED=delete, by our relay and by its command as another relay; with its parts."""
     other = f"--relay=other={sys.executable} -m relay"
     publishers = ["kafka", "nats", "redis"]
     figures = run(
@@ -52,26 +52,42 @@ def test_drain(tmp_path: Path) -> None:
         "--batches",
         "100",
         other,
+        "--relay-modes=delete",
+        "--parts",
         "--publishers",
         *publishers,
     )
     measured = {(cell["publisher"], cell["relay"]) for cell in figures["cells"]}
     brokers = {(publisher, "broker's floor") for publisher in publishers}
-    relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox, delete", "other")}
+    relays = {(publisher, relay) for publisher in publishers for relay in ("openoutbox, delete", "other, delete")}
     assert measured == {("floor", "")} | brokers | relays
     with_broker = [cell for cell in figures["cells"] if cell["lost"] is not None]
     assert len(with_broker) == 6
     assert all((cell["lost"], cell["duplicates"]) == (0, 0) for cell in with_broker)
     assert all(cell["events_per_second"] > 0 for cell in figures["cells"])
     assert all(cell["wal_bytes_per_event"] > 700 for cell in figures["cells"] if cell["relay"] != "broker's floor")
+    parts = [cell["parts"] for cell in with_broker]
+    of_processes = ("relay: event loop", "PostgreSQL: claim", "PostgreSQL: settle")
+    assert all(one[part] > 0 for one in parts for part in (*of_processes, "statements: settle, number"))
     assert [one["counted"] for one in figures["rounds"]] == [True] * len(publishers)
     assert all(0 <= one["disturbance"]["steal"] < 1 for one in figures["rounds"])
 
 
 @pytest.mark.rabbitmq
 def test_drain_into_several_queues(tmp_path: Path) -> None:
-    sizes = ["--events=2000", "--rounds=1", "--disturbed", "--modes=keep", "--batches=100", "--queues=3"]
+    """Rows without keys; the floor also beside a busy core."""
+    sizes = [
+        "--events=2000",
+        "--rounds=1",
+        "--disturbed",
+        "--modes=keep",
+        "--batches=100",
+        "--queues=3",
+        "--keys=0",
+        "--busy-floor",
+    ]
     figures = run("drain", tmp_path / "d.json", *sizes, "--publishers", "rabbitmq")
+    assert {cell["publisher"] for cell in figures["cells"]} == {"floor", "floor beside a busy core", "rabbitmq"}
     cells = {cell["relay"]: cell for cell in figures["cells"] if cell["publisher"] == "rabbitmq"}
     assert cells.keys() == {"openoutbox", "broker's floor"}
     assert (cells["openoutbox"]["lost"], cells["openoutbox"]["duplicates"]) == (0, 0)
@@ -97,6 +113,14 @@ def test_peers_with_debezium(tmp_path: Path) -> None:
     figures = run("peers", tmp_path / "p.json", *sizes, "--peers", "debezium", "debezium-tuned")
     assert [one["peer"] for one in figures["runs"]] == ["debezium", "debezium-tuned"]
     assert all((one["lost"], one["duplicates"]) == (0, 0) for one in figures["runs"])
+
+
+def test_statements() -> None:
+    """Our own checkout as another one."""
+    printed_table = printed("statements", "--rounds=2", "--batches", "100", f"--checkout=other={ROOT}", "--prepared")
+    names = [line.split("|")[1].strip() for line in printed_table.splitlines()[2:]]
+    of_checkouts = [f"{name}{kind}" for name in ("relay", "other") for kind in ("", ", delete", ", prepared")]
+    assert names == ["floor", *of_checkouts]
 
 
 def test_growth(tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def test_a_server_that_refuses_comes_with_what_to_correct(outbox: Outbox, nats_u
         (as_user(outbox.url, "no_such"), 'role "no_such" does not exist', "CREATE ROLE ... LOGIN"),
         (as_user(outbox.url, "openoutbox_reader"), "not permitted to log in", "ALTER ROLE ... LOGIN"),
         (f"{outbox.url}?sslmode=require", "does not support SSL", "remove sslmode from the URL"),
-        (f"postgres://u:hunter2@{place(nats_url)}/d", "what answers is not PostgreSQL; correct the host or the port"),
+        (
+            f"postgres://u:hunter2@{place(nats_url)}/d",
+            "the server that answers is not PostgreSQL; correct the host or the port",
+        ),
     ):
         answer(tmp_path, Mistake("stats", {"STORAGE_URL": url}, 1, (*says, "check STORAGE_URL", "relay-cli check")))
     standby = {"STORAGE_URL": f"{outbox.url}?options=-cdefault_transaction_read_only%3Don"}
@@ -141,7 +144,7 @@ async def test_kafkas_publisher_says_that_another_server_answers(nats_url: str) 
     publisher = KafkaPublisher(kafka_options(url=place(nats_url)))
     await publisher.open()
     try:
-        with pytest.raises(BrokerUnreachable, match="what answers is not a Kafka broker") as refusal:
+        with pytest.raises(BrokerUnreachable, match="the server that answers is not a Kafka broker") as refusal:
             await publisher.probe(1.0)
     finally:
         await publisher.close()

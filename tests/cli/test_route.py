@@ -115,7 +115,7 @@ def test_every_problem_of_the_file_is_printed(tmp_path: Path, variables: dict[st
     Path(variables["ROUTES_FILE"]).write_text('[[route]]\ntype = "a"\n[[route]]\nto = "x"\n')
     done = call_cli(tmp_path, "route", "a", **variables)
     assert done.returncode == 2
-    assert "route 1: it says neither to nor drop" in done.stderr
+    assert "route 1: it has neither to nor drop" in done.stderr
     assert "route 2: type is missing" in done.stderr
 
 

@@ -78,6 +78,7 @@ async def _fill_log(url: str) -> None:
 def _fill_outbox(outbox: Outbox) -> None:
     with outbox.database.connect() as connection:
         give_rights(connection)
+        connection.execute("GRANT DELETE ON openoutbox_events TO openoutbox_console")
         for row in _ROWS:
             connection.execute(_EVENT, {"due": timedelta(hours=1), **row})
         for number, batch in enumerate(("500", "100"), 1):

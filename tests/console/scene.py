@@ -87,6 +87,7 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "dead": "/dead",
         "replay": "/changes/new?action=replay&event_type=order.paid",
         "bury": "/changes/new?action=bury&status=PENDING",
+        "prune": "/prune?delivered_days=0.002&dead_days=30",
         "types": "/types",
         "type-pause": "/types/pause?event_type=stock.changed",
         "fleet": "/fleet",
@@ -96,6 +97,7 @@ def pages_of(outbox: Outbox) -> dict[str, str]:
         "log-event": f"/log/events/{LOGGED}?tenant_id=acme",
         "log-attempt": "/log/attempts/attempt-0?tenant_id=acme",
         "log-chart": "/log/chart",
+        "log-failures": "/log/failures",
         "store": "/store",
         "store-tenant": f"/store/tenants/{TENANT}",
         "store-stream": f"/store/tenants/{TENANT}/streams/{STREAM}",
@@ -140,6 +142,7 @@ def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
     stock_store(outbox.url, streams=30)
     with outbox.database.connect() as connection:
         give_rights(connection)
+        connection.execute("GRANT DELETE ON openoutbox_events TO openoutbox_console")
         for statement in (_SCENE.replace("{events}", str(events)), _DEAD, _WAITING):
             connection.execute(statement.encode())
     with ExitStack() as stack:

@@ -78,6 +78,24 @@ def test_an_end_that_no_calendar_has_is_refused(console: ConsoleClient, recorded
     assert recorded.database.run("SELECT count(*) FROM openoutbox_changes") == [(0,)]
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00Z"])
+def test_times_at_the_ends_of_the_calendar_fail_nothing(console: ConsoleClient, recorded: Outbox, time: str) -> None:
+    recorded.database.run("GRANT DELETE ON openoutbox_events TO openoutbox_console")
+    answers = []
+    for name in ("since", "until", "unchanged_since"):
+        body = {"action": "replay", "selection": {"status": ["dead"], name: time}}
+        answers += [
+            console.post(f"{API}/changes", json=body | {"dry_run": dry}, headers=key()) for dry in (True, False)
+        ]
+        answers.append(console.get("/changes/new", params={"action": "replay", name: time}))
+    for name in ("since", "until"):
+        answers += [console.get(path, params={name: time}) for path in (f"{API}/events", "/events")]
+    for dry in (True, False):
+        answers.append(console.post(f"{API}/prune", json={"as_of": time, "dry_run": dry}, headers=key()))
+    assert {answer.status_code for answer in answers} <= {200, 202, 422}, [answer.text for answer in answers]
+    assert console.get("/changes").status_code == 200
+
+
 def test_a_locked_table_is_not_waited_for(console: ConsoleClient, recorded: Outbox) -> None:
     fill_aged(recorded, "DEAD", 1)
     [[event_id]] = recorded.database.run("SELECT event_id FROM openoutbox_events")

@@ -64,7 +64,7 @@ def test_a_search_is_paged_in_both_directions(console: ConsoleClient) -> None:
 def test_filters(console: ConsoleClient, query: str, count: int) -> None:
     page = console.get(f"/log?{query}")
     assert len(links(page.text, r"/log/attempts/[^\"]+")) == count
-    assert ("No attempt passes" in page.text) == (count == 0)
+    assert ("No attempt matches" in page.text) == (count == 0)
 
 
 def test_the_chart_counts_what_the_search_names(console: ConsoleClient) -> None:
@@ -81,6 +81,25 @@ def test_the_chart_counts_what_the_search_names(console: ConsoleClient) -> None:
     refused = console.get("/log/chart?since=2026-01-02T00:00&until=2026-01-01T00:00", headers=HTMX)
     assert refused.status_code == 200
     assert "Not counted" in text_of(refused)
+
+
+def test_failed_attempts_by_type_and_code_lead_to_their_search(console: ConsoleClient) -> None:
+    failures = console.get("/log/failures", headers=HTMX)
+    assert "<html" not in failures.text
+    assert "18 in the delivery log" in text_of(failures)
+    counts = [int(count) for count in re.findall(r'number bad">(\d+)<', failures.text)]
+    assert (sum(counts), counts) == (18, sorted(counts, reverse=True))
+    searches = links(failures.text, r"/log\?status=failed[^\"]+")
+    assert [len(links(console.get(each).text, r"/log/attempts/[^\"]+")) for each in searches] == counts
+    assert "<html" in console.get("/log/failures").text
+
+
+def test_a_log_that_does_not_answer_costs_the_overview_its_part_alone(recorded: Outbox) -> None:
+    without, away = client_of(recorded.url), client_of(recorded.url, DELIVERY_LOG_URL=NOWHERE)
+    assert "/log/failures" not in without.get("/").text
+    assert 'hx-get="/log/failures"' in away.get("/").text
+    assert "Not counted" in text_of(away.get("/log/failures", headers=HTMX))
+    asyncio.run(away.app.state.console.log.close())
 
 
 def test_an_attempt_and_its_event(console: ConsoleClient) -> None:

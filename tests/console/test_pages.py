@@ -37,6 +37,7 @@ def send(console: ConsoleClient, path: str, **fields: str) -> httpx.Response:
         "/events",
         "/dead",
         "/changes/new?action=replay&event_type=x",
+        "/prune",
         "/types",
         "/types/pause?event_type=x",
         "/settings",
@@ -66,6 +67,28 @@ def test_what_an_event_holds_is_shown_and_never_run(console: ConsoleClient, reco
     found = console.get("/events", params={"event_type": f"t{attack}"})
     assert id_ in found.text
     assert console.get("/events", params={"event_id": id_}).headers["location"] == f"/events/{id_}"
+
+
+def test_the_overview_has_failed_attempts_by_type(console: ConsoleClient, recorded: Outbox) -> None:
+    for event_type, status, attempts, later, hours in (
+        ("order.paid", "DELIVERED", 2, 0, 0),
+        ("order.paid", "DELIVERED", 0, 0, 0),
+        ("order.paid", "DELIVERED", 7, 0, 2),
+        ("order.paid", "DEAD", 25, 0, 0),
+        ("order.paid", "PENDING", 3, 1, 0),
+        ("user.left", "PENDING", 4, 1, 0),
+        ("failed.before", "PENDING", 4, 9, 2),
+        ("scheduled", "PENDING", 0, 1, 0),
+    ):
+        recorded.database.run(
+            "INSERT INTO openoutbox_events (event_id, event_type, payload, status, attempts, available_at, updated_at, "
+            "delivered_at) SELECT gen_random_uuid(), %s, '', %s, %s, now() + make_interval(hours => %s), at, "
+            "CASE %s WHEN 'DELIVERED' THEN at END FROM (SELECT now() - make_interval(hours => %s)) AS past (at)",
+            [event_type, status, attempts, later, status, hours],
+        )
+    [table] = re.findall(r'(?s)id="types".*?<table.*?<tbody>(.*?)</tbody>', console.get("/").text)
+    lines = [" ".join(re.sub(r"<[^>]+>", " ", line).split()) for line in table.split("</tr>")[:-1]]
+    assert lines == ["order.paid 2 30 1", "user.left 0 4 0"]
 
 
 def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox) -> None:

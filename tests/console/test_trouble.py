@@ -58,7 +58,7 @@ class Scene:
         (Scene(relays=()), [("warning", "No relay is connected to this database.")]),
         (Scene(dead=1), [("warning", "1 event is dead.")]),
         (
-            Scene(dead=5000, types=(TypeCount("a", 9, 1, 100), TypeCount("b", 0, 40, 100))),
+            Scene(dead=5000, types=(TypeCount("a", 9, 1, 2, 100), TypeCount("b", 0, 40, 40, 100))),
             [("warning", "5,000 events are dead; 41 died in the last hour, most of type b.")],
         ),
         (Scene(retrying=1), [("warning", "1 event waits for the next attempt after a failure.")]),

@@ -72,6 +72,19 @@ def test_a_nested_one_hides_none() -> None:
     assert sampled_parent(json.dumps({"a": {"traceparent": VALID}, "traceparent": unsampled})) is None
 
 
+@given(
+    st.dictionaries(
+        st.sampled_from(["traceparent", "tracestate", "a", "{", '"traceparent": "', "\\"]),
+        st.sampled_from([VALID, f"00-{TRACE}-{SPAN}-00", "a=b", "{", '"', "\\", f'"traceparent": "{VALID}"'])
+        | st.dictionaries(st.just("traceparent"), st.just(VALID)),
+    )
+)
+def test_a_look_at_the_text_finds_what_reading_all_headers_finds(headers: dict[str, object]) -> None:
+    text = json.dumps(headers)
+    members = dict(wire_headers(text))
+    assert sampled_parent(text) == parse_traceparent(members.get("traceparent", ""), members.get("tracestate", ""))
+
+
 def test_nothing_but_the_header_is_replaced() -> None:
     headers = (
         f'{{"a": {{"traceparent": "{VALID}"}}, "n": 1.10, "m": 12345678901234567890123, "b": "{VALID}", '

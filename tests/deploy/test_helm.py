@@ -43,7 +43,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"migrate": {"with": ["wake-ups"]}}, "with"),
     ({"prune": {"deliveredDays": "7d"}}, "deliveredDays"),
     ({"image": {"digest": "sha256:1"}}, "digest"),
-    ({"console": {"enabled": True}}, "nothing says who may use it"),
+    ({"console": {"enabled": True}}, "no login is configured"),
     ({"console": {"config": {"CONSOLE_SECRET": "geheim"}}}, "CONSOLE_SECRET"),
 ]
 

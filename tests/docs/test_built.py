@@ -77,9 +77,12 @@ def test_no_page_is_wider_than_its_window(page: Page, site: str, width: int) -> 
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def test_a_diagram_is_drawn(page: Page, site: str) -> None:
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_diagram_is_drawn_and_never_shrunk_until_it_cannot_be_read(page: Page, site: str, width: int) -> None:
+    """It is as wide as the window of a phone, so its text has its full size there: a wider one would be lower."""
+    page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{site}/index.html")
-    page.wait_for_function("document.querySelector('div.mermaid')?.offsetHeight > 100", timeout=patience() * 1000)
+    page.wait_for_function("document.querySelector('div.mermaid')?.offsetHeight > 450", timeout=patience() * 1000)
 
 
 def test_the_search_finds_a_variable(page: Page, site: str) -> None:

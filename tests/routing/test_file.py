@@ -67,15 +67,15 @@ def test_a_route_names_several_destinations_with_one_name_or_one_for_each(tmp_pa
     [
         ('via = ["first", "first"]', "via names first twice; name each destination once"),
         ('via = ["first", "thrid"]', "DESTINATIONS_FILE has no destination 'thrid'; did you mean third?"),
-        ('via = ["first", 2]', "via is no text"),
-        ("via = []", "via is no text"),
-        ('via = ["first", ""]', "via is no text"),
+        ('via = ["first", 2]', "via is not a string"),
+        ("via = []", "via is not a string"),
+        ('via = ["first", ""]', "via is not a string"),
         (
             'via = ["first", "third"]\nto = ["a", "b", "c"]',
             "to has 3 names, and via 2 destinations; write one for each",
         ),
         ('via = "first"\nto = ["a", "b"]', "to is a list, and an event goes to one destination"),
-        ('via = ["first", "third"]\nto = []', "it says neither to nor drop"),
+        ('via = ["first", "third"]\nto = []', "it has neither to nor drop"),
         ('via = ["first", "third"]\nto = ["a", "{typ}"]', "to: {typ} is not known"),
     ],
 )
@@ -109,13 +109,13 @@ def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
     found = problems(tmp_path, text)
     assert [one.partition(";")[0] for one in found] == [
         "'rout' is not known at the top of the file",
-        "route 1: type is missing or no text",
+        "route 1: type is missing or not a string",
         "route 2: to: {typ} is not known",
-        "route 3: it says neither to nor drop",
-        "route 4: drop = true stands beside to or via",
+        "route 3: it has neither to nor drop",
+        "route 4: drop = true is set together with to or via",
         "route 5: to is a list, and an event goes to one destination",
         "route 6: 'typ' is not known",
-        "route 6: type is missing or no text",
+        "route 6: type is missing or not a string",
         "route 6: drop is neither true nor false",
     ]
     assert found[6].endswith("did you mean type?")
@@ -135,7 +135,7 @@ def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
             "[[route]]\ntype = 'b'\nvia = 'x'",
             "route 1: via names the destination 'x', and DESTINATIONS_FILE is not set",
         ),
-        ("[[route]]\ntype = 'b'\nvia = ''", "route 1: via is no text"),
+        ("[[route]]\ntype = 'b'\nvia = ''", "route 1: via is not a string"),
     ],
 )
 def test_a_file_that_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) -> None:

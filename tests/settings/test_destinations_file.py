@@ -136,7 +136,7 @@ def test_without_the_file_there_are_none() -> None:
 
 def test_every_problem_is_reported_with_its_destination_and_key(tmp_path: Path) -> None:
     assert [one.partition(";")[0] for one in problems(tmp_path, WRONG)] == [
-        "destination other: it is no table",
+        "destination other: it is not a table",
         "destination a b: the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first",
         "destination one: type is not set, and the scheme of url implies none",
         "destination two: type: 'kafak' is not allowed",

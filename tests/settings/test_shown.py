@@ -1,4 +1,4 @@
-"""The settings as anybody may see them: complete, with what was changed, and without a secret."""
+"""The settings as every user may see them: complete, with what was changed, and without a secret."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A driver is killed while five jobs are under way: what the databases show then, and what the next runs do.
+"""A driver is killed while seven jobs are under way: what the databases show then, and what the next runs do.
 
-One death serves all: a batch and a stream stop before their commit, another stream after it, one archiving writes
-files, another deletes rows. On the cluster, so the executors outlive their driver for a moment. ``Seen`` holds what the
-databases showed right after the death; each test then runs one of the jobs again, in another driver.
+One death serves all: a batch and a stream stop before their commit, another stream after it; of the documented
+``foreachBatch`` one stops within its commit, another between it and Spark's own; one archiving writes files, another
+deletes rows. On the cluster, so the executors outlive their driver for a moment. ``Seen`` holds what the databases
+showed right after the death; each test then runs one of the jobs again, in another driver.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.documented import DocumentedStream, documented_stream
 from tests.spark.driver import PATIENCE, Driver, Job, stream, submit, write
 from tests.spark.gate import stopped_at, stopped_task, wait_disconnected
 from tests.spark.history import a_past, fill, in_archive, in_table
@@ -40,8 +42,20 @@ class Scene:
     batch: Outbox
     before_commit: Outbox
     after_commit: Outbox
+    within_version: Outbox
+    after_version: Outbox
     writing: Outbox
     deleting: Outbox
+
+    @property
+    def streams(self) -> tuple[Outbox, Outbox]:
+        """Those of the streams of the data source, before and after a commit."""
+        return self.before_commit, self.after_commit
+
+    @property
+    def documented_streams(self) -> tuple[Outbox, Outbox]:
+        """Those of the documented streams, within and after a commit."""
+        return self.within_version, self.after_version
 
     def faulty(self, outbox: Outbox, fault: str) -> tuple[dict[str, str], Path]:
         """Options of a faulty write to the outbox, and the mark that it leaves when it stops."""
@@ -51,8 +65,14 @@ class Scene:
 
     def stream(self, outbox: Outbox, options: dict[str, str]) -> Job:
         """The stream of the files into the outbox; it continues from its checkpoint."""
-        checkpoint = str(self.folder / f"checkpoint-{outbox.database.name}")
-        return Job(options, "openoutbox_faulty", folder=str(self.folder / "in"), checkpoint=checkpoint)
+        return Job(options, "openoutbox_faulty", folder=str(self.folder / "in"), checkpoint=self._checkpoint(outbox))
+
+    def documented(self, outbox: Outbox, stopped: Path | None = None) -> DocumentedStream:
+        """The documented stream of the files into the outbox; with ``stopped`` it stops after its second version."""
+        return DocumentedStream(outbox.url, str(self.folder / "in"), self._checkpoint(outbox), stopped)
+
+    def _checkpoint(self, outbox: Outbox) -> str:
+        return str(self.folder / f"checkpoint-{outbox.database.name}")
 
     def archive(self, outbox: Outbox) -> Path:
         """The outbox's archive."""
@@ -71,8 +91,8 @@ class Seen:
     rows_to_delete: Rows
     batch: Rows
     staging_of_batch: list[str]
-    before_commit: int
-    after_commit: int
+    streams: list[int]
+    """The numbers of events of the streams."""
     writing: Rows
     deleting: Rows
     archive: Rows
@@ -80,7 +100,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def scene(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    databases = [create_database(postgres) for _ in range(5)]
+    databases = [create_database(postgres) for _ in range(7)]
     scene = Scene(tmp_path_factory.mktemp("death"), *(Outbox.create(database) for database in databases))
     (scene.folder / "in").mkdir()
     for file in range(FILES):
@@ -98,26 +118,37 @@ def wait_for(mark: Path, under_way: Sequence[Future[Any]]) -> None:
     wait_until(lambda: mark.exists() or any(job.done() for job in under_way), PATIENCE, str(mark))
 
 
-@pytest.fixture(scope="module")
-def seen(scene: Scene, spark_cluster: SparkCluster, driver: Driver) -> Seen:
-    rows_to_write, rows_to_delete = in_table(scene.writing), in_table(scene.deleting)
+def stopped_jobs(scene: Scene, doomed: Driver) -> list[Future[Any]]:
+    """Start all jobs but the archiving that writes, and wait until each has stopped where it shall die."""
     batch, batch_stopped = scene.faulty(scene.batch, "stop-before-commit")
     before_commit, before_stopped = scene.faulty(scene.before_commit, "stop-before-commit")
     after_commit, after_stopped = scene.faulty(scene.after_commit, "stop-after-commit")
+    version_stopped = scene.folder / "version-stopped"
+    under_way: list[Future[Any]] = [
+        doomed.call(submit, "archive", *scene.archiving(scene.deleting)),
+        doomed.call(write, Job({**batch, "idColumns": "number"}, "openoutbox_faulty", rows=1000)),
+        doomed.call(stream, scene.stream(scene.before_commit, before_commit)),
+        doomed.call(stream, scene.stream(scene.after_commit, after_commit)),
+        doomed.call(documented_stream, scene.documented(scene.within_version)),
+        doomed.call(documented_stream, scene.documented(scene.after_version, version_stopped)),
+    ]
+    for mark in (batch_stopped, before_stopped, after_stopped, version_stopped):
+        wait_for(mark, under_way)
+    for outbox in (scene.deleting, scene.within_version):
+        stopped_task(outbox)
+    return under_way
+
+
+@pytest.fixture(scope="module")
+def seen(scene: Scene, spark_cluster: SparkCluster, driver: Driver) -> Seen:
+    rows_to_write, rows_to_delete = in_table(scene.writing), in_table(scene.deleting)
     with ExitStack() as stack:
         # One executor, of two tasks at a time, starts faster than two.
         doomed = stack.enter_context(Driver(spark_cluster.url, scene.folder / "log", {"spark.executor.cores": "2"}))
         stack.enter_context(stopped_at(scene.deleting, "DELETE"))
         stack.enter_context(stopped_at(scene.writing, "DELETE", passing=0))
-        under_way: list[Future[Any]] = [
-            doomed.call(submit, "archive", *scene.archiving(scene.deleting)),
-            doomed.call(write, Job({**batch, "idColumns": "number"}, "openoutbox_faulty", rows=1000)),
-            doomed.call(stream, scene.stream(scene.before_commit, before_commit)),
-            doomed.call(stream, scene.stream(scene.after_commit, after_commit)),
-        ]
-        stopped_task(scene.deleting)
-        for mark in (batch_stopped, before_stopped, after_stopped):
-            wait_for(mark, under_way)
+        stack.enter_context(stopped_at(scene.within_version, "INSERT", passing=105))
+        under_way = stopped_jobs(scene, doomed)
         under_way.append(doomed.call(submit, "archive", *scene.archiving(scene.writing)))
         archive = scene.archive(scene.writing)
         wait_until(lambda: list(archive.glob("run=*")) or under_way[-1].done(), PATIENCE, "the first files")
@@ -128,14 +159,13 @@ def seen(scene: Scene, spark_cluster: SparkCluster, driver: Driver) -> Seen:
             rows_to_delete=rows_to_delete,
             batch=scene.batch.rows("event_id"),
             staging_of_batch=staging_tables(scene.batch),
-            before_commit=len(scene.before_commit.rows("event_id")),
-            after_commit=len(scene.after_commit.rows("event_id")),
+            streams=[len(outbox.rows("event_id")) for outbox in (*scene.streams, *scene.documented_streams)],
             writing=in_table(scene.writing),
             deleting=in_table(scene.deleting),
             archive=driver.run(in_archive, scene.archive(scene.deleting)),
         )
-    wait_disconnected(scene.writing)
-    wait_disconnected(scene.deleting)
+    for outbox in (scene.writing, scene.deleting, scene.within_version):
+        wait_disconnected(outbox)
     return seen
 
 
@@ -151,17 +181,32 @@ def test_before_its_commit_a_batch_is_invisible_and_the_next_run_is_exact(
 
 
 def test_around_a_commit_a_stream_writes_each_micro_batch_once(scene: Scene, seen: Seen, driver: Driver) -> None:
-    assert (seen.before_commit, seen.after_commit) == (100, 200)
-    outboxes = (scene.before_commit, scene.after_commit)
-    again = [driver.call(stream, scene.stream(outbox, scene.faulty(outbox, "none")[0])) for outbox in outboxes]
+    assert seen.streams[:2] == [100, 200]
+    again = [driver.call(stream, scene.stream(outbox, scene.faulty(outbox, "none")[0])) for outbox in scene.streams]
     for query in again:
         query.result(PATIENCE)
-    for outbox in outboxes:
-        payloads = sorted(json.loads(bytes(payload))["number"] for (payload,) in outbox.rows("payload"))
-        assert payloads == list(range(FILES * 100))
-        epochs = outbox.database.run("SELECT epoch FROM openoutbox_spark.runs WHERE state = 'committed' ORDER BY epoch")
-        assert epochs == [(epoch,) for epoch in range(FILES)]
-        assert staging_tables(outbox) == []
+    for outbox in scene.streams:
+        assert_each_file_is_there_once(outbox)
+
+
+def test_around_a_commit_the_documented_foreach_batch_writes_each_event_once(
+    scene: Scene, seen: Seen, driver: Driver
+) -> None:
+    assert seen.streams[2:] == [100, 200]
+    again = [driver.call(documented_stream, scene.documented(outbox)) for outbox in scene.documented_streams]
+    for outbox, query in zip(scene.documented_streams, again, strict=True):
+        query_id = query.result(PATIENCE)
+        assert_each_file_is_there_once(outbox)
+        assert outbox.database.run("SELECT DISTINCT query_id FROM openoutbox_spark.runs") == [(query_id,)]
+
+
+def assert_each_file_is_there_once(outbox: Outbox) -> None:
+    """One event for each line, one committed micro-batch for each file, and no staging table."""
+    payloads = sorted(json.loads(bytes(payload))["number"] for (payload,) in outbox.rows("payload"))
+    assert payloads == list(range(FILES * 100))
+    epochs = outbox.database.run("SELECT epoch FROM openoutbox_spark.runs WHERE state = 'committed' ORDER BY epoch")
+    assert epochs == [(epoch,) for epoch in range(FILES)]
+    assert staging_tables(outbox) == []
 
 
 def test_an_archiving_that_died_while_it_wrote_is_begun_again(scene: Scene, seen: Seen, driver: Driver) -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace.status import Status, StatusCode
 
 from relay.core.tracecontext import TraceContext
-from relay.telemetry.otlp_spans import SpanEncoder
+from relay.telemetry.otlp_spans import SpanEncoder, encode_span
 from relay.telemetry.tracer import Span, SpanKind
 from relay.version import __version__
 
@@ -73,7 +73,10 @@ def in_sdk(context: TraceContext, *, remote: bool) -> api.SpanContext:
 
 @given(st.lists(spans, min_size=1, max_size=4))
 def test_a_request_is_that_of_the_library(several: list[Span]) -> None:
-    ours, theirs = SpanEncoder(RESOURCE).encode(several), encode_spans([converted(span) for span in several])
+    ours, theirs = (
+        SpanEncoder(RESOURCE).request(map(encode_span, several)),
+        encode_spans([converted(span) for span in several]),
+    )
     # The library sets a status, empty, on spans without an error too.
     for resource in theirs.resource_spans:
         for scope in resource.scope_spans:
@@ -86,6 +89,6 @@ def test_a_request_is_that_of_the_library(several: list[Span]) -> None:
 def test_what_is_not_valid_unicode_loses_that_and_not_the_request() -> None:
     context = TraceContext("a" * 32, "b" * 16)
     span = Span("publish \ud800", SpanKind.PRODUCER, context, None, (), 1, 2, {"k": "\ud800"}, "\ud800")
-    [resource] = SpanEncoder(RESOURCE).encode([span]).resource_spans
+    [resource] = SpanEncoder(RESOURCE).request([encode_span(span)]).resource_spans
     [encoded] = resource.scope_spans[0].spans
     assert (encoded.name, encoded.attributes[0].value.string_value, encoded.status.message) == ("publish ?", "?", "?")

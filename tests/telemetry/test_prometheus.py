@@ -1,4 +1,4 @@
-"""The metrics of docs/operate/monitoring.md#metrics by name, type and label, with what the engine reported."""
+"""The metrics of docs/reference/metrics.md by name, type and label, with what the engine reported."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _unsent(error: Exception) -> str | None:
     if isinstance(error, BrokerUnreachable):
         return str(error)
     if isinstance(error, ResponseParserError):
-        return "PROTOCOL: what answers is not a service of AWS"
+        return "PROTOCOL: the server that answers is not an AWS service"
     code = next((CLIENT[base] for base in type(error).__mro__ if base in CLIENT), None)
     if code is None and isinstance(getattr(error, "kwargs", {}).get("error"), ClientConnectorError):
         code = "CONNECTION"  # the client's library has one error for this and for a connection that was lost

@@ -130,7 +130,7 @@ def service_of(options: AwsOptions, target: AwsTarget) -> Service:
 
 
 def unreachable(error: Exception) -> str | None:
-    """Why an error of ``ask`` means that the service cannot be used; None when it answered nevertheless."""
+    """Why an error of ``ask`` means that the service cannot be used; None when it answered anyway."""
     outcome = classify(error)
     if isinstance(outcome, Unreachable):
         return outcome.reason

@@ -130,7 +130,7 @@ class AwsSession:
         batch.settle([(key, outcomes.get(key, silent)) for key in keys])
 
     def _failed(self, batch: RequestBatch, keys: Sequence[str], error: Exception) -> None:
-        """Settle a request that failed as a whole, unless each of its messages is to be sent alone."""
+        """Settle a request that failed as a whole, unless each of its messages must be sent alone."""
         if is_missing(error):
             self._addresses.pop(batch.name, None)  # looked up again by the next attempt
         outcome = classify(error)

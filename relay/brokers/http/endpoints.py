@@ -96,7 +96,7 @@ class EndpointTable:
 def read_table(options: HttpOptions) -> EndpointTable:
     """Read URL, secrets and table. Raises ConfigError, which names variable and row and shows no secret."""
     if not _CONTENT_TYPE.fullmatch(options.content_type):
-        raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is no media type; write application/json")
+        raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is not a media type; write application/json")
     rows = [] if options.endpoints_file is None else _read_rows(options.endpoints_file, options)
     default = None
     if options.url is not None:
@@ -139,7 +139,7 @@ def _texts(row: Mapping[str, Any], name: str, where: str) -> list[str]:
     value = row.get(name, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-        raise ConfigError(f"{where}: {name} is neither a text nor a list of texts")
+        raise ConfigError(f"{where}: {name} is neither a string nor a list of strings")
     return texts
 
 

@@ -2,7 +2,7 @@
 
 A status below 500 that is no success says that the receiver does not want this request; it is permanent but for those
 that time or an operator can change. A destination that does not exist yet, or that the relay may not write to, is
-transient as with every broker: somebody can create or grant it. Redirects are not followed: the signature and the
+transient as with every broker: an operator can create or grant it. Redirects are not followed: the signature and the
 payload would go to an address that no operator wrote down.
 """
 

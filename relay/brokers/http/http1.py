@@ -14,7 +14,7 @@ from relay.brokers.http.wire import HttpRequest, Wire
 
 _MOST_HEAD: Final = 65_536  # bytes of an answer's head
 MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
-_UNASKED: Final = "the server speaks before it is asked: it is no HTTP server"
+_UNASKED: Final = "the server sends data before the first request: it is not an HTTP server"
 KEPT_BODY: Final = 1024  # bytes of it that an error may show
 
 

@@ -47,7 +47,7 @@ def _sign(secret: str, number: int, variable: str) -> Sign:
     try:
         key = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"{variable}: secret {number} is not base64 behind its prefix whsec_ or whsk_") from None
+        raise ConfigError(f"{variable}: secret {number} is not base64 after its prefix whsec_ or whsk_") from None
     if prefix == "whsec" and len(key) >= _SHORTEST:
         return _hmac_signer(key)
     if prefix == "whsk" and len(key) in {_SEED, 2 * _SEED}:

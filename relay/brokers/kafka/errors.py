@@ -84,11 +84,11 @@ def classify(code: str, text: str) -> Outcome:
 def invalid_topic(name: str) -> Permanent | None:
     """Why no Kafka broker can have a topic of this name; None when one can."""
     if not name:
-        reason = "a topic's name cannot be empty"
+        reason = "a topic's name must not be empty"
     elif len(name) > _LONGEST_TOPIC:
         reason = f"a topic's name has at most {_LONGEST_TOPIC} characters, this one has {len(name)}"
     elif name in (".", ".."):
-        reason = "a topic cannot be called . or .."
+        reason = "a topic's name must not be . or .."
     elif not _LEGAL_TOPIC.fullmatch(name):
         reason = f"a topic's name consists of ASCII letters, digits, dot, underscore and hyphen, not {name!r}"
     else:

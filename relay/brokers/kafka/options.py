@@ -150,7 +150,7 @@ def refusal(text: str, options: KafkaOptions) -> str:
 def plain_error(text: str) -> str:
     """An error of librdkafka; what it says of a server of another kind would lead to a wrong setting."""
     match = _NOT_KAFKA.search(text)
-    return f"{match['server']}: what answers is not a Kafka broker" if match else text
+    return f"{match['server']}: the server that answers is not a Kafka broker" if match else text
 
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:

@@ -241,7 +241,7 @@ class KafkaPublisher:
             outcome = await answer
             sink([(event, outcome)])
             if not isinstance(outcome, Acknowledged):
-                behind = Withheld("an earlier event of its run has failed")
+                behind = Withheld("an earlier event of its key has failed")
                 resolve((entry, behind) for entry in entries[place + 1 :])
                 return
 

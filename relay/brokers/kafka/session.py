@@ -370,7 +370,7 @@ class KafkaSession:
 def _behind_refused(event: OutboxEvent, ended: Collection[str | None]) -> Outcome | None:
     """The outcome of an event behind others of which some were refused; None when it may be handed over."""
     if event.partition_key and event.partition_key in ended:
-        return Withheld("an earlier event of its run was refused")
+        return Withheld("an earlier event of its key was refused")
     return invalid_topic(event.event_type)
 
 

@@ -71,13 +71,13 @@ def invalid_subject(subject: str) -> Permanent | None:
     """Why no message can be published to this subject; None when one can."""
     tokens = subject.split(".")
     if not subject:
-        reason = "a subject cannot be empty"
+        reason = "a subject must not be empty"
     elif _BLANK_OR_CONTROL.search(subject):
-        reason = f"a subject cannot hold blanks or control characters: {subject!r}"
+        reason = f"a subject must not contain blanks or control characters: {subject!r}"
     elif "" in tokens:
-        reason = f"a subject cannot begin or end with a dot or hold two in a row: {subject!r}"
+        reason = f"a subject must not begin or end with a dot, or contain two in a row: {subject!r}"
     elif "*" in tokens or ">" in tokens:
-        reason = f"a subject to publish to cannot hold a wildcard: {subject!r}"
+        reason = f"a subject to publish to must not contain a wildcard: {subject!r}"
     elif tokens[0] in ("$JS", "$SYS"):
         reason = f"the server answers {subject!r} itself"
     else:

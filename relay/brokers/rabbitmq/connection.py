@@ -180,7 +180,7 @@ class RabbitConnection(asyncio.Protocol):
         while end - at >= OVERHEAD and self.lost is None:
             kind, _, size = FRAME_START.unpack_from(data, at)
             if kind not in _KINDS or size > _LARGEST_FRAME:
-                self._lose("what answers is not a RabbitMQ server")
+                self._lose("the server that answers is not a RabbitMQ server")
                 return
             after = at + size + OVERHEAD
             if after > end:

@@ -50,7 +50,7 @@ def classify(error: Exception) -> Outcome:
     if code == "NOAUTH" and "invalid" in text.lower():
         code = "WRONGPASS"  # redis-py makes one class of both, and removes the code
     if code == "PROTOCOL":
-        text = f"what answers is not a Redis server ({text})"
+        text = f"the server that answers is not a Redis server ({text})"
     if code == "CLUSTERDOWN" and "slot not served" in text.lower():
         return Transient(code, text)  # the other slots take writes; an operator can assign this one
     if kind is Unreachable:
@@ -68,7 +68,7 @@ def classify_loss(error: Exception) -> Outcome:
 
 
 def unreachable(error: Exception) -> str | None:
-    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered nevertheless."""
+    """Why an error of ``ping`` or ``connect`` means that Redis cannot be used; None when it answered anyway."""
     cause = error.__cause__ or error.__context__
     if isinstance(error, exceptions.ConnectionError) and isinstance(cause, OSError):
         return f"CONNECTION: {reason_of(cause)}"  # redis-py puts the address and Python's tuple around it

@@ -112,7 +112,7 @@ class AccessFile(Generic[H]):
             try:
                 parsed = self._parse_line(line)
                 if self._unique_names and parsed.identity.name in names:
-                    raise ValueError("the name stands in an earlier line too")
+                    raise ValueError("an earlier line has the same name")
             except ValueError as error:
                 problems.append(f"{self._path} line {number}: {error}")
             else:

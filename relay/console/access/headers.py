@@ -8,7 +8,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
 STATIC: Final = "/static/"
-"""Files that are the same for everybody; a browser may keep them."""
+"""Files that are the same for every user; a browser may keep them."""
 
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -96,7 +96,7 @@ class AccessMiddleware:
             raise AccessRefused(
                 403,
                 "the browser sent no cookie of this console. It keeps one over https, and over http for localhost and "
-                "127.0.0.1 alone; load the page again",
+                "127.0.0.1; load the page again",
             )
         form = request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM
         if visitor.identity is None and not form:

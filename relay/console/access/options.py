@@ -32,7 +32,7 @@ class ProviderOptions:
     roles: Mapping[str, AccessRole]
     """AccessRole by a value of the claim."""
     other_role: AccessRole | None
-    """The role of users whom no value of the claim names; None refuses them."""
+    """The role of users that no value of the claim names; None refuses them."""
 
     @property
     def host(self) -> str:
@@ -58,12 +58,12 @@ class AccessOptions:
 
     @property
     def authenticates(self) -> bool:
-        """Whether anything proves who sends a request; without it, everybody who reaches the console is admin."""
+        """Whether anything proves who sends a request; without it, every client that reaches the console is admin."""
         return self.admits_people or self.api_token is not None
 
     @property
     def admits_people(self) -> bool:
-        """Whether anybody can log in to the pages; API_TOKEN admits programs to the API alone."""
+        """Whether users can log in to the pages; API_TOKEN admits programs to the API alone."""
         return bool(self.tokens_file or self.users_file or self.provider)
 
     @property
@@ -90,7 +90,7 @@ def access_options(settings: Settings) -> AccessOptions:
     if options.public and not intended:
         host, port = options.listen
         problems.append(
-            f"CONSOLE_PORT={host}:{port} is open to other machines, and nothing says who may use the console. Set "
+            f"CONSOLE_PORT={host}:{port} is open to other machines, and no login is configured for the console. Set "
             "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1; for programs that "
             "read the API, API_TOKEN is enough"
         )
@@ -110,7 +110,7 @@ def _api_token_problems(settings: Settings) -> Iterator[str]:
         return
     token = settings.api_token.get_secret_value().strip()
     if not token:
-        yield "API_TOKEN holds nothing but blanks; unset it, or write for example 32 random bytes as hex"
+        yield "API_TOKEN is blank; unset it, or write for example 32 random bytes as hex"
     elif len(token) < SHORTEST_TOKEN and not is_loopback(settings.console_port.host):
         yield (
             f"API_TOKEN is shorter than {SHORTEST_TOKEN} characters, and other machines can try to guess it: "

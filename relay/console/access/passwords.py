@@ -82,14 +82,14 @@ def read_password_hash(text: str) -> PasswordHash:
     """Read ``$scrypt$ln=…,r=…,p=…$salt$key``. Raises ValueError, without the text, for anything else."""
     match = _SCRYPT.fullmatch(text)
     if match is None:
-        raise ValueError("the hash must begin with $scrypt$; relay-cli access password makes one")
+        raise ValueError("the hash must begin with $scrypt$; relay-cli access password creates one")
     cost = Cost(*(int(number) for number in match.groups()[:3]))
     within = cost.ln >= 1 and cost.r and cost.p and cost.memory <= _LARGEST_MEMORY and cost.work <= _MOST_WORK
     if not within:
         raise ValueError("the hash asks for more memory or time than the console spends on a login")
     salt, key = _decoded(match[4]), _decoded(match[5])
     if len(salt) < _SHORTEST_SALT or not _SHORTEST_KEY <= len(key) <= 64:
-        raise ValueError("the hash is cut off; relay-cli access password makes one")
+        raise ValueError("the hash is cut off; relay-cli access password creates one")
     return PasswordHash(cost, salt, key)
 
 
@@ -106,7 +106,7 @@ def hash_token(token: str) -> str:
 def read_token_hash(text: str) -> str:
     """Read ``sha256:…``. Raises ValueError, without the text, for anything else, such as a token itself."""
     if _TOKEN.fullmatch(text) is None:
-        raise ValueError("a token is stored as its hash, sha256: and 64 digits; relay-cli access token makes both")
+        raise ValueError("a token is stored as its hash, sha256: and 64 digits; relay-cli access token creates both")
     return text
 
 
@@ -125,4 +125,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except binascii.Error:
-        raise ValueError("the hash is not base64; relay-cli access password makes one") from None
+        raise ValueError("the hash is not base64; relay-cli access password creates one") from None

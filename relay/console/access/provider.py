@@ -92,7 +92,7 @@ class LoginProvider:
             self._client.parse_id_token(token, nonce=journey.nonce, claims_options=checks, leeway=_LEEWAY)
         )
         if claims is None:
-            raise ProviderFailed("its answer holds no ID token; CONSOLE_OIDC_SCOPE must contain openid")
+            raise ProviderFailed("its answer has no ID token; CONSOLE_OIDC_SCOPE must contain openid")
         roles = self._claim(claims, self._options.roles_claim)
         name = self._claim(claims, self._options.name_claim)
         if (roles is None or name is None) and "userinfo_endpoint" in metadata:

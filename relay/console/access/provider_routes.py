@@ -24,7 +24,7 @@ JOURNEY_SECONDS: Final = 600.0
 _FAILED: Final = "The login provider failed. The console's log says why; try again later."
 _REFUSED: Final = "You have no role in this console. Ask its administrator for one."
 _DENIED: Final = "The login provider did not log you in."
-_LATE: Final = "This login took too long, or was begun in another browser. Try again."
+_LATE: Final = "This login took too long, or was started in another browser. Try again."
 
 
 class ProviderRoutes:

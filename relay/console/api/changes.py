@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.actions import Action
-from relay.outbox.admin.bulk import KINDS, BulkCount, count_events
+from relay.outbox.admin.bulk import KINDS, BulkCount, change_events, count_events
 from relay.outbox.admin.changes import Change, list_changes, show_change
 from relay.outbox.admin.replay import ReplayOptions
 from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection
@@ -95,7 +96,8 @@ def begin_change(console: Console, identity: Identity, body: BulkBody, idempoten
     options = _options(console, body, identity.name)
     counts = count_events(console.url, console.table, body.action, selection, options)
     described = {**described_selection(body.action, body.selection), "limit": body.limit, "rate": body.rate}
-    return console.jobs.start(body.action, selection, options, request, described, counts.events)
+    work = partial(change_events, console.url, console.table, body.action, selection, options)
+    return console.jobs.start(body.action, work, request, described, counts.events)
 
 
 def _options(console: Console, body: BulkBody, who: str = "") -> ReplayOptions:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AwareDatetime
 
 from relay.console.api.models import (
     ActionBody,
@@ -15,6 +14,7 @@ from relay.console.api.models import (
     EventDetail,
     EventItem,
     EventItems,
+    Time,
     Words,
     moment_text,
 )
@@ -46,12 +46,12 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     event_type: Annotated[Words | None, Query()] = None,
     partition_key: Annotated[Words | None, Query()] = None,
     error: Annotated[Words | None, Query(description="Part of last_error, in any case.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="When events came into their status.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="The same, before this time.")] = None,
+    since: Annotated[Time | None, Query(description="When events entered their status.")] = None,
+    until: Annotated[Time | None, Query(description="The same, before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
     cursor: Annotated[str | None, Query(description="`next` or `prev` of another page.")] = None,
 ) -> EventItems:
-    """Search events, newest first by the time at which they came into their status.
+    """Search events, newest first by the time at which they entered their status.
 
     A page examines a bounded number of events, so that it is quick on any table: where a filter matches few of them, a
     page may have fewer events than its limit, or none, and yet a next page.

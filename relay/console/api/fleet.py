@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from relay.console.api.models import ChangeItem, Words, moment_text
+from relay.console.api.models import ChangeItem, Time, Words, moment_text
 from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import ConsoleParts
 from relay.console.fleet import end_pause, pauses_of_console, relays_of_console, set_pause
@@ -50,7 +50,7 @@ class RelayItems(_Model):
     """The relays, those seen last first."""
 
     items: list[RelayItem]
-    differences: list[str] = Field(description="What the relays must have in common and have not.")
+    differences: list[str] = Field(description="Settings that must be equal for all relays, and are not.")
 
 
 class PauseItem(_Model):
@@ -75,7 +75,7 @@ class PauseBody(_Model):
 
     scope: _Scope = Field(examples=["type"])
     name: _Name = Field("", examples=["user.signup"])
-    until: AwareDatetime | None = None
+    until: Time | None = None
     reason: Words = ""
 
 

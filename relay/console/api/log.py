@@ -87,7 +87,7 @@ async def retrieve_attempt(
 async def event_metrics(
     console: ConsoleParts, identity: Reader, query: Annotated[MetricsQuery, Depends(metrics_query)]
 ) -> Response:
-    """Events counted."""
+    """Count events, by time and dimension."""
     del identity
 
     async def read(log: DeliveryLog) -> bytes:
@@ -100,7 +100,7 @@ async def event_metrics(
 async def attempt_metrics(
     console: ConsoleParts, identity: Reader, query: Annotated[MetricsQuery, Depends(metrics_query)]
 ) -> Response:
-    """Attempts counted."""
+    """Count attempts, by time and dimension."""
     del identity
 
     async def read(log: DeliveryLog) -> bytes:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from relay.console.api.examples.model import CHANGE_ID, EVENT_IDS, TIME
 from relay.outbox.admin.actions import Action
@@ -20,6 +20,17 @@ from relay.postgres.codec import Moment
 Words = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
 """Text without NUL, which PostgreSQL cannot store."""
 
+
+def _in_utc(time: datetime) -> datetime:
+    """Raises ValueError for the hours at the ends of the calendar that have no time in UTC."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time in UTC must be within the years 1 to 9999") from None
+
+
+Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""A time that a request names, in UTC."""
 
 _Encoding = Literal["utf-8", "base64", "hidden"]
 
@@ -36,7 +47,7 @@ class EventItem(_Model):
     partition_key: str | None = Field(examples=["user-1"])
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int = Field(description="Failed attempts.")
-    since: str | None = Field(description="When it came into its status.", examples=[TIME])
+    since: str | None = Field(description="When it entered its status.", examples=[TIME])
     created_at: str = Field(examples=[TIME])
     available_at: str = Field(description="Not claimed before this time.", examples=[TIME])
     locked_by: str | None = Field(description="The relay that holds it.")
@@ -120,11 +131,11 @@ class Selected(_Model):
     error_code: Words | None = Field(
         None, description="What `last_error` says before its first colon.", examples=["MSG_SIZE_TOO_LARGE"]
     )
-    since: AwareDatetime | None = Field(None, description="When events came into their status, at the earliest.")
-    until: AwareDatetime | None = Field(None, description="The same, before this time.")
-    unchanged_since: AwareDatetime | None = Field(
+    since: Time | None = Field(None, description="When events entered their status, at the earliest.")
+    until: Time | None = Field(None, description="The same, before this time.")
+    unchanged_since: Time | None = Field(
         None,
-        description="When you saw the events, such as `at` of a dry run: events that were changed later are left out.",
+        description="When you saw the events, as in `at` of a dry run: events that were changed later are left out.",
     )
 
 
@@ -153,11 +164,27 @@ class BulkDryRun(DryRun):
     at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[TIME])
 
 
+_Days = Annotated[float, Field(ge=0, le=36_500)]
+
+
+class PruneBody(_Model):
+    """Which old events are deleted."""
+
+    delivered_days: _Days = Field(7, description="Delete events delivered longer ago than this; 0 keeps them all.")
+    dead_days: _Days = Field(30, description="Delete events dead for longer than this; 0 keeps them all.")
+    as_of: Time | None = Field(
+        None,
+        description="Ages count from this time, such as `at` of a dry run: events that came of age later are left out.",
+    )
+    reason: Words = Field("", description="Recorded with the change.", examples=["the disk is nearly full"])
+    dry_run: bool = Field(False, description="Count the events, and delete nothing.")
+
+
 class ChangeItem(_Model):
     """One change: who, when, what, how many, why."""
 
     change_id: UUID = Field(examples=[CHANGE_ID])
-    action: Literal["retry", "replay", "bury", "cancel", "pause", "resume"]
+    action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume"]
     selection: dict[str, Any]
     changed_by: str
     reason: str
@@ -205,8 +232,8 @@ class DeadGroupItems(_Model):
     """Dead events by type and error, the largest groups first."""
 
     items: list[DeadGroupItem]
-    examined: int = Field(description="Dead events that were looked at: the newest ones.")
-    complete: bool = Field(description="False when there are more dead events than were looked at.")
+    examined: int = Field(description="Dead events that were counted: the newest ones.")
+    complete: bool = Field(description="False when there are more dead events than were counted.")
 
 
 class Statistics(_Model):
@@ -221,11 +248,12 @@ class Statistics(_Model):
 
 
 class PrunePreview(_Model):
-    """What `relay-cli prune` would delete now."""
+    """What a prune would delete now."""
 
     delivered: int
     dead: int
     exact: bool = Field(description="False when there are more.")
+    at: str = Field(description="The time from which ages were counted; for `as_of`.", examples=[TIME])
 
 
 def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None

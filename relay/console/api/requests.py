@@ -16,13 +16,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Reader = Annotated[Identity, Depends(require(Role.READER))]
 Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
+Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
         max_length=LONGEST_KEY,
         description="Chosen by the client, new for each change; a repeated request changes nothing more. "
-        "Needed but for a dry run.",
+        "Required, except for a dry run.",
         examples=["5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c11"],
     ),
 ]
@@ -34,7 +35,7 @@ IfMatch = Annotated[
 def change_request(identity: Identity, key: str | None, reason: str) -> Request:
     """Who asks for a change, and why. Raises RequestProblem without a key."""
     if not key or not key.isprintable():
-        message = "a change needs the header Idempotency-Key with a text of your choice, new for each change"
+        message = "a change needs the header Idempotency-Key with a value of your choice, new for each change"
         raise RequestProblem(400, "idempotency-key-missing", message)
     return Request(identity.name, key, reason)
 

@@ -29,11 +29,14 @@ _WORDS = {
     "error": "error with {}",
     "error_code": "error {}",
     "unchanged_since": "unchanged since {}",
+    "delivered_days": "delivered more than {} d ago",
+    "as_of": "as of {}",
+    "dead_days": "dead for more than {} d",
     "rate": "{} a second",
     "limit": "at most {}",
 }
 """How the parts of a selection are said, but for those that their name says."""
-_TIMES = {"since", "until", "unchanged_since"}
+_TIMES = {"since", "until", "unchanged_since", "as_of"}
 
 
 @router.get("/changes")

@@ -47,4 +47,8 @@ def time_field(text: str) -> datetime | None:
         value = datetime.fromisoformat(text.strip())
     except ValueError:
         raise RequestProblem(422, "invalid-request", f"{text!r} is not a time; write 2026-03-10T12:00") from None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        message = f"{text!r} has no time in UTC: it must be within the years 1 to 9999"
+        raise RequestProblem(422, "invalid-request", message) from None

@@ -26,6 +26,7 @@ router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
 _HOUR: Final = timedelta(hours=1)  # what the chart shows where the search names no time
 _MOST_SLOTS: Final = 90
+_MOST_FAILURES: Final = 12  # lines, the largest
 _WIDTHS: Final = (
     *((Granularity(value, "s"), timedelta(seconds=value)) for value in (1, 5, 15, 30)),
     *((Granularity(value, "m"), timedelta(minutes=value)) for value in (1, 5, 15, 30)),
@@ -140,6 +141,37 @@ async def chart_page(
         plot=json.dumps(plot),
         delivered=int(sum(plot["events"])),
         failed=int(sum(plot["failures"])),
+        trouble=trouble,
+    )
+
+
+@router.get("/log/failures")
+async def failures_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
+    """Failed attempts of the last hour by topic and code; the table alone for htmx, which shows it on Overview."""
+    template = "log_failures_live.html" if "hx-request" in request.headers else "log_failures.html"
+    now = datetime.now(UTC)
+    query = MetricsQuery(
+        start=now - _HOUR,
+        end=now,
+        measures=["failed_count"],
+        dimensions=["topic", "code"],
+        filters={"status": ["failed"]},
+    )
+    failures: list[dict[str, Any]] = []
+    trouble = ""
+    try:
+        result = await console.log.read(lambda log: log.attempt_metrics(query))
+        failures = sorted(result.rows, key=lambda row: -row["failed_count"])
+    except OutboxError as error:
+        trouble = str(error)
+    return page(
+        request,
+        template,
+        identity,
+        title="Failed attempts",
+        failures=failures[:_MOST_FAILURES],
+        total=sum(row["failed_count"] for row in failures),
+        since=f"{query.start:%Y-%m-%dT%H:%M}",
         trouble=trouble,
     )
 

@@ -24,7 +24,7 @@ _MAY: Final = {
     AccessRole.ADMIN: "everything",
 }
 _WITHOUT_LOGIN: Final = {
-    Proof.NONE: "no login: everybody on this machine is admin, because nothing says who may use this console",
+    Proof.NONE: "no login is configured: every user of this machine is admin",
     Proof.TOKEN: "no login: each request carries a token",
     Proof.PASSWORD: "no login: each request carries a name and a password",
 }

@@ -8,6 +8,7 @@ from datetime import datetime
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
+from relay.console.access import Role
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.render import page
@@ -22,6 +23,7 @@ _PLACES = {
     "lag": ("/events?status=PENDING", "Waiting events"),
     "pause": ("/fleet", "Relays and pauses"),
     "relays": ("/fleet", "Relays and pauses"),
+    "prune": ("/prune", "Prune"),
 }
 """Where a finding's subject can be looked at."""
 
@@ -30,6 +32,7 @@ _PLACES = {
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
     """The whole page; its middle part alone for htmx, every few seconds."""
     overview = console.readings.overview.get()
+    places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
     template = "overview_live.html" if "hx-request" in request.headers else "overview.html"
     return page(
         request,
@@ -38,13 +41,14 @@ def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> 
         title="Overview",
         overview=overview,
         backlog=overview.figures.backlog,
-        findings=[(finding, _PLACES.get(finding.subject)) for finding in troubles(overview, overview.pauses or ())],
+        findings=[(finding, places.get(finding.subject)) for finding in troubles(overview, overview.pauses or ())],
         plot=json.dumps(plot_of(overview.minutes)),
         partial_types=any(each.examined >= MOST_RECENT for each in overview.types),
         most=MOST_COUNTED,
         estimated=not all(minute.exact for minute in overview.minutes),
         hour=sum(minute.events for minute in overview.minutes),
         last_minute=_last_full_minute(overview),
+        logged=console.log.configured,
     )
 
 

@@ -93,6 +93,7 @@ def page(request: Request, template: str, identity: Identity | None, status: int
         "table": str(console_of(request).table) if identity is not None else "",
         "csrf_token": getattr(request.state, "csrf_token", ""),
         "operates": identity is not None and identity.role >= Role.OPERATOR,
+        "administers": identity is not None and identity.role >= Role.ADMIN,
         "sees_payloads": identity is not None and shows_payloads(identity),
     }
     return HTMLResponse(_ENVIRONMENT.get_template(template).render(**shared, **values), status)

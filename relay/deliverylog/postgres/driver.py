@@ -139,7 +139,7 @@ class PostgresDeliveryLog(DeliveryLog):
     async def drop_expired(self) -> list[str]:
         """Drop the months that are older than the retention of the options; returns the tables.
 
-        Reads first, so that it needs no right while nothing is to be dropped.
+        Reads first, so that it needs no right while there is nothing to drop.
         """
         days = self._options.retention_days
         if not days:

@@ -135,7 +135,7 @@ def _refusal(action: Action, row: _Row) -> str:
         case Action.RETRY if not waits:
             return "only a waiting event can be retried now"
         case Action.RETRY:
-            return "" if row.later else "it is due already; look whether a relay runs"
+            return "" if row.later else "it is already due; check that a relay runs"
         case Action.BURY:
             return "" if waits else "only a waiting event can be buried"
         case _:

@@ -15,7 +15,7 @@ from relay.core.ports import Backlog
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
 from relay.postgres.sql import TableName
 
-_DOING = "looking at the outbox"
+_DOING = "reading the outbox"
 
 
 @dataclass(frozen=True, slots=True)

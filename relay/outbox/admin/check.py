@@ -81,7 +81,7 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
     try:
         migration = plan(url, table)
     except SchemaError as error:
-        yield Finding(Level.ERROR, "table", str(error), "change the table by hand to what the contract says")
+        yield Finding(Level.ERROR, "table", str(error), "change the table by hand so that it matches the contract")
         return
     except OutboxError as error:
         yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
@@ -237,7 +237,7 @@ def _clock(connection: Connection) -> Finding:
     skew = (theirs - ours).total_seconds()
     if abs(skew) > _LONGEST_SKEW:
         message = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
-        advice = "set the clocks by NTP; deliveries are timed by the database alone, but logs and latencies mislead"
+        advice = "synchronize the clocks by NTP; the database alone times deliveries, but logs and latencies are wrong"
         return Finding(Level.WARNING, "clock", message, advice)
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 

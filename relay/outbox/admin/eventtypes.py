@@ -98,7 +98,7 @@ class _Dead(NamedTuple):
 def read_event_types(url: str, table: TableName) -> EventTypes:
     """At most ``MOST_TYPES`` types. Raises StorageBusy for a statement that takes longer than its limit."""
     bounds = {"most": MOST_SAMPLED, "types": MOST_TYPES}
-    with bounded_reading(url, table, "looking at the event types") as connection:
+    with bounded_reading(url, table, "reading the event types") as connection:
         _, delivered, waiting, dead = one_round_trip(
             connection,
             table,

@@ -81,7 +81,7 @@ class FleetReading(NamedTuple):
 
 def read_fleet(url: str, table: TableName) -> FleetReading:
     """Over one connection. Raises SchemaError without the right to read one of the two."""
-    with bounded_reading(url, table, "looking at the relays") as connection:
+    with bounded_reading(url, table, "reading the relays") as connection:
         relays = rows_of_relays(connection, table, "outbox/fleet:list", {"living": LIVING})
         members = None if relays is None else [FleetMember(*row) for row in relays]
         return FleetReading(members, pauses_in_force(connection, table))

@@ -25,7 +25,7 @@ MOST_RECENT: Final = 10_000
 MOST_IN_MINUTE: Final = 2_000
 """Deliveries that are counted in one minute; a minute with more is estimated."""
 
-_DOING: Final = "looking at the outbox"
+_DOING: Final = "reading the outbox"
 _GROUPS: Final = 200
 _TYPES: Final = 50
 
@@ -48,6 +48,8 @@ class TypeCount(NamedTuple):
     event_type: str
     delivered: int
     dead: int
+    failed: int
+    """Failed attempts of these, and of events that wait for their next one."""
     examined: int
 
 

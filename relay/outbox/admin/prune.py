@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
@@ -24,6 +24,7 @@ COUNT_MOST: Final = 5_000_000
 """Where a dry run stops counting: a second or two of reading an index."""
 
 _REST: Final = 4  # while events wait, times as long as the batch before took
+_LONGEST_REST: Final = 1.0  # seconds; then the caller may stop the prune, and sees that it still runs
 _DOING: Final = "pruning"
 _RIGHTS: Final = "SELECT, DELETE, UPDATE (updated_at)"
 
@@ -41,6 +42,8 @@ class PruneOptions:
     """Since ``updated_at``, the moment of death."""
     batch_size: int = 1000
     """Most rows of one transaction."""
+    as_of: datetime | None = None
+    """From when ages count; None and what is later mean the beginning, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,13 @@ class Pruned:
 
     delivered: int = 0
     dead: int = 0
+    at: datetime | None = None
+    """From when ages are counted, by the database's clock."""
     delivered_before: datetime | None = None
     """By the database's clock at the start; None when delivered rows are left alone."""
     dead_before: datetime | None = None
     exact: bool = True
-    """False when a dry run has stopped counting at ``COUNT_MOST``."""
+    """False when a dry run has stopped counting."""
 
     @property
     def total(self) -> int:
@@ -64,7 +69,7 @@ class Pruned:
 def prune(
     url: str, table: TableName, options: PruneOptions, on_batch: Callable[[Pruned], None] = lambda _: None
 ) -> Pruned:
-    """Delete; ``on_batch`` receives the totals after each batch, and once before the first.
+    """Delete; ``on_batch`` receives the totals before the first batch, after each, and every second of a rest.
 
     Raises StorageBusy when the table is locked for more than half a second, SchemaError without the rights; what
     ``on_batch`` was told of stays done.
@@ -78,26 +83,47 @@ def prune(
         return done
 
 
-def preview(url: str, table: TableName, options: PruneOptions) -> Pruned:
-    """What ``prune`` would delete now; counts from the indexes and locks nothing. Raises StorageBusy as ``prune``."""
+def check_rights(url: str, table: TableName) -> None:
+    """Raise SchemaError, naming the GRANT, when ``prune`` lacks a right; deletes nothing. StorageBusy as ``prune``."""
+    with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
+        bounds = {"limit": 0, "before": "-infinity", "after": "-infinity"}
+        rows(connection, "outbox/prune:prune", table, bounds, "dead")
+
+
+def preview(url: str, table: TableName, options: PruneOptions, count_most: int = COUNT_MOST) -> Pruned:
+    """What ``prune`` would delete now, of each status counted up to ``count_most``.
+
+    Counts from the indexes and locks nothing. Raises StorageBusy as ``prune``.
+    """
     with operating(url, table, _DOING) as connection, short_transaction(connection):
         totals = _cutoffs(connection, options)
         counts = {"delivered": 0, "dead": 0}
         for kind in KINDS:
             if (before := _before(totals, kind)) is not None:
-                bounds = {"before": before, "most": COUNT_MOST + 1}
+                bounds = {"before": before, "most": count_most + 1}
                 [(count,)] = rows(connection, "outbox/prune:prunable", table, bounds, kind)
-                counts[kind] = min(count, COUNT_MOST)
-                totals = replace(totals, exact=totals.exact and count <= COUNT_MOST)
+                counts[kind] = min(count, count_most)
+                totals = replace(totals, exact=totals.exact and count <= count_most)
         return replace(totals, delivered=counts["delivered"], dead=counts["dead"])
 
 
 def _cutoffs(connection: Connection, options: PruneOptions) -> Pruned:
     now = database_time(connection)
+    if options.as_of is not None:
+        now = min(now, options.as_of)
     return Pruned(
-        delivered_before=now - timedelta(seconds=options.delivered_age) if options.delivered_age else None,
-        dead_before=now - timedelta(seconds=options.dead_age) if options.dead_age else None,
+        at=now,
+        delivered_before=_aged(now, options.delivered_age) if options.delivered_age else None,
+        dead_before=_aged(now, options.dead_age) if options.dead_age else None,
     )
+
+
+def _aged(now: datetime, age: float) -> datetime:
+    """The time so many seconds before; the first of the calendar where it has none."""
+    try:
+        return now - timedelta(seconds=age)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _before(done: Pruned, kind: Kind) -> datetime | None:
@@ -126,7 +152,11 @@ def _prune_kind(
             return done
         size = next_size(size, most, seconds)
         if _events_wait(connection, table):
-            time.sleep(seconds * _REST)
+            rest = seconds * _REST
+            while rest > 0:
+                time.sleep(min(rest, _LONGEST_REST))
+                rest -= _LONGEST_REST
+                on_batch(done)
 
 
 def _events_wait(connection: Connection, table: TableName) -> bool:

@@ -3,7 +3,7 @@
 Oldest first, in batches that each are a short transaction of their own, at a bounded rate if asked; an event that
 arrives in DELIVERED or DEAD again while the replay goes on is not taken twice. Where the optional table of
 ``sql/outbox/extensions/replay_audit.sql`` is there, each batch is recorded in its own transaction: which event, what
-it was, when, by whom, why.
+it was, when, which user, why.
 
 On NATS an event that is sent again inside the stream's duplicate window is acknowledged and thrown away, for neither
 its id nor its headers may change. ``ReplayOptions.duplicate_window`` makes that an error instead of a silence.
@@ -45,7 +45,7 @@ class ReplayOptions(BulkOptions):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Events taken back and committed so far; of a preview, events that would be."""
+    """Events replayed and committed so far; of a preview, events that would be."""
 
     delivered: int = 0
     dead: int = 0
@@ -63,7 +63,7 @@ class Replayed:
 def preview(
     url: str, table: TableName, selection: Selection, options: ReplayOptions, count_most: int = COUNT_MOST
 ) -> Replayed:
-    """What ``replay`` would take back now, up to ``count_most``. Raises ReplayRefused and StorageBusy as it does."""
+    """What ``replay`` would replay now, up to ``count_most``. Raises ReplayRefused and StorageBusy as it does."""
     with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
         reader = SelectionReader(connection, table, selection)
         _refuse_duplicates(reader, selection.kinds, options)
@@ -175,7 +175,7 @@ def _refuse_duplicates(reader: SelectionReader, kinds: Sequence[Kind], options: 
         raise ReplayRefused(
             f"of these events, {count} arrived less than {options.duplicate_window:g} s ago, within the stream's "
             f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "
-            f"leave them out with --to {_minutes(options.duplicate_window)}m, or insist with --force"
+            f"leave them out with --to {_minutes(options.duplicate_window)}m, or send them anyway with --force"
         )
 
 

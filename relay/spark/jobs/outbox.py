@@ -33,7 +33,7 @@ class Outbox:
 
 def identify(connection: SyncConnection, statements: SparkStatements) -> Outbox:
     """The outbox. Raises SchemaError for a missing table."""
-    with translating("looking at the outbox"):
+    with translating("reading the outbox"):
         row = connection.execute(
             statements.query("outbox:identify_outbox"), {"outbox": statements.outbox.quoted}
         ).fetchone()

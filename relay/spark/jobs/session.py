@@ -133,5 +133,5 @@ def _check_server(remote: str) -> None:
         except grpc.FutureTimeoutError:
             raise ConnectError(
                 f"{shown}: no Spark Connect server accepts connections ({_CONNECT_TIMEOUT:.0f} s); check the address, "
-                "and use_ssl if the server wants TLS"
+                "and use_ssl if the server needs TLS"
             ) from None

@@ -44,7 +44,7 @@ class Submission:
         line = CommandLine(self.job, f"relay-cli spark submit {self.job.name}", self.arguments)
         if any(_PASSWORD.search(argument) for argument in self.arguments) or line.shows_secret():
             raise ConfigError(
-                "a URL with a password, or another secret: everybody on the machine can read a command line; write it "
+                "a URL with a password, or another secret: every user of the machine can read a command line; write it "
                 "to a file that the driver can read, and give --url-file (of the job report --log-url-file; of Kafka's "
                 "client --kafka-options-file)"
             )

@@ -135,7 +135,7 @@ class Events:
         while int(self.one(connection, "horizon", {})[1]) < until:
             if time.monotonic() > deadline:
                 raise StorageUnavailable(
-                    f"this server is behind position {until} since {_PATIENCE:.0f} s; is it a standby?"
+                    f"this server has been behind position {until} for {_PATIENCE:.0f} s; is it a standby?"
                 )
             time.sleep(_POLL_INTERVAL)
 

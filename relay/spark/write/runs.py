@@ -144,8 +144,12 @@ def commit_run(
 
     def work(wait: Wait) -> tuple[int, int]:
         with connect(url, writes=True, wait=wait) as connection:
-            with connection.transaction():
-                counts = _commit(connection, statements, run, staged)
+            try:
+                with connection.transaction():
+                    counts = _commit(connection, statements, run, staged)
+            except psycopg.errors.UniqueViolation:  # another run committed this micro-batch meanwhile; now it is seen
+                with connection.transaction():
+                    counts = _commit(connection, statements, run, staged)
             _tidy(connection, statements, run)
         return counts
 
@@ -209,14 +213,14 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
     state, rows, inserted = row or ("deleted", None, None)
     if state == "committed":
         return rows, inserted
+    if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
+        _finish(connection, statements, run.run_id, "aborted", Staged((), 0))
+        return 0, 0
     if state != "writing":
         raise StorageError(
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
             "nothing was written, run it again with a longer stagingMaxAge"
         )
-    if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
-        _finish(connection, statements, run.run_id, "aborted", Staged((), 0))
-        return 0, 0
     inserted = staged.inserted
     if staged.attempts:
         inserted = _insert(connection, statements, run, staged)
@@ -238,14 +242,22 @@ def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, s
     try:
         with connection.transaction():
             count = connection.execute(statements.query("staging:insert_staging", run.stage), attempts).rowcount
-            _check_count(run, staged, count)
+            if count != staged.rows:
+                _check_count(connection, statements, run, staged)
+                raise StorageError(
+                    f"run {run.run_id}: {staged.rows} rows were staged and {count} inserted; a trigger or a rule of "
+                    f"{statements.outbox} drops rows. Nothing was written: remove it"
+                )
             return count
     except psycopg.errors.UniqueViolation:
-        _check_count(run, staged, *_one(connection, statements, "staging:count_staging", attempts, run.stage))
+        _check_count(connection, statements, run, staged)
         return connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
 
 
-def _check_count(run: Run, staged: Staged, count: int) -> None:
+def _check_count(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> None:
+    """Raises StorageError when the staging table has lost rows."""
+    attempts = {"attempts": list(staged.attempts)}
+    (count,) = _one(connection, statements, "staging:count_staging", attempts, run.stage)
     if count != staged.rows:
         raise StorageError(
             f"run {run.run_id}: {staged.rows} rows were staged and {count} are in the staging table; the database "
@@ -302,7 +314,7 @@ def _finish(
 
 
 def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
-    kind, granted, missing = _one(
+    kind, granted, missing, keyed, refusing = _one(
         connection, statements, "outbox:describe_outbox", {"outbox": statements.outbox.quoted}
     )
     if kind is None:
@@ -311,6 +323,16 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
         raise SchemaError(f"option table: {statements.outbox} is not a plain table")
     if missing:
         raise SchemaError(f"option table: {statements.outbox} is not an outbox; it has no column {', '.join(missing)}")
+    if not keyed:
+        raise SchemaError(
+            f"option table: {statements.outbox} has no primary key event_id, so a repeated task would write its rows "
+            f"twice; its owner must run: ALTER TABLE {statements.outbox.quoted} ADD PRIMARY KEY (event_id)"
+        )
+    if refusing:
+        raise SchemaError(
+            f"option table: {statements.outbox} has the index {', '.join(refusing)}, which may refuse a row with a new "
+            "event_id; such a row would be skipped as if its event existed. Drop the index, or write to another table"
+        )
     if not granted:
         raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
 

@@ -1,4 +1,4 @@
--- Optional: remembers every event that an operator has replayed: which, what it was, when, by whom and why.
+-- Optional: remembers every event that an operator has replayed: which, what it was, when, by which user and why.
 -- Without it relay-cli replay works and says that nothing is recorded, and the delivery log does not know which
 -- attempts follow a replay. Safe to run again. Locks: none, the table is new; on an older one SHARE for the index.
 -- One table serves every outbox of its schema.

@@ -107,7 +107,7 @@ def test_a_limit_of_the_account_is_no_limit_of_the_message() -> None:
             "CONNECTION: Connection refused",
         ),
         (exceptions.HTTPClientError(error=OSError("broken pipe")), ConnectionCut, "broken pipe"),
-        (ResponseParserError("not XML"), Unreachable, "what answers is not a service of AWS"),
+        (ResponseParserError("not XML"), Unreachable, "the server that answers is not an AWS service"),
         (BrokerUnreachable("why"), Unreachable, "why"),
         (exceptions.ParamValidationError(report="bad"), Transient, "ParamValidationError"),
     ],

@@ -339,6 +339,6 @@ async def test_what_is_no_service_of_aws_leaves_no_event_without_an_outcome(kind
         [outcome] = await outcomes(publisher, [make_event("a")])
         assert isinstance(outcome, outcome_type)
         if kind == "sns":
-            with pytest.raises(BrokerUnreachable, match="not a service of AWS"):
+            with pytest.raises(BrokerUnreachable, match="not an AWS service"):
                 await publisher.probe(patience())
     server.close()

@@ -143,7 +143,7 @@ def test_an_address_that_is_not_public_is_refused_at_the_start(host: str) -> Non
 
 @pytest.mark.parametrize("wrong", ["json", "a/b\r\nX: y", "", "a/b ", "ä/b"])
 def test_a_content_type_that_is_none_is_refused(wrong: str) -> None:
-    with pytest.raises(ConfigError, match=r"^HTTP_CONTENT_TYPE: .* is no media type"):
+    with pytest.raises(ConfigError, match=r"^HTTP_CONTENT_TYPE: .* is not a media type"):
         read_table(http_options("https://host/", content_type=wrong))
     assert read_table(http_options("https://host/", content_type='text/x; charset="utf-8"')).origins
 

@@ -142,7 +142,7 @@ def test_a_short_one_is_for_this_machine_alone(short: str) -> None:
 
 
 def test_blanks_are_no_token() -> None:
-    with pytest.raises(ConfigError, match="API_TOKEN holds nothing but blanks"):
+    with pytest.raises(ConfigError, match="API_TOKEN is blank"):
         options(API_TOKEN="  ")
 
 

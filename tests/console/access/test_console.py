@@ -16,7 +16,7 @@ from relay.console.serve import VARIABLES
 from relay.settings.settings import Settings
 from tests.console.access.making import token, tokens_file
 
-READER, OPERATOR, _ = AccessRole
+READER, OPERATOR, ADMIN = AccessRole
 
 TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /": READER,
@@ -56,8 +56,10 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /log/attempts/{attempt_id:path}": READER,
     "GET /log/chart": READER,
     "GET /log/events/{event_id:path}": READER,
+    "GET /log/failures": READER,
     "GET /login": None,
     "GET /logins": READER,
+    "GET /prune": ADMIN,
     "GET /settings": READER,
     "GET /store": READER,
     "GET /store/tenants/{tenant_id}": READER,
@@ -68,6 +70,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "POST /api/v1/events/{event_id}/{action}": OPERATOR,
     "POST /api/v1/pauses": OPERATOR,
     "POST /api/v1/pauses/resume": OPERATOR,
+    "POST /api/v1/prune": ADMIN,
     "POST /api/v1/changes": OPERATOR,
     "POST /changes/{change_id}/stop": OPERATOR,
     "POST /changes": OPERATOR,
@@ -75,6 +78,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "POST /login": None,
     "POST /logout": READER,
     "POST /pauses": OPERATOR,
+    "POST /prune": ADMIN,
     "POST /pauses/resume": OPERATOR,
 }
 """The role of each route, None for what needs no login. A new route stands here with its role, or this test fails."""

@@ -86,7 +86,7 @@ def test_where_nothing_says_who_may_the_page_says_so(client: httpx.Client) -> No
         page = Browser(url, client).send("GET", "/logins")
 
     assert facts(page.text)["Role"] == "admin: everything"
-    assert "everybody on this machine is admin" in facts(page.text)["Logged in by"]
+    assert "every user of this machine is admin" in facts(page.text)["Logged in by"]
     assert buttons(page.text) == []
 
 

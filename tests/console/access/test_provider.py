@@ -200,7 +200,7 @@ async def test_a_token_that_the_provider_did_not_sign_is_refused(
         (Response("<html>"), "cannot be read"),
         (JSONResponse([1]), "cannot be read"),
         (JSONResponse({"error": "invalid_grant", "error_description": "a\nb" * 500}, 400), r"refused: invalid_grant"),
-        (JSONResponse({"access_token": "x", "token_type": "Bearer"}), "holds no ID token"),
+        (JSONResponse({"access_token": "x", "token_type": "Bearer"}), "has no ID token"),
     ],
 )
 async def test_a_wrong_answer_is_named_without_what_it_holds(

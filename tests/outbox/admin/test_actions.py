@@ -74,7 +74,7 @@ def test_an_action_changes_the_event_and_is_recorded(
 @pytest.mark.parametrize(
     ("action", "state", "message"),
     [
-        (Action.RETRY, "status = status", "it is due already"),
+        (Action.RETRY, "status = status", "it is already due"),
         (Action.RETRY, DEAD, "only a waiting event can be retried"),
         (Action.REPLAY, RETRYING, "only a delivered or dead event can be replayed"),
         (Action.BURY, DEAD, "only a waiting event can be buried"),

@@ -114,6 +114,25 @@ def test_a_commit_that_loses_a_deadlock_is_tried_again(outbox: Outbox) -> None:
     assert len(outbox.rows("event_id")) == 2
 
 
+def test_of_two_runs_that_commit_one_micro_batch_at_once_one_counts(outbox: Outbox) -> None:
+    """Both find it uncommitted. The first one that is ready also waits for the other, to clean up after it."""
+    slow, fast = Staging(outbox, query=("q", 0)), Staging(outbox, query=("q", 0))
+    event_id = uuid.uuid4()
+    slow.stage_ids([event_id])
+    fast.stage(1, 1)
+    with outbox.database.connect(autocommit=False) as other, ThreadPoolExecutor(2) as pool:
+        other.execute("INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (%s, 't', 'x')", [event_id])
+        first = pool.submit(slow.commit, [1], 1)
+        wait_until(lambda: waits_for_a_transaction(outbox), what="the commit to wait for the other transaction")
+        second = pool.submit(fast.commit, [1], 1)
+        wait_until(lambda: fast.state == "committed", what="the other commit")
+        other.rollback()
+        assert (first.result(60), second.result(60)) == ((0, 0), (1, 1))
+    assert len(outbox.rows("event_id")) == 1
+    assert (slow.state, fast.state) == ("aborted", "committed")
+    assert staging_tables(outbox) == []
+
+
 def waits_for_a_transaction(outbox: Outbox) -> bool:
     statement = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'"
     return bool(outbox.database.run(statement))

@@ -201,7 +201,7 @@ class MemoryPublisher:
     def _resolve(self, event: OutboxEvent, outcome: Outcome, sink: OutcomeSink) -> None:
         run = (sink, event.partition_key)  # each ``publish`` of the engine has a sink of its own
         if run in self._ended:
-            outcome = Withheld("an earlier event of its run has failed")
+            outcome = Withheld("an earlier event of its key has failed")
         elif self.keeps_runs and event.partition_key and not isinstance(outcome, Acknowledged):
             self._ended.add(run)
         if isinstance(outcome, Acknowledged):

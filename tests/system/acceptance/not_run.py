@@ -28,7 +28,8 @@ NOT_RUN: Final = {
     "docs/operate/console-access.md sh 4": "tests/console/access/test_provider_server.py logs in with these",
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
     "docs/operate/console.md sh 2": "tests/system/container runs the console of the image behind a login",
-    "docs/operate/console.md sh 3": "tests/console/test_api.py changes a selection with this request",
+    "docs/reference/http.md sh 1": "tests/console/test_api.py changes a selection with this request",
+    "docs/operate/console.md sh 3": "tests/deploy/test_roles.py does both as the owner",
     **{
         f"docs/operate/deployment.md sh {number}": "tests/system/acceptance/test_deployment.py follows the whole page"
         for number in (1, 2, *range(5, 9), 10, 11)
@@ -71,7 +72,7 @@ NOT_RUN: Final = {
     "docs/guide/spark.md python 3": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md python 4": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md python 5": "tests/spark/test_documents.py follows it beside its Spark",
-    "docs/guide/spark.md python 6": "tests/spark/write/test_streams.py follows it beside its Spark",
+    "docs/guide/spark.md python 6": "tests/spark/test_driver_death.py runs it in a driver that is killed",
     "docs/guide/spark.md sh 1": "tests/spark/test_documents.py follows it beside its Spark",
     "docs/guide/spark.md sh 2": "tests/spark/jobs/test_connect.py starts such a server, and runs the command on it",
     "docs/guide/spark-reconcile.md sh 1": "tests/spark/test_documents.py reads it, test_reconcile.py runs it",

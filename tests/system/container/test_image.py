@@ -140,7 +140,7 @@ def test_the_console_shows_the_outbox_to_those_who_log_in(engine: Engine, databa
 
     refused = engine.podman("run", "--rm", *console, IMAGE, "console", check=False)
     assert refused.returncode != 0
-    assert "nothing says who may use the console" in refused.stdout + refused.stderr
+    assert "no login is configured for the console" in refused.stdout + refused.stderr
 
     name = f"console-{uuid.uuid4().hex[:8]}"
     users = ["--env", "CONSOLE_USERS_FILE=/etc/openoutbox/users"]

@@ -7,6 +7,9 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count as numbers_from
+from itertools import islice
 
 from tests.system.simulation.draw import draw
 from tests.system.simulation.shrink import shrink
@@ -28,12 +31,18 @@ def show(seed: int) -> bool:
     return result.violation is None
 
 
-def many(first: int, count: int, processes: int, *, stop: bool = False) -> int:
-    """Play a range of seeds; the number of violations. With ``stop`` the first one ends it."""
+def seeds(first: int, *, away: bool) -> Iterator[int]:
+    """Seeds from the first one on; with ``away`` those whose history has a destination that is away."""
+    return (seed for seed in numbers_from(first) if not away or draw(seed).away)
+
+
+def many(first: int, count: int, processes: int, *, stop: bool = False, away: bool = False) -> int:
+    """Play that many seeds; the number of violations. With ``stop`` the first one ends it."""
     failed: list[tuple[int, str]] = []
     began = said = time.monotonic()
     with multiprocessing.Pool(processes) as pool:
-        for number, (seed, violation) in enumerate(pool.imap_unordered(one, range(first, first + count), 50), 1):
+        chosen = islice(seeds(first, away=away), count)
+        for number, (seed, violation) in enumerate(pool.imap_unordered(one, chosen, 50), 1):
             if violation:
                 failed.append((seed, violation))
                 print(f"seed {seed}: {violation}", flush=True)
@@ -54,10 +63,12 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stop", action="store_true", help="end with the first violation")
+    parser.add_argument("--away", action="store_true", help="only histories with a destination that is away")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         return 0 if show(arguments.seed) else 1
-    return 1 if many(arguments.first, arguments.histories, arguments.processes, stop=arguments.stop) else 0
+    first, histories, processes = arguments.first, arguments.histories, arguments.processes
+    return 1 if many(first, histories, processes, stop=arguments.stop, away=arguments.away) else 0
 
 
 if __name__ == "__main__":

@@ -70,6 +70,27 @@ CHANGING: Final = (
         ),
     ),
     Example(
+        "POST /prune",
+        "delete what is older than a week and a month",
+        status=202,
+        parameters={"idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c16"},
+        body={"delivered_days": 7, "dead_days": 30, "reason": "the disk is nearly full"},
+        answer=change(
+            "prune",
+            {"delivered_days": 7.0, "dead_days": 30.0},
+            "the disk is nearly full",
+            state="running",
+            events=0,
+            expected=81212,
+        ),
+    ),
+    Example(
+        "POST /prune",
+        "count what would be deleted",
+        body={"delivered_days": 7, "dead_days": 0, "dry_run": True},
+        answer={"delivered": 81200, "dead": 0, "exact": True, "at": TIME},
+    ),
+    Example(
         "POST /pauses",
         "hold a type back until a time",
         parameters={"idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c14"},

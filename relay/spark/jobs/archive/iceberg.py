@@ -45,7 +45,7 @@ class IcebergTables:
             return None
         first = self.read(RUNS).where(f.col("state") == CREATED).select("outbox").first()
         if first is None:
-            raise ArchiveError(f"{self._name(RUNS)}: is no table of an archive; archive into another name")
+            raise ArchiveError(f"{self._name(RUNS)}: is not a table of an archive; archive into another name")
         return str(first["outbox"])
 
     def create(self, outbox: str, first: DataFrame) -> None:  # noqa: ARG002 - the first row has the outbox

@@ -1,0 +1,85 @@
+"""Deleting old events: what it would be, and the change that does it, which only an admin may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Response
+
+from relay.console.access import Identity
+from relay.console.api.models import ChangeItem, PruneBody, PrunePreview, moment_text
+from relay.console.api.requests import Admin, IdempotencyKey, Reader, change_request
+from relay.console.context import Console, ConsoleParts
+from relay.console.problems import RequestProblem
+from relay.outbox.admin.changes import Change
+from relay.outbox.admin.prune import COUNT_MOST, Pruned, PruneOptions, check_rights, preview, prune
+
+router = APIRouter(tags=["outbox"])
+
+_DAY: Final = 86_400.0
+_Days = Annotated[float, Query(ge=0, le=36_500, description="Days; 0 leaves that status alone.")]
+
+
+@router.get("/prune-preview")
+def prune_preview(
+    console: ConsoleParts, identity: Reader, delivered_days: _Days = 7, dead_days: _Days = 30
+) -> PrunePreview:
+    """How many delivered and dead events are older than these ages."""
+    del identity
+    ages = PruneBody.model_validate({"delivered_days": delivered_days, "dead_days": dead_days})
+    return _previewed(counted(console, ages))
+
+
+@router.post("/prune", status_code=202, responses={200: {"model": PrunePreview, "description": "A dry run."}})
+def prune_old_events(
+    console: ConsoleParts,
+    identity: Admin,
+    body: PruneBody,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ChangeItem | PrunePreview:
+    """Delete the delivered and dead events that are older than these ages. The answer is a change to follow.
+
+    It works as `relay-cli prune`: oldest first, in small batches, a fifth of the time while events wait to be sent.
+    """
+    if body.dry_run:
+        check_rights(console.url, console.table)
+        response.status_code = 200
+        return _previewed(counted(console, body))
+    change = begin_prune(console, identity, body, idempotency_key)
+    response.headers["Location"] = f"/api/v1/changes/{change.change_id}"
+    return ChangeItem.of(change)
+
+
+def counted(console: Console, body: PruneBody, most: int = COUNT_MOST) -> Pruned:
+    """What a prune would delete now, of each status counted up to ``most``."""
+    return preview(console.url, console.table, _options(body), most)
+
+
+def begin_prune(console: Console, identity: Identity, body: PruneBody, idempotency_key: str | None) -> Change:
+    """Record a prune and begin it. Raises RequestProblem without a key, SchemaError without the right to delete."""
+    request = change_request(identity, idempotency_key, body.reason)
+    ages = {"delivered_days": body.delivered_days, "dead_days": body.dead_days}
+    described: dict[str, object] = {name: days for name, days in ages.items() if days}
+    if not described:
+        raise RequestProblem(422, "invalid-request", "prune: both ages are 0, which deletes nothing")
+    if body.as_of is not None:
+        described["as_of"] = moment_text(body.as_of)
+    check_rights(console.url, console.table)
+    counts = counted(console, body)
+    options = replace(_options(body), as_of=counts.at)
+
+    def work(on_batch: Callable[[int], None]) -> int:
+        return prune(console.url, console.table, options, lambda done: on_batch(done.total)).total
+
+    return console.jobs.start("prune", work, request, described, counts.total)
+
+
+def _options(body: PruneBody) -> PruneOptions:
+    return PruneOptions(delivered_age=body.delivered_days * _DAY, dead_age=body.dead_days * _DAY, as_of=body.as_of)
+
+
+def _previewed(counts: Pruned) -> PrunePreview:
+    return PrunePreview(delivered=counts.delivered, dead=counts.dead, exact=counts.exact, at=moment_text(counts.at))
