@@ -53,6 +53,7 @@ def _storage(url: str) -> PostgresOutbox:
             retry=RetryPolicy(max_attempts=3, base_delay=1.0, max_delay=60.0, jitter=0.0),
             key_order=None,
             delete_delivered=False,
+            fan_out=False,
         )
     )
 

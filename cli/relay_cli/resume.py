@@ -29,8 +29,7 @@ def command(
     """End the pause of the whole outbox, of --type or of --prefix, or with --all every pause.
 
     It ends the pause of exactly that target: a pause of the whole outbox also holds a type that is resumed, and the
-    output names what stays paused. Relays go on within two seconds. Resuming a target that is not paused changes
-    nothing.
+    output names what stays paused. Relays go on within two seconds. It changes nothing if none is paused.
 
     Exit codes: 0 done, also if nothing was paused, 1 the database or the extension fails, 2 wrong usage.
 

@@ -247,15 +247,11 @@ def tail(
 def subscriptions(
     context: typer.Context,
     reset: Annotated[str | None, typer.Option(metavar="NAME", help="Reset this subscription to the beginning.")] = None,
-    move: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Move this subscription to the position of --to.")
-    ] = None,
+    move: Annotated[str | None, typer.Option(metavar="NAME", help="Move this subscription to --to.")] = None,
     to: Annotated[
         int | None, typer.Option(parser=whole(0), metavar="POSITION", help="The position for --move.")
     ] = None,
-    delete: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Delete this subscription; its instances end.")
-    ] = None,
+    delete: Annotated[str | None, typer.Option(metavar="NAME", help="Delete it; its instances end.")] = None,
     as_json: Json = False,
     as_metrics: Annotated[
         bool, typer.Option("--prometheus", help="Print metrics, for example for node exporter's textfile collector.")

@@ -48,7 +48,7 @@ class PostgresOptions:
     """Claim in order per key; None claims in any order. The table needs the extension ``key-order`` for it."""
     delete_delivered: bool
     """ON_DELIVERED=delete: a delivered event's row is deleted, not kept as DELIVERED."""
-    fan_out: bool = False
+    fan_out: bool
     """Routes send events to several destinations each, for which the extension ``fan-out`` is wanted."""
     statement_timeout: float = LONGEST_STATEMENT
     """A statement without an answer for that long is cancelled, then its connection is cut; 2 s more at most."""

@@ -19,6 +19,7 @@ NOT_RUN: Final = {
     "docs/guide/first-event.md python 1": "tests/system/acceptance/test_readme.py follows the whole page",
     "docs/guide/first-event.md sh 2": "tests/system/acceptance/test_readme.py follows the whole page",
     "docs/guide/routing.md sh 1": "tests/cli/test_route.py asks where events go",
+    "docs/guide/routing.md sh 2": "tests/system/acceptance/test_fan_out.py adds the extension",
     "docs/reference/messages.md python 1": "a function; tests/brokers/redis/test_trimming.py runs it",
     "docs/reference/messages.md sh 1": "makes a secret; tests/brokers/http/test_signing.py signs with such",
     "docs/reference/cli.md sh 11": "tests/console/test_browser.py starts it",

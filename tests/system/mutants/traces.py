@@ -13,7 +13,7 @@ TRACES: Final = (
     Mutant(
         "a message carries the application's context instead of its span's",
         _TRACER,
-        "return event._replace(headers=with_context(event.headers, context))",
+        "return OutboxEvent._make((*event[:_HEADERS], with_context(event.headers, context), *event[_HEADERS + 1 :]))",
         "return event",
         (f"{_TRACES}::test_a_delivery_is_a_span_below_the_applications_and_the_message_carries_it", _TRACES),
     ),

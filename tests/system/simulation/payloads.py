@@ -61,6 +61,7 @@ def _options(lease: float, key_order: KeyOrder | None) -> PostgresOptions:
         retry=retry_policy(),
         key_order=key_order,
         delete_delivered=False,
+        fan_out=False,
     )
 
 
