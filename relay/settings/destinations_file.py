@@ -106,6 +106,8 @@ def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
             near = difflib.get_close_matches(small, [*_KEYS, *sorted(_OPTIONS)], 1)
             hint = f"did you mean {near[0]}?" if near else "write type, url, url_file or a variable of the type"
             problems.append(f"{key!r} is not known; {hint}")
+        elif variable in values:
+            problems.append(f"{key!r} is there twice, in upper and lower case; keep one of them")
         elif isinstance(value, bool):
             values[variable] = str(value).lower()
         elif isinstance(value, str | int | float) and str(value):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from relay.app.destinations import read_plan
 from relay.server.routes import application
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
@@ -56,6 +57,18 @@ def test_a_relay_of_the_compose_file_has_the_time_to_stop_and_no_privileges(serv
     assert int(definition["stop_grace_period"].removesuffix("s")) > STOPPING_SECONDS
     assert definition["read_only"] is True
     assert definition["cap_drop"] == ["ALL"]
+
+
+def test_the_routed_relay_of_the_compose_file_sends_each_event_to_both_brokers() -> None:
+    service = COMPOSE["relay-routed"]
+    [(folder, mounted)] = [volume.removesuffix(":ro").split(":") for volume in service["volumes"]]
+    variables = {name: value.replace(mounted, str(DEPLOY / folder)) for name, value in service["environment"].items()}
+    plan = read_plan(Settings.from_env(variables))
+    assert {name: own.publisher_type for name, own in plan.destinations.items()} == {"main": "kafka", "copy": "nats"}
+    urls = [own.publisher_url.get_secret_value() for own in plan.destinations.values() if own.publisher_url is not None]
+    assert {url.partition("//")[2].partition(":")[0] for url in urls} <= COMPOSE.keys()
+    assert plan.fan_out
+    assert "--with=fan-out" in COMPOSE["migrate"]["entrypoint"]
 
 
 def test_the_compose_file_depends_on_services_that_it_has() -> None:

@@ -1,4 +1,4 @@
-"""The Helm chart: linted strictly, rendered with six files of values, and held to the schemas of Kubernetes."""
+"""The Helm chart: linted strictly, rendered with seven files of values, and held to the schemas of Kubernetes."""
 
 from __future__ import annotations
 
@@ -119,11 +119,24 @@ def test_the_pods_have_variables_that_exist_and_are_read(rendered: Rendered, cas
     (container,) = pod["containers"]
     variables = {each["name"]: each.get("value", "pod") for each in container["env"]}
     assert set(variables) <= set(NAMES)
-    urls = {"STORAGE_URL": "postgres://db/app", "PUBLISHER_URL": f"{variables['PUBLISHER_TYPE']}://broker"}
+    urls = {"STORAGE_URL": "postgres://db/app"}
+    if "DESTINATIONS_FILE" not in variables:
+        urls["PUBLISHER_URL"] = f"{variables['PUBLISHER_TYPE']}://broker"
     settings = Settings.from_env(variables | urls)
     assert settings.warnings == ()
     assert pod["terminationGracePeriodSeconds"] > settings.shutdown_timeout
     assert settings.batch_bytes == (33_554_432 if case == "nats" else 64 << 20)
+
+
+def test_routes_and_destinations_are_files_of_a_secret_that_is_mounted(rendered: Rendered) -> None:
+    pod = kinds(rendered["routed"])["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    [mount], [volume] = container["volumeMounts"], pod["volumes"]
+    assert (volume["name"], volume["secret"]) == (mount["name"], {"secretName": "orders-files"})
+    files = {each["name"]: each.get("value", "") for each in container["env"] if each["name"].endswith("_FILE")}
+    assert files.keys() == {"ROUTES_FILE", "DESTINATIONS_FILE"}
+    assert all(path.startswith(f"{mount['mountPath']}/") for path in files.values())
+    assert "PUBLISHER_TYPE" not in {each["name"] for each in container["env"]}
 
 
 def test_every_job_has_a_secret_of_its_own(rendered: Rendered) -> None:

@@ -151,6 +151,14 @@ def test_every_problem_is_reported_with_its_destination_and_key(tmp_path: Path) 
     ]
 
 
+def test_a_key_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
+    text = '[one]\nurl = "redis://h"\nURL = "redis://other"\nredis_maxlen = 5\nREDIS_MAXLEN = 6\n'
+    assert problems(tmp_path, text) == [
+        "destination one: 'URL' is there twice, in upper and lower case; keep one of them",
+        "destination one: 'REDIS_MAXLEN' is there twice, in upper and lower case; keep one of them",
+    ]
+
+
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     assert problems(tmp_path, "")[0].startswith("it holds no destination")
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
 from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import classify, is_missing
@@ -51,7 +52,7 @@ class Sqs:
 
     async def address(self, client: AwsClient, name: str) -> str:
         """The queue's URL."""
-        answer = await client.api.get_queue_url(QueueName=name)
+        answer = _checked(await client.api.get_queue_url(QueueName=name))
         return str(answer["QueueUrl"])
 
     async def exists(self, client: AwsClient, name: str) -> bool:
@@ -70,12 +71,11 @@ class Sqs:
 
     async def send(self, client: AwsClient, address: str, entries: Sequence[Entry]) -> dict[str, Any]:
         """SendMessageBatch."""
-        answer: dict[str, Any] = await client.api.send_message_batch(QueueUrl=address, Entries=entries)
-        return answer
+        return _checked(await client.api.send_message_batch(QueueUrl=address, Entries=entries))
 
     async def ask(self, client: AwsClient) -> None:
         """ListQueues, of one."""
-        await client.api.list_queues(MaxResults=1)
+        _checked(await client.api.list_queues(MaxResults=1))
 
 
 class Sns:
@@ -135,6 +135,14 @@ def unreachable(error: Exception) -> str | None:
     if isinstance(outcome, Unreachable):
         return outcome.reason
     return None if isinstance(error, ClientError) else str(getattr(outcome, "reason", error))
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer of SQS. Raises ResponseParserError for a page of a proxy, which the SDK takes for an empty answer."""
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    if "html" in str(headers.get("content-type", "")):
+        raise ResponseParserError("the answer is a page of HTML")
+    return answer
 
 
 def _attributes(message: Message) -> dict[str, dict[str, str]]:

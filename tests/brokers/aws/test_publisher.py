@@ -323,8 +323,8 @@ async def test_tls_is_checked_by_the_authorities_of_tls_ca(
     assert [message.body for message in aws.read(name, 1)] == ["over tls"]
 
 
-@pytest.mark.parametrize(("kind", "outcome_type"), [("sqs", Transient), ("sns", Unreachable)])
-async def test_what_is_no_service_of_aws_leaves_no_event_without_an_outcome(kind: str, outcome_type: type) -> None:
+@pytest.mark.parametrize("kind", ["sqs", "sns"])
+async def test_what_is_no_service_of_aws_is_unreachable_and_the_probe_and_check_say_so(kind: str) -> None:
     """A proxy with a page of its own, whose status says that all is well."""
     page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 17\r\n\r\n<html>log in</htm"
 
@@ -337,8 +337,10 @@ async def test_what_is_no_service_of_aws_leaves_no_event_without_an_outcome(kind
     endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with opened(publisher_url(kind, endpoint)) as publisher:
         [outcome] = await outcomes(publisher, [make_event("a")])
-        assert isinstance(outcome, outcome_type)
-        if kind == "sns":
-            with pytest.raises(BrokerUnreachable, match="not an AWS service"):
-                await publisher.probe(patience())
+        assert isinstance(outcome, Unreachable)
+        assert "not an AWS service" in outcome.reason
+        with pytest.raises(BrokerUnreachable, match="not an AWS service"):
+            await publisher.probe(patience())
+        with pytest.raises(BrokerUnreachable, match="not an AWS service"):
+            await look(aws_options(publisher_url(kind, endpoint)), ["a"])
     server.close()
