@@ -174,7 +174,7 @@ class PruneBody(_Model):
     dead_days: _Days = Field(30, description="Delete events dead for longer than this; 0 keeps them all.")
     as_of: Time | None = Field(
         None,
-        description="Ages count from this time, such as `at` of a dry run: events that came of age later are left out.",
+        description="Ages count from this time, such as `at` of a dry run: what reaches the age later is left out.",
     )
     reason: Words = Field("", description="Recorded with the change.", examples=["the disk is nearly full"])
     dry_run: bool = Field(False, description="Count the events, and delete nothing.")
