@@ -195,7 +195,7 @@ def _rounds(
             if counted[group] == options.rounds or (number and began + longest > ends):
                 continue
             before = Sample.now()
-            cells = [_cell(options, servers, group.batch, who, number) for who in group.contenders[::direction]]
+            cells = [_cell(options, servers, group.batch, who, number) for who in _in_turn(group.contenders, turn)]
             disturbance = Sample.now().since(before)
             counts = options.disturbed or not disturbance.excessive
             counted[group] += counts
@@ -203,6 +203,12 @@ def _rounds(
             print(f"round {number + 1}: {disturbance}{'' if counts else '; thrown away'}", file=sys.stderr)
             yield Round(number, disturbance, counts), cells
             number += 1
+
+
+def _in_turn(contenders: Sequence[Contender], turn: int) -> Sequence[Contender]:
+    """The contenders in another order in each turn: a place behind a broker that has just started is a bad one."""
+    first = turn * len(contenders) // 3 % len(contenders)
+    return (*contenders[first:], *contenders[:first])[:: 1 if turn % 2 == 0 else -1]
 
 
 def _cell(options: argparse.Namespace, servers: Servers, batch: int, who: Contender, number: int) -> Cell:

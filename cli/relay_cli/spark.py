@@ -121,7 +121,9 @@ _Job = Annotated[
     typer.Argument(metavar="JOB", parser=choice(SparkJob), help="ingest, archive, replay, reconcile or report."),
 ]
 _Master = Annotated[
-    str, typer.Option(metavar="MASTER", help="spark://host:port, yarn, k8s://https://host:6443 or local[N].")
+    str,
+    # With its name: typer 0.27 takes the name of a required option from metavar.
+    typer.Option("--master", metavar="MASTER", help="spark://host:port, yarn, k8s://https://host:6443 or local[N]."),
 ]
 _Image = Annotated[str | None, typer.Option(help="Kubernetes: an image with Spark, Python and this package.")]
 _Namespace = Annotated[str | None, typer.Option(help="Kubernetes: the namespace of the driver.")]

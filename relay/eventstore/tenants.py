@@ -85,7 +85,7 @@ async def _detach(connection: Connection, statements: EventStoreStatements, tena
     """Detach the tenant's partition, after completing the interrupted detach of any partition of the bucket.
 
     PostgreSQL refuses to detach a partition while another detach of the same table is pending. The other tenant stays
-    half dropped.
+    partly dropped.
     """
     for pending in await execute(connection, statements.for_tenant("eventstore/tenants:detaching", tenant_id, bucket)):
         await execute(connection, statements.for_tenant("eventstore/tenants:finalize", pending[0], bucket))

@@ -240,12 +240,12 @@ def test_another_table(place: Database) -> None:
 @pytest.mark.parametrize(
     ("event_id", "consumer", "said"),
     [
-        (None, "billing", "event_id: a NoneType; pass text; the message has no such header or field"),
+        (None, "billing", "event_id: a NoneType; pass a string; the message has no such header or field"),
         ("", "billing", "event_id: '' is not usable"),
         ("x" * 201, "billing", "pass 1 to 200 characters"),
         ("a\0b", "billing", "without NUL"),
         (b"\xff", "billing", "is not UTF-8"),
-        (7, "billing", "event_id: a int; pass text"),
+        (7, "billing", "event_id: a int; pass a string"),
         (EVENT, "", "consumer: '' is not usable"),
         (EVENT, None, "consumer: a NoneType"),
     ],

@@ -79,7 +79,7 @@ def test_each_column_has_its_type_and_its_default(migrated: Database) -> None:
     described = {name: [tuple(row[:3]) for row in rows(part)] for name, part in relations().items()}
     assert len(described) > 8
     for name, columns in described.items():
-        assert columns == migrated.run(_COLUMNS, [name]), name
+        assert sorted(columns) == sorted(migrated.run(_COLUMNS, [name])), name  # extensions add theirs in any order
 
 
 def test_every_table_is_named(migrated: Database) -> None:

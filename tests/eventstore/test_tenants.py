@@ -85,7 +85,7 @@ async def test_an_interrupted_drop_holds_up_no_other_of_its_bucket(
     await gapless_store.drop_tenant(neighbour, confirm=neighbour)
     await gapless_store.provision_tenant(newcomer)
     assert await gapless_store.list_tenants() == sorted([OTHER_TENANT, newcomer])
-    with pytest.raises(TenantBusy, match=f"{TENANT} is half dropped"):
+    with pytest.raises(TenantBusy, match=f"{TENANT} is only partly dropped"):
         await gapless_store.provision_tenant(TENANT)
     assert len(database.run("SELECT 1 FROM event_feed")) == 1
     await gapless_store.drop_tenant(TENANT, confirm=TENANT)

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from relay.spark import OutboxDataSource
-from relay.spark.read.boundedstream import BoundedEventStream
 from relay.spark.read.eventstore import EventStoreDataSource
 from relay.spark.write.tasks import Written
 from relay.spark.write.writers import BatchWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from relay.spark.read.boundedstream import BoundedEventStream
 
 
 def save(rows: pa.Table, partitions: int = 1, *, mode: str = "append", **options: object) -> None:
@@ -56,7 +59,7 @@ def _written(writer: BatchWriter, partition: int, rows: pa.Table) -> Written:
 class EventCopy:
     """A stream of the event store, micro-batch by micro-batch, and the positions that it has read.
 
-    Its offsets are in ``checkpoint`` as JSON, where ``restart`` finds them.
+    It needs Spark 4.2. Its offsets are in ``checkpoint`` as JSON, where ``restart`` finds them.
     """
 
     def __init__(self, url: str, **options: str) -> None:
@@ -77,6 +80,8 @@ class EventCopy:
     def micro_batch(self, most: int | None = None) -> int:
         """Read the next events, at most so many; returns their number."""
         start = json.loads(self.checkpoint)
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: PLC0415 - not in Spark 4.1
+
         limit: ReadLimit = ReadAllAvailable() if most is None else ReadMaxRows(most)
         end = json.loads(json.dumps(self._reader.latestOffset(start, limit)))
         before = len(self.positions)
@@ -87,6 +92,8 @@ class EventCopy:
         return len(self.positions) - before
 
     def _started(self) -> BoundedEventStream:
+        from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - not in Spark 4.1
+
         source = EventStoreDataSource(dict(self._source))
         reader = source.streamReader(source.schema())
         assert isinstance(reader, BoundedEventStream)

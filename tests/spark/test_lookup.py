@@ -23,10 +23,18 @@ if {version!r}:
     del pyspark.sql.datasource.DataSourceStreamArrowWriter  # new in 4.1
 """
 _LOOK_UP = """
-from pyspark.sql.worker.lookup_data_sources import _main
-from pyspark.serializers import read_int
-out = io.BytesIO()
-_main(io.BytesIO(), out)
+from pyspark.serializers import SpecialLengths, read_int, write_int, write_with_length
+from pyspark.sql.worker import lookup_data_sources
+out, sent = io.BytesIO(), io.BytesIO()
+look_up = getattr(lookup_data_sources, "_main", None)
+if look_up is None:  # in Spark 4.1 the same function reads what every worker is sent first
+    look_up = lookup_data_sources.main
+    write_with_length(b"%d.%d" % sys.version_info[:2], sent)
+    write_with_length(folder.encode(), sent)
+    sent.write(bytes(4 + 1 + 4))  # no included files, no broadcasts
+    write_int(SpecialLengths.END_OF_STREAM, sent)
+    sent.seek(0)
+look_up(sent, out)
 out.seek(0)
 names = []
 for _ in range(read_int(out)):
@@ -50,7 +58,11 @@ def run(program: str, folder: Path, missing: tuple[str, ...] = (), version: str 
         "from pyspark.sql.datasource import DataSource\nclass DefaultSource(DataSource):\n"
         "    @classmethod\n    def name(cls):\n        return 'of_another'\n"
     )
-    text = _PREPARE.format(missing=missing, version=version) + f"sys.path.insert(0, {str(folder)!r})\n" + program
+    text = (
+        _PREPARE.format(missing=missing, version=version)
+        + f"folder = {str(folder)!r}\nsys.path.insert(0, folder)\n"
+        + program
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -62,7 +62,7 @@ def _nothing() -> object:
 def _warn() -> None:
     logger.warning(
         "redis-py %s has other internals than this relay knows: replies are taken one by one, for a fifth more of the "
-        "publisher's processor time; pip install 'redis>=5.2,<9' has them",
+        "publisher's processor time; pip install 'redis>=6.2,<9' has them",
         version("redis"),
         extra={"action": "redis_slow_path"},
     )

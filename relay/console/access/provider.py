@@ -84,6 +84,8 @@ class LoginProvider:
         token = await self._asked(
             self._client.fetch_access_token(redirect_uri, code=code, code_verifier=journey.verifier)
         )
+        if isinstance(token, Mapping) and not token.get("id_token"):  # authlib 1.8 raises KeyError
+            raise ProviderFailed("its answer has no ID token; CONSOLE_OIDC_SCOPE must contain openid")
         checks = {
             "iss": {"essential": True, "value": self._options.issuer},
             "aud": {"essential": True, "value": self._options.client_id},
@@ -91,8 +93,6 @@ class LoginProvider:
         claims = await self._asked(
             self._client.parse_id_token(token, nonce=journey.nonce, claims_options=checks, leeway=_LEEWAY)
         )
-        if claims is None:
-            raise ProviderFailed("its answer has no ID token; CONSOLE_OIDC_SCOPE must contain openid")
         roles = self._claim(claims, self._options.roles_claim)
         name = self._claim(claims, self._options.name_claim)
         if (roles is None or name is None) and "userinfo_endpoint" in metadata:
