@@ -138,7 +138,7 @@ def unreachable(error: Exception) -> str | None:
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer of SQS. Raises ResponseParserError for a page of a proxy, which the SDK takes for an empty answer."""
+    """An answer of SQS. Raises ResponseParserError for a page of a proxy, which the SDK reads as an empty answer."""
     headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     if "html" in str(headers.get("content-type", "")):
         raise ResponseParserError("the answer is a page of HTML")
