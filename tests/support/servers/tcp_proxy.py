@@ -122,6 +122,11 @@ class TcpProxy:
 
     async def _end(self) -> None:
         if self._server is not None:
+            # A connection that is being accepted when its server closes is lost and never closed: asyncio drops the
+            # error that it makes. After one turn those have become tasks.
+            for listening in self._server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            await asyncio.sleep(0)
             self._server.close()
             self._server = None
         # Until no task is left, since connections that were being accepted become links only now.
