@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site fmt
+.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site site-version fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -158,6 +158,8 @@ docs: $(STAMP) ## serve the documents as a site on localhost:8000, rebuilt at ea
 	$(BIN)/zensical serve
 
 site: $(STAMP) check-site ## build the site of the documents, into .cache/site
+site-version: site ## put it into FOLDER, which a web server serves, beside the sites of other versions
+	$(BIN)/python -m deploy.site $(or $(FOLDER),dist/site)
 
 picture: $(STAMP) ## the console as the README shows it: docs/pictures
 	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots --readme

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from deploy.site.__main__ import add_version
 from tests.docs.screenshots import PAGES, WIDTHS
 from tests.docs.serving import serving
 from tests.support.console import chromium
@@ -24,13 +25,13 @@ pytestmark = [pytest.mark.process, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a site of its own: ``make site`` may be at work on the checkout's."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of its own: ``make site`` may be at work on the checkout's."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(ROOT / "zensical.toml", folder)
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copytree(ROOT / "deploy/site", folder / "deploy/site")
-    built = subprocess.run(
+    done = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict"],
         cwd=folder,
         capture_output=True,
@@ -38,9 +39,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         timeout=patience(),
         check=False,
     )
-    assert built.returncode == 0, built.stdout + built.stderr
-    with serving(folder / ".cache/site") as address:
-        yield address
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / ".cache/site"
+
+
+@pytest.fixture(scope="module")
+def site(built: Path) -> Iterator[str]:
+    """Its address, beside an older version of it."""
+    folder = built.parent / "versions"
+    for version in ("0.9.0", "0.10.0"):
+        names = add_version(built, folder, version)
+    assert names == ["0.10.0", "0.9.0"]
+    with serving(folder) as address:
+        yield f"{address}/0.10.0"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +76,7 @@ def test_a_page_loads_from_its_own_host_alone_without_an_error(page: Page, site:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{site}/{name}.html")
     page.wait_for_load_state("networkidle")
-    assert [url for url in requests if not url.startswith((site, "data:", "blob:"))] == []
+    assert [url for url in requests if not url.startswith((site.rpartition("/")[0], "data:", "blob:"))] == []
     assert errors == []
 
 
@@ -83,6 +94,16 @@ def test_the_diagram_is_drawn_and_never_shrunk_until_it_cannot_be_read(page: Pag
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{site}/index.html")
     page.wait_for_function("document.querySelector('div.mermaid')?.offsetHeight > 450", timeout=patience() * 1000)
+
+
+def test_another_version_is_chosen_in_the_head_and_the_root_leads_to_the_newest(page: Page, site: str) -> None:
+    root = site.rpartition("/")[0]
+    page.goto(root)
+    page.wait_for_url(f"{root}/0.10.0/index.html")
+    page.goto(f"{site}/reference/sql.html")
+    page.get_by_role("button", name="Select version").focus()
+    page.get_by_role("link", name="0.9.0").click()
+    page.wait_for_url(f"{root}/0.9.0/")
 
 
 def test_the_search_finds_a_variable(page: Page, site: str) -> None:
