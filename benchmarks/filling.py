@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import psycopg
 
 _KEYS = 1000
-FILL = """
+_FILL = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, delivered_at)
 SELECT gen_random_uuid(), (%(event_types)s::text[])[1 + n %% cardinality(%(event_types)s::text[])],
        'key-' || n %% NULLIF(%(keys)s::int, 0), decode(rpad(md5(n::text), 1024, md5(n::text)), 'hex'),
@@ -47,13 +47,22 @@ FROM deletes
 
 
 def fill(connection: psycopg.Connection, event_type: str | Sequence[str], count: int, *, keys: int = _KEYS) -> None:
-    """Insert pending rows, of several types in turn, and leave the table as a busy database's housekeeping would.
-
-    ``keys`` is the number of partition keys; with 0 the rows have none.
-    """
-    types = [event_type] if isinstance(event_type, str) else list(event_type)
-    connection.execute(FILL, {"event_types": types, "count": count, "status": "PENDING", "keys": keys})
+    """Insert pending rows, and leave the table as a busy database's housekeeping would."""
+    insert(connection, event_type, count, keys=keys)
     tidy(connection)
+
+
+def insert(
+    connection: psycopg.Connection,
+    event_type: str | Sequence[str],
+    count: int,
+    *,
+    status: str = "PENDING",
+    keys: int = _KEYS,
+) -> None:
+    """Insert rows, of several types in turn. ``keys`` is the number of partition keys; with 0 the rows have none."""
+    types = [event_type] if isinstance(event_type, str) else list(event_type)
+    connection.execute(_FILL, {"event_types": types, "count": count, "status": status, "keys": keys})
 
 
 def tidy(connection: psycopg.Connection) -> None:
@@ -64,7 +73,7 @@ def tidy(connection: psycopg.Connection) -> None:
 
 def fill_delivered(connection: psycopg.Connection, count: int) -> None:
     """Insert rows that were delivered before."""
-    connection.execute(FILL, {"event_types": ["history"], "count": count, "status": "DELIVERED", "keys": _KEYS})
+    insert(connection, "history", count, status="DELIVERED")
     tidy(connection)
 
 

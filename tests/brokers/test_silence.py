@@ -18,10 +18,10 @@ from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.rabbitmq import MakeQueue
 from tests.support.options import nats_options, rabbit_options, redis_options
 from tests.support.servers.tcp_proxy import TcpProxy
-from tests.support.waiting import pace
+from tests.support.waiting import pace, patience
 
 KIB = 1024
-TIMEOUT = 0.4
+TIMEOUT = patience(0.4)
 
 
 def port(url: str) -> int:

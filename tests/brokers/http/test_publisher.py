@@ -301,7 +301,7 @@ async def test_an_abandoned_request_reaches_the_receiver_no_more(own_webhooks: W
 
 async def test_a_slow_link_is_no_timeout(server: WebhookServer) -> None:
     with TcpProxy(server.port, bytes_per_second=1e6) as proxy:
-        async with opened(f"http://127.0.0.1:{proxy.port}/", timeout=0.4) as publisher:
+        async with opened(f"http://127.0.0.1:{proxy.port}/", timeout=patience(0.4)) as publisher:
             large = [make_event(new_type(), bytes(800_000)) for _ in range(2)]
             assert await outcomes(publisher, large) == [Acknowledged()] * 2
 
