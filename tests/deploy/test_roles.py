@@ -29,6 +29,8 @@ USERS = {
 _DIFFERENT = {(job.command, USERS[job.credentials]): job for job in jobs()}
 JOBS = [pytest.param(job, id=job.name) for job in _DIFFERENT.values()]
 """One of those that run the same command as the same user."""
+PLACES = {"SERVER_PORT", "ROUTES_FILE", "DESTINATIONS_FILE"}
+"""Variables of a relay that name a place in its container."""
 
 
 def url_of(outbox: Outbox, job: Job) -> str:
@@ -71,7 +73,7 @@ def test_every_job_works_with_its_own_role(granted: Outbox, daemon: StartDaemon,
 def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
     """Run a relay of the job's variables, with a publisher that needs no server."""
     outbox.fill("new", 3)
-    variables = {name: value for name, value in job.variables.items() if name != "SERVER_PORT"}
+    variables = {name: value for name, value in job.variables.items() if name not in PLACES}
     relay = daemon(**{**variables, "PUBLISHER_TYPE": "null", "PUBLISHER_URL": "", "STORAGE_URL": url})
     wait_until(lambda: relay.running and outbox.counts() == {"DELIVERED": 3}, what="the delivery")
     assert relay.stop() == 0
