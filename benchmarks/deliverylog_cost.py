@@ -21,7 +21,7 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,8 @@ def with_leftover_cpu(server: PostgresServer) -> None:
     """Give a server, and the sessions that it will have, only the CPU that nothing else wants."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text(encoding="ascii").split()
     for pid in (server.pid, *map(int, children)):
-        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+        with suppress(ProcessLookupError):  # a child that has ended meanwhile
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 async def measure(cell: Cell, rounds: int, seconds: float) -> None:

@@ -87,7 +87,7 @@ async def test_the_one_that_flows_gets_every_event_once_and_the_other_all_of_the
             return relay.running and await flowing() == 5 + 6 * round_  # noqa: B023
 
         await wait_until_async(has_all, what="the other to flow")
-    assert outbox.counts() == {"DELIVERED": 5, "PENDING": 24}
+    wait_until(lambda: outbox.counts() == {"DELIVERED": 5, "PENDING": 24}, what="the claims to be given back")
     other = "stream" if stopped == "cache" else "cache"
     wait_until(lambda: [*outbox.rows("acknowledged_by")].count(([other],)) == 24, what="the names to be written")
     assert relay.metric("openoutbox_destination_up", destination=stopped) == 0
