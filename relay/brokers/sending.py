@@ -8,6 +8,7 @@ asks at each look of its timer; where the operating system does not say what it 
 from __future__ import annotations
 
 import fcntl
+import math
 import termios
 from asyncio import WriteTransport
 from contextlib import suppress
@@ -23,6 +24,21 @@ class SendProgress:
         self.received = 0
         """How many of them the server's host had received at the last look."""
         self._transport = transport
+        self._moved_at, self._moved_from = -math.inf, 0
+
+    def look(self, now: float) -> None:
+        """Look again, at this time of the caller's clock."""
+        before = self.received
+        if self.advanced():
+            self._moved_at, self._moved_from = now, before
+
+    def seen_leaving(self, end: int) -> float:
+        """When the bytes up to ``end`` were last seen on their way; minus infinity where they were gone before.
+
+        The last look at which bytes left counts, not only the last look: two may follow one another closer than the
+        bytes of a slow link.
+        """
+        return self._moved_at if end > self._moved_from else -math.inf
 
     def advanced(self) -> bool:
         """Look again; whether more bytes were received since the last look."""

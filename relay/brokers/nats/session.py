@@ -320,19 +320,18 @@ class NatsSession:
     def _sweep(self) -> None:
         """Time out overdue acknowledgements; ``_pending`` is ordered by what is written first.
 
-        The timeout begins again for an event whose bytes were still on their way over a slow link at the last look. A
+        The timeout begins again for an event whose bytes were on their way over a slow link when any left last. A
         process that was stopped reads first what has arrived meanwhile.
         """
         self._end_if_lost()
         sending, timeout = self._client.sending, self._options.publish_timeout
         now, due, self._sweeper = self._loop.time(), self._sweep_due, None
-        before = sending.received
-        advanced = sending.advanced()
+        sending.look(now)
         overdue = []
         for serial, (entry, noted, end) in self._pending.items():
             deadline = noted
-            if noted <= now and advanced and end > before:
-                deadline = now + timeout
+            if noted <= now and (later := sending.seen_leaving(end) + timeout) > now:
+                deadline = later
                 self._pending[serial] = (entry, deadline, end)
             if deadline > now or now - due > _LATE:
                 self._sweep_at(max(deadline, now + _SWEEP))

@@ -258,18 +258,18 @@ class RabbitSession:
     def _sweep(self) -> None:
         """Time out overdue confirms; ``_pending`` is ordered by what is written first.
 
-        The timeout begins again for an event whose bytes were still on their way over a slow link at the last look, and
+        The timeout begins again for an event whose bytes were on their way over a slow link when any left last, and
         stands still while the server is blocked. A process that was stopped reads first what has arrived meanwhile.
         """
         sending, timeout = self._connection.sending, self._options.publish_timeout
         now, due, self._sweeper = self._loop.time(), self._sweep_due, None
-        before = sending.received
-        advanced = sending.advanced()
+        sending.look(now)
         overdue = []
         for tag, (entry, noted, end) in self._pending.items():
             deadline = noted
-            if noted <= now and (self._blocked or (advanced and end > before)):
-                deadline = now + timeout
+            since = now if self._blocked else sending.seen_leaving(end)
+            if noted <= now < since + timeout:
+                deadline = since + timeout
                 self._pending[tag] = (entry, deadline, end)
             if deadline > now or now - due > _LATE:
                 self._sweep_at(max(deadline, now + _SWEEP))
