@@ -9,7 +9,7 @@ from typing import Final
 from relay.console.access.rules import route_rules
 from relay.console.api.document import openapi_document
 from relay.console.app import API, build_console
-from relay.core.markers import replace_between
+from relay.core.markers import replace_between, rewrite
 from relay.settings.settings import Settings
 
 BEGIN: Final = "<!-- begin: python -m relay.console.reference -->"
@@ -39,10 +39,5 @@ def renewed(text: str) -> str:
     return replace_between(text, BEGIN, markdown())
 
 
-def main(path: Path) -> None:
-    """Rewrite one document in place."""
-    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/http.md"))
+    rewrite(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/http.md"), renewed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 END: Final = "<!-- end -->"
@@ -14,3 +16,8 @@ def replace_between(text: str, begin: str, part: str) -> str:
     if not first or not last:
         raise ValueError(f"the document needs the lines {begin} and {END}")
     return f"{before}{begin}\n\n{part}\n{END}{after}"
+
+
+def rewrite(path: Path, renewed: Callable[[str], str]) -> None:
+    """Replace a document by what ``renewed`` makes of it. Raises ValueError as that does, and then writes nothing."""
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from relay.core.markers import replace_between
+from relay.core.markers import replace_between, rewrite
 from relay.telemetry.catalogue import CATALOGUE
 
 BEGIN = "<!-- begin: python -m relay.telemetry -->"
@@ -25,10 +25,5 @@ def renewed(text: str) -> str:
     return replace_between(text, BEGIN, markdown())
 
 
-def main(path: Path) -> None:
-    """Rewrite one document in place."""
-    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/metrics.md"))
+    rewrite(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/metrics.md"), renewed)
