@@ -31,7 +31,7 @@ class Deadline:
         self._end = wire.written
         self._since = self._loop.time()
         """When bytes of the request left last, as far as the looks have seen."""
-        self._advanced()
+        self._follow()
         self._arm(timeout / _LOOKS)
 
     def extend(self) -> None:
@@ -47,15 +47,15 @@ class Deadline:
         self._due = self._loop.time() + delay
         self._timer = self._loop.call_at(self._due, self._look)
 
-    def _advanced(self) -> bool:
-        before = self._progress.received
+    def _follow(self) -> None:
+        """Look at what has left; the time begins when bytes of the request left last."""
         self._progress.written = self._wire.written
-        return self._progress.advanced() and self._end > before
+        self._progress.look(self._loop.time())
+        self._since = max(self._since, self._progress.seen_leaving(self._end))
 
     def _look(self) -> None:
         now = self._loop.time()
-        if self._advanced():
-            self._since = now
+        self._follow()
         left = self._since + self._timeout - now
         if left > 0:
             self._arm(min(left, self._timeout / _LOOKS))
