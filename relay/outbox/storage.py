@@ -232,7 +232,7 @@ class PostgresOutbox:
             await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
-            if rows and tags == self.paused.tags:
+            if rows and tags and tags == self.paused.tags:
                 self.paused.claimed(patterns, _due(rows[-1]), rows[-1][_FENCE])
             return rows
 

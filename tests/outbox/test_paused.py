@@ -163,6 +163,12 @@ async def test_the_head_stays_behind_the_present(outbox: Outbox, storage: Postgr
     assert await claim(storage) == ["b"]
 
 
+async def test_a_claim_without_pauses_does_not_move_the_head(outbox: Outbox, storage: PostgresOutbox) -> None:
+    insert(outbox, "b", 3)
+    assert await claim(storage) == ["b"] * 3
+    assert storage.paused.head == BEFORE_ALL
+
+
 async def test_a_claim_that_leaves_rows_out_does_not_move_the_head(outbox: Outbox, storage: PostgresOutbox) -> None:
     insert(outbox, "slow", age=90.0)
     insert(outbox, "b", 2)

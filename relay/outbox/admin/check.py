@@ -21,7 +21,7 @@ from relay.outbox.options import application_name
 from relay.outbox.paused import read_pause
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, WRITTEN, creation
-from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, quote_identifier, statement, without_parameters
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -146,7 +146,8 @@ def _fan_out(connection: Connection, table: TableName) -> Finding:
     again = "an event that one of several destinations has not acknowledged is sent to all of them again"
     if FAN_OUT_COLUMN in columns:
         user = connection.info.user
-        grant = f'run: GRANT UPDATE ({FAN_OUT_COLUMN}) ON {table.quoted} TO "{user}", then restart the relay'
+        to = quote_identifier(user)
+        grant = f"run: GRANT UPDATE ({FAN_OUT_COLUMN}) ON {table.quoted} TO {to}, then restart the relay"
         return Finding(Level.WARNING, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
     advice = f"run: {creation(table)} --with fan-out, grant the relay UPDATE ({FAN_OUT_COLUMN}), then restart it"
     return Finding(Level.WARNING, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
