@@ -10,6 +10,7 @@ first. A relay that runs is never ended for what its heartbeat reads: it says so
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, LiteralString, NamedTuple
@@ -55,6 +56,8 @@ class _Neighbour(NamedTuple):
     lease_timeout: float
     ordering: str
     on_delivered: str
+    message_format: str | None
+    route_prefix: str | None
 
 
 class OutboxFleet:
@@ -67,6 +70,7 @@ class OutboxFleet:
         self._table = table
         self._identity = identity
         self._allow_mixed = allow_mixed
+        self._settings: dict[str, dict[str, Any]] = json.loads(identity.settings)
         self._columns: dict[str, Any] = {**asdict(identity), "living": LIVING, "forgotten": FORGOTTEN}
 
     async def join(self) -> None:
@@ -126,6 +130,8 @@ class OutboxFleet:
             "LEASE_TIMEOUT": (format_duration(own.lease_timeout), format_duration(other.lease_timeout)),
             "ORDERING": (own.ordering, other.ordering),
             "ON_DELIVERED": (own.on_delivered, other.on_delivered),
+            "MESSAGE_FORMAT": (self._value("MESSAGE_FORMAT"), other.message_format),
+            "ROUTE_PREFIX": (self._value("ROUTE_PREFIX"), other.route_prefix),
         }
         if not self._allow_mixed and not (
             own.destination_type == other.destination_type and same_destination(own.destination, other.destination)
@@ -133,10 +139,14 @@ class OutboxFleet:
             ours = f"{own.destination_type} {own.destination}"
             pairs = {"the destination": (ours, f"{other.destination_type} {other.destination}"), **pairs}
         return [
-            f"relay {other.relay_id} has {name} {theirs}, this relay {ours}"
+            f"relay {other.relay_id} has {name} {theirs or 'unset'}, this relay {ours or 'unset'}"
             for name, (ours, theirs) in pairs.items()
             if ours != theirs
         ]
+
+    def _value(self, variable: str) -> str | None:
+        value: str | None = self._settings.get(variable, {}).get("value")
+        return value
 
     async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
         try:

@@ -22,7 +22,9 @@ SELECT
     delivered_per_second,
     failed_per_second,
     in_flight,
-    pauses
+    pauses,
+    settings #>> '{MESSAGE_FORMAT,value}',
+    settings #>> '{ROUTE_PREFIX,value}'
 FROM openoutbox_relays
 ORDER BY seen_at DESC, relay_id ASC;
 
@@ -108,7 +110,7 @@ WHERE
 -- Write a relay's heartbeat, its row again where it was deleted; delete the rows of relays that are gone for long.
 -- Index: the primary key. Locks: the rows it writes.
 -- Parameters: the columns; living and forgotten (seconds). Result: the other living relays: id, destination type,
--- destination, LEASE_TIMEOUT, ordering, ON_DELIVERED.
+-- destination, LEASE_TIMEOUT, ordering, ON_DELIVERED, MESSAGE_FORMAT, ROUTE_PREFIX.
 WITH beaten AS (
     INSERT INTO openoutbox_relays (
         instance, relay_id, version, host, state, reason, destination_type, destination, lease_timeout, ordering,
@@ -155,7 +157,9 @@ SELECT
     destination,
     lease_timeout,
     ordering,
-    on_delivered
+    on_delivered,
+    settings #>> '{MESSAGE_FORMAT,value}',
+    settings #>> '{ROUTE_PREFIX,value}'
 FROM openoutbox_relays
 WHERE
     seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)

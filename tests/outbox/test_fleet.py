@@ -146,6 +146,21 @@ async def test_a_heartbeat_is_listed_and_tells_of_the_others(
     assert storages[0].longest_lease == 0.0
 
 
+async def test_relays_that_write_other_messages_are_named(outbox: Outbox, relay: NewRelay) -> None:
+    own = '{"MESSAGE_FORMAT": {"value": "default"}, "ROUTE_PREFIX": {"value": null}}'
+    first = await relay(replace(KAFKA, settings=own))
+    await first.join()
+    other = '{"MESSAGE_FORMAT": {"value": "cloudevents"}, "ROUTE_PREFIX": {"value": "shop."}}'
+    second = await relay(replace(KAFKA, relay_id="relay-1", settings=other))
+    await second.join()
+    assert await first.beat(BEAT) == [
+        "relay relay-1 has MESSAGE_FORMAT cloudevents, this relay default",
+        "relay relay-1 has ROUTE_PREFIX shop., this relay unset",
+    ]
+    listed = {(one.message_format, one.route_prefix) for one in list_relays(outbox.reader_url, TABLE)}
+    assert listed == {("default", None), ("cloudevents", "shop.")}
+
+
 async def test_the_rows_of_the_gone_are_deleted_and_ones_own_comes_back(outbox: Outbox, relay: NewRelay) -> None:
     first, gone = await relay(KAFKA), await relay(KAFKA)
     await first.join()

@@ -59,6 +59,10 @@ class FleetMember(NamedTuple):
     in_flight: int
     pauses: int
     """Pauses that this relay obeys."""
+    message_format: str | None
+    """MESSAGE_FORMAT; None of a relay that does not say it."""
+    route_prefix: str | None
+    """ROUTE_PREFIX; None where it is unset."""
 
 
 def list_relays(url: str, table: TableName) -> list[FleetMember]:
@@ -175,6 +179,8 @@ def differences(members: Sequence[FleetMember]) -> list[str]:
         "LEASE_TIMEOUT": Counter(format_duration(member.lease_timeout) for member in living),
         "ORDERING": Counter(member.ordering for member in living),
         "ON_DELIVERED": Counter(member.on_delivered for member in living),
+        "MESSAGE_FORMAT": Counter(member.message_format or "unset" for member in living),
+        "ROUTE_PREFIX": Counter(member.route_prefix or "unset" for member in living),
     }
     return [
         f"the relays differ in {name}: {', '.join(f'{value} ({count})' for value, count in values.items())}"
