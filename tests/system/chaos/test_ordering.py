@@ -1,17 +1,16 @@
-"""Order per key while relays are killed and the broker fails: four relays, a thousand keys."""
+"""Order per key while relays are killed and the broker fails: four relays, a thousand keys, every kind of broker."""
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
@@ -19,7 +18,8 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import pace, patience, wait_until
+from tests.support.waiting import pace, wait_until
+from tests.system.chaos.brokers import Broker, read_topic
 from tests.system.chaos.looking import check_attempts, check_finished, delivered, setbacks, watch_setbacks
 
 pytestmark = pytest.mark.timeout(600)
@@ -37,13 +37,14 @@ ORDER BY number, key
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """What the broker has."""
+class Destination(NamedTuple):
+    """Where the events go."""
 
-    firsts: dict[str, list[int]]
-    """Of each key the numbers of its events, in the order of their first arrivals."""
-    messages: int
+    name: str
+    env: dict[str, str]
+    """The variables of a relay that publishes to it."""
+    received: Callable[[], Counter[str]]
+    """How often it has each event id, the ids in the order of their first arrival, as far as it has one for a key."""
 
 
 class KeyWriters:
@@ -78,48 +79,26 @@ def numbered(topic: str, writer: int, first: int, last: int) -> dict[str, object
     return {"topic": topic, "writer": writer, "first": first, "last": last, "keys": KEYS, "step": WRITERS}
 
 
-def received(address: str, topic: str) -> Received:
-    """Read a whole topic; a key is in one partition, and a partition is read in order."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
-    firsts: dict[str, dict[int, None]] = defaultdict(dict)
-    try:
-        parts = [
-            TopicPartition(topic, one, 0)
-            for one in consumer.list_topics(topic, timeout=patience()).topics[topic].partitions
-        ]
-        ends = [consumer.get_watermark_offsets(part, timeout=patience()) for part in parts]
-        there = sum(high - low for low, high in ends)
-        consumer.assign(parts)
-        read = 0
-
-        def complete() -> bool:
-            nonlocal read
-            for message in consumer.consume(1000, timeout=0.1):
-                assert message.error() is None
-                key, value = message.key(), message.value()
-                assert isinstance(key, bytes)
-                assert value is not None
-                firsts[key.decode()].setdefault(int(value))
-                read += 1
-            return read >= there
-
-        wait_until(complete, 120, f"{there} messages of {topic}")
-    finally:
-        consumer.close()
-    return Received({key: list(numbers) for key, numbers in firsts.items()}, read)
+def numbers_by_key(outbox: Outbox, arrivals: Counter[str]) -> dict[str, list[int]]:
+    """Of each key the numbers of its events, in the order of their first arrivals."""
+    rows = outbox.rows("event_id::text, partition_key, convert_from(payload, 'UTF8')::int")
+    events = {event_id: (key, number) for event_id, key, number in rows}
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for event_id in arrivals:
+        key, number = events[event_id]
+        numbers[key].append(number)
+    return numbers
 
 
 class Relays:
     """Four relays in order, whose broker fails at random; one after another is killed."""
 
-    def __init__(self, outbox: Outbox, address: str, stack: ExitStack) -> None:
+    def __init__(self, outbox: Outbox, env: dict[str, str], stack: ExitStack) -> None:
         self._outbox, self._stack = outbox, stack
         self._env = {
-            "PUBLISHER_TYPE": "kafka",
-            "PUBLISHER_URL": address,
+            **env,
             "ORDERING": "key",
             "LEASE_TIMEOUT": "4s",
-            "KAFKA_WRITE_TIMEOUT": "2s",
             "RETRY_BASE_DELAY": "100ms",
             "RETRY_MAX_DELAY": "2s",
         }
@@ -145,18 +124,18 @@ class Relays:
 
 
 def drain_in_order(
-    outbox: Outbox, address: str, topic: str, each: int, seconds: float, every: float
+    outbox: Outbox, destination: Destination, each: int, seconds: float, every: float
 ) -> dict[str, object]:
     """``each`` events of every key, half of them there before; one relay after another is killed meanwhile."""
     add_extension(outbox.owner_url, TableName(), "key-order")
     watch_setbacks(outbox)
     for writer in range(WRITERS):
-        outbox.database.run(_INSERT, numbered(topic, writer, 0, each // 2 - 1))
+        outbox.database.run(_INSERT, numbered(destination.name, writer, 0, each // 2 - 1))
     with ExitStack() as stack:
-        relays = Relays(outbox, address, stack)
+        relays = Relays(outbox, destination.env, stack)
         wait_until(lambda: delivered(outbox) > 0, what="the first delivery")
         started = time.monotonic()
-        writers = KeyWriters(outbox, topic, each // 2, each, seconds)
+        writers = KeyWriters(outbox, destination.name, each // 2, each, seconds)
         while not writers.done:
             due = time.monotonic() + every
             wait_until(partial(_due, due, writers), every + 30, "the next kill")
@@ -166,14 +145,15 @@ def drain_in_order(
         relays.stop()
     check_finished(outbox)
     check_attempts(outbox)
-    arrivals = received(address, topic)
-    assert arrivals.firsts == {f"key-{key}": list(range(each)) for key in range(KEYS)}
+    arrivals = destination.received()
+    assert numbers_by_key(outbox, arrivals) == {f"key-{key}": list(range(each)) for key in range(KEYS)}
     assert relays.kills >= 3
     return {
+        "broker": destination.env["PUBLISHER_TYPE"],
         "fault": f"{RELAYS} relays in order, 5% failures, kill -9 every {every:g} s",
         "events": each * KEYS,
         "kills": relays.kills,
-        "duplicates": arrivals.messages - each * KEYS,
+        "duplicates": arrivals.total() - each * KEYS,
         "out_of_order": 0,
         "failures": setbacks(outbox, "last_error LIKE '%by chance' AND attempts > was"),
         "leases_expired": setbacks(outbox, "last_error LIKE 'LEASE_EXPIRED%' AND attempts > was"),
@@ -185,13 +165,27 @@ def _due(moment: float, writers: KeyWriters) -> bool:
     return writers.done or time.monotonic() >= moment
 
 
+def kafka_topic(address: str, topic: str) -> Destination:
+    """A topic of several partitions; a key is in one of them."""
+    env = {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": address, "KAFKA_WRITE_TIMEOUT": "2s"}
+    return Destination(topic, env, lambda: read_topic(address, topic))
+
+
 def test_first_deliveries_are_in_order_for_every_key(
     outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured
 ) -> None:
-    measured(**drain_in_order(outbox, kafka, topic(6), each=20, seconds=10, every=2.5))
+    measured(**drain_in_order(outbox, kafka_topic(kafka, topic(6)), each=14, seconds=8, every=2.0))
+
+
+@pytest.mark.parametrize("broker", ["nats", "redis", "rabbitmq", "http"], indirect=True)
+def test_each_broker_has_them_in_order(outbox: Outbox, broker: Broker, measured: Measured) -> None:
+    timeouts = ("NATS_PUBLISH_TIMEOUT", "REDIS_WRITE_TIMEOUT", "RABBITMQ_PUBLISH_TIMEOUT", "HTTP_TIMEOUT")
+    env = {**broker.env(), **dict.fromkeys(timeouts, "2s")}
+    destination = Destination(broker.destination, env, broker.received)
+    measured(**drain_in_order(outbox, destination, each=4, seconds=4, every=1.3))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_events_in_order(outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured) -> None:
-    measured(**drain_in_order(outbox, kafka, topic(6), each=100, seconds=60, every=5.0))
+    measured(**drain_in_order(outbox, kafka_topic(kafka, topic(6)), each=100, seconds=60, every=5.0))
