@@ -91,18 +91,21 @@ async def _times(app: FastAPI, path: str, requests: int) -> list[float]:
     return milliseconds
 
 
+async def _measure(app: FastAPI, requests: int, floor: float) -> list[PageTime]:
+    pages = []
+    async with app.router.lifespan_context(app):
+        for name, path in PAGES.items():
+            times = await _times(app, path, requests)
+            median = statistics.median(times)
+            pages.append(PageTime(name, times[0], median, max(times), median / floor))
+    return pages
+
+
 def measure(url: str, requests: int) -> list[PageTime]:
     """The time of each page on this outbox."""
     app = build_console(Settings.from_env({"STORAGE_URL": url, "DELIVERY_LOG_URL": url}))
     floor = statistics.median(_connection_time(url) for _ in range(requests))
-    pages = []
-    for name, path in PAGES.items():
-        times = asyncio.run(_times(app, path, requests))
-        median = statistics.median(times)
-        pages.append(PageTime(name, times[0], median, max(times), median / floor))
-    asyncio.run(app.state.console.log.close())
-    asyncio.run(app.state.console.store.close())
-    return pages
+    return asyncio.run(_measure(app, requests, floor))
 
 
 def main() -> None:

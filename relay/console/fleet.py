@@ -14,7 +14,14 @@ from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
 from relay.outbox.admin.connection import Connection
 from relay.outbox.admin.fleet import FleetMember, RelaySettings, list_relays, list_settings
-from relay.outbox.admin.pause import check_pause, list_pauses, pause_within, pausing, resume_within
+from relay.outbox.admin.pause import (
+    check_pause,
+    list_pauses,
+    pause_within,
+    pausing,
+    resume_all_within,
+    resume_within,
+)
 from relay.outbox.tablecheck import UNDEFINED_TABLE
 
 T = TypeVar("T")
@@ -70,6 +77,17 @@ def end_pause(console: Console, target: PauseTarget, request: Request) -> Change
             request,
             lambda connection: int(resume_within(connection, console.table, target) is not None),
         )
+
+
+def end_every_pause(console: Console, request: Request) -> Change:
+    """Resume everything, once for a key; the change counts the pauses that ended. Raises as ``set_pause``."""
+    return _recorded(
+        console,
+        "resume",
+        {"pauses": "every"},
+        request,
+        lambda connection: len(resume_all_within(connection, console.table)),
+    )
 
 
 @contextmanager

@@ -259,6 +259,20 @@ def test_a_type_is_paused_and_resumed_once_for_a_key(console: ConsoleClient, rec
     assert states == [("resume", "complete"), ("pause", "complete")]
 
 
+def test_every_pause_ends_at_once_and_once_for_a_key(console: ConsoleClient, recorded: Outbox) -> None:
+    del recorded
+    for body in ({"scope": "all"}, {"scope": "type", "name": "t"}, {"scope": "prefix", "name": "order."}):
+        assert console.post(f"{API}/pauses", json=body, headers=key()).status_code == 200
+    headers = key()
+    resumed = console.post(f"{API}/pauses/resume-all", json={"reason": "repaired"}, headers=headers)
+    assert (resumed.json()["action"], resumed.json()["events"], resumed.json()["reason"]) == ("resume", 3, "repaired")
+    assert console.get(f"{API}/pauses").json() == {"items": []}
+    console.post(f"{API}/pauses", json={"scope": "all"}, headers=key())
+    again = console.post(f"{API}/pauses/resume-all", json={"reason": "repaired"}, headers=headers)
+    assert again.json()["change_id"] == resumed.json()["change_id"]
+    assert len(console.get(f"{API}/pauses").json()["items"]) == 1
+
+
 def test_without_their_extensions_pauses_and_relays_say_what_to_run(outbox: Outbox) -> None:
     console = client_of(outbox.url_of("console"))
     for path, extension in (("pauses", "pause"), ("fleet", "fleet"), ("settings", "fleet")):

@@ -196,6 +196,17 @@ def test_a_type_is_paused_and_resumed_from_its_line(console: ConsoleClient, reco
     assert elsewhere.status_code == 422
 
 
+def test_one_button_ends_every_pause_when_there_are_several(console: ConsoleClient, recorded: Outbox) -> None:
+    del recorded
+    send(console, "/pauses", scope="type", name="user.signup")
+    assert "Resume everything" not in console.get("/fleet").text
+    send(console, "/pauses", scope="all")
+    assert "Resume everything" in console.get("/fleet").text
+    assert send(console, "/pauses/resume-all").status_code == 303
+    assert "Nothing is paused." in text_of(console.get("/fleet"))
+    assert "every pause" in text_of(console.get("/changes"))
+
+
 def test_a_reader_sees_no_payload_and_no_action(recorded: Outbox, tmp_path: Path) -> None:
     [id_] = recorded.insert([Row("t", b"the secret", "k", '{"name": "the header"}')])
     console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))

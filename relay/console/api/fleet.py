@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from relay.console.api.models import ChangeItem, Time, Words, moment_text
 from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import ConsoleParts
-from relay.console.fleet import end_pause, pauses_of_console, relays_of_console, set_pause
+from relay.console.fleet import end_every_pause, end_pause, pauses_of_console, relays_of_console, set_pause
 from relay.console.problems import RequestProblem
 from relay.core.pause import PauseScope, PauseTarget
 from relay.outbox.admin.fleet import differences
@@ -87,6 +87,12 @@ class ResumeBody(_Model):
     reason: Words = ""
 
 
+class ResumeAllBody(_Model):
+    """Why every pause ends."""
+
+    reason: Words = ""
+
+
 @router.get("/fleet")
 def fleet(console: ConsoleParts, identity: Reader) -> RelayItems:
     """The relays of this outbox, and where they differ. Needs the extension fleet."""
@@ -145,6 +151,17 @@ def resume_events(
     if pauses_of_console(console) is None:
         raise lacking(console.table, "pause")
     return ChangeItem.of(end_pause(console, target, request))
+
+
+@router.post("/pauses/resume-all")
+def resume_everything(
+    console: ConsoleParts, identity: Operator, body: ResumeAllBody, idempotency_key: IdempotencyKey = None
+) -> ChangeItem:
+    """End every pause. The change's `events` counts the pauses that ended."""
+    request = change_request(identity, idempotency_key, body.reason)
+    if pauses_of_console(console) is None:
+        raise lacking(console.table, "pause")
+    return ChangeItem.of(end_every_pause(console, request))
 
 
 def lacking(table: object, extension: str) -> RequestProblem:

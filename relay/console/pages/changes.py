@@ -32,6 +32,7 @@ _WORDS = {
     "delivered_days": "delivered more than {} d ago",
     "as_of": "as of {}",
     "dead_days": "dead for more than {} d",
+    "pauses": "{} pause",
     "rate": "{} a second",
     "limit": "at most {}",
 }

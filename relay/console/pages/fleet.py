@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.console.api.requests import Operator, Reader, change_request
 from relay.console.context import ConsoleParts
-from relay.console.fleet import end_pause, set_pause
+from relay.console.fleet import end_every_pause, end_pause, set_pause
 from relay.console.pages.fields import time_field
 from relay.console.pages.render import page
 from relay.core.pause import PauseScope, PauseTarget
@@ -68,3 +68,10 @@ def resume_events(
     """Resume, and show what is still paused."""
     end_pause(console, PauseTarget(scope, name), change_request(identity, idempotency_key, ""))
     return RedirectResponse(back, 303)
+
+
+@router.post("/pauses/resume-all")
+def resume_everything(console: ConsoleParts, identity: Operator, idempotency_key: Annotated[str, Form()]) -> Response:
+    """End every pause, and show that nothing is paused."""
+    end_every_pause(console, change_request(identity, idempotency_key, ""))
+    return RedirectResponse("/fleet", 303)

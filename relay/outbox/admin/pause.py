@@ -100,7 +100,12 @@ def resume_within(connection: Connection, table: TableName, target: PauseTarget)
 def resume_all(url: str, table: TableName) -> list[Pause]:
     """End every pause and return those that were in force."""
     with pausing(url, table, "resuming") as connection:
-        return _pauses(connection, table, "resume", {"scope": None, "name": None})
+        return resume_all_within(connection, table)
+
+
+def resume_all_within(connection: Connection, table: TableName) -> list[Pause]:
+    """As ``resume_all``, in a transaction of ``pausing``."""
+    return _pauses(connection, table, "resume", {"scope": None, "name": None})
 
 
 @contextmanager

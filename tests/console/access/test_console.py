@@ -70,6 +70,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "POST /api/v1/events/{event_id}/{action}": OPERATOR,
     "POST /api/v1/pauses": OPERATOR,
     "POST /api/v1/pauses/resume": OPERATOR,
+    "POST /api/v1/pauses/resume-all": OPERATOR,
     "POST /api/v1/prune": ADMIN,
     "POST /api/v1/changes": OPERATOR,
     "POST /changes/{change_id}/stop": OPERATOR,
@@ -80,6 +81,7 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "POST /pauses": OPERATOR,
     "POST /prune": ADMIN,
     "POST /pauses/resume": OPERATOR,
+    "POST /pauses/resume-all": OPERATOR,
 }
 """The role of each route, None for what needs no login. A new route stands here with its role, or this test fails."""
 

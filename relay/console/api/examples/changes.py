@@ -108,4 +108,18 @@ CHANGING: Final = (
         body={"scope": "type", "name": "user.signup", "reason": "the consumer works"},
         answer=change("resume", {"name": "user.signup", "scope": "type"}, "the consumer works"),
     ),
+    Example(
+        "POST /pauses",
+        "pause the whole outbox until an operator resumes it",
+        parameters={"idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c17"},
+        body={"scope": "all", "reason": "the broker is repaired"},
+        answer=change("pause", {"name": "", "scope": "all", "until": None}, "the broker is repaired"),
+    ),
+    Example(
+        "POST /pauses/resume-all",
+        "end every pause",
+        parameters={"idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c18"},
+        body={"reason": "the broker is back"},
+        answer=change("resume", {"pauses": "every"}, "the broker is back"),
+    ),
 )
