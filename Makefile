@@ -69,7 +69,7 @@ check-types:
 
 FAST := not server and not scale and not soak and not histories
 check-tests:
-	$(BIN)/pytest -q -m "$(FAST)" -n 2
+	$(BIN)/pytest -q -m "$(FAST)" -n 3
 
 # Its last line is pytest's own summary; before it stand the slowest tests, the seconds of each folder, and what was
 # skipped and why: without Chromium, for example, the console's tests in a browser.
