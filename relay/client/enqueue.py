@@ -27,7 +27,10 @@ class Enqueued(NamedTuple):
     event_ids: list[UUID]
     """The id of each event, in the order of the call, whether it was new or not."""
     inserted: int | None
-    """Number of new events; the other ids existed already. None in psycopg's pipeline mode: not known yet."""
+    """Number of new events; the others existed already, or another unique index of the table refused them.
+
+    None in psycopg's pipeline mode: not known yet.
+    """
 
 
 def enqueue(

@@ -25,6 +25,21 @@ FROM pg_catalog.pg_index AS listed
 INNER JOIN pg_catalog.pg_class AS relation ON listed.indexrelid = relation.oid
 WHERE listed.indrelid = TO_REGCLASS(%(table)s::text) AND relation.relname = ANY(%(names)s);
 
+-- name: refusing_indexes
+-- Which indexes may refuse a row with a new event_id: unique ones without this column, and those of exclusion constraints.
+-- ON CONFLICT DO NOTHING skips such a row as if its event existed. Catalog only, locks nothing.
+-- Parameters: table (quoted). Result: name.
+SELECT index.indexrelid::regclass::text
+FROM pg_catalog.pg_index AS index
+INNER JOIN pg_catalog.pg_attribute AS id ON index.indrelid = id.attrelid AND id.attname = 'event_id'
+WHERE
+    index.indrelid = TO_REGCLASS(%(table)s::text)
+    AND (
+        index.indisexclusion
+        OR index.indisunique AND id.attnum <> ALL((index.indkey::int2 [])[0:index.indnkeyatts - 1])
+    )
+ORDER BY index.indexrelid;
+
 -- name: ping
 -- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
 -- Parameters: relays, pauses (names, quoted). Result: read only; whether there is a list of relays, and pauses.

@@ -2,9 +2,8 @@
 
 -- name: describe_outbox
 -- The outbox for a write: its kind (relkind, NULL for a missing table), whether this role may insert, which of the
--- contract's columns it lacks, whether event_id alone is unique, and which other indexes may refuse a row with a new
--- event_id: ON CONFLICT without a column skips such a row too. Parameters: outbox, its quoted name. Catalog only, locks
--- nothing.
+-- contract's columns it lacks, and whether event_id alone is unique. Parameters: outbox, its quoted name. Catalog only,
+-- locks nothing.
 SELECT
     relation.relkind::text,
     COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'INSERT'), FALSE),
@@ -30,17 +29,6 @@ SELECT
             AND index.indpred IS NULL
             AND index.indnkeyatts = 1
             AND index.indkey[0] = id.attnum
-    ),
-    ARRAY(
-        SELECT index.indexrelid::regclass::text
-        FROM pg_catalog.pg_index AS index
-        WHERE
-            index.indrelid = relation.oid
-            AND (
-                index.indisexclusion
-                OR index.indisunique AND id.attnum <> ALL((index.indkey::int2 [])[0:index.indnkeyatts - 1])
-            )
-        ORDER BY index.indexrelid
     )
 FROM (SELECT 1 AS one) AS always
 LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(outbox)s::text)

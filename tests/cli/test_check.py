@@ -12,6 +12,7 @@ import sqlalchemy
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
+from relay.client import NewEvent, enqueue
 from tests.cli.running import call_cli
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.outbox import Outbox, Row
@@ -95,6 +96,19 @@ def test_leases_without_a_time_come_with_the_statement_that_releases_them(outbox
     outbox.database.run(advice.removeprefix("run: "))
     assert "leases" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
     outbox.check_invariants()
+
+
+def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp_path: Path) -> None:
+    environment = {"STORAGE_URL": outbox.relay_url}
+    outbox.database.run("CREATE UNIQUE INDEX once ON openoutbox_events (event_type, partition_key)")
+    with outbox.database.connect() as connection:
+        assert enqueue(connection, NewEvent("t", b"first", partition_key="k")).inserted == 1
+        assert enqueue(connection, NewEvent("t", b"second", partition_key="k")).inserted == 0
+    [(level, message, advice)] = check(tmp_path, environment)["indexes"]
+    assert (level, "index once may refuse a row" in message) == ("warning", True)
+    assert advice.startswith("drop index once")
+    outbox.database.run("DROP INDEX once; CREATE UNIQUE INDEX ON openoutbox_events (partition_key, event_id)")
+    assert "indexes" not in check(tmp_path, environment)
 
 
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:

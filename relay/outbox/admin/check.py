@@ -59,6 +59,7 @@ def check_storage(
         with operating(url, table, _DOING) as connection:
             findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
+            findings += _refusing_indexes(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
             findings += [_fan_out(connection, table)] if fan_out else ()
@@ -113,6 +114,16 @@ def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
     if has_table(connection, relays_of(table)):
         yield from lacking_rights(connection, grant_sql("relays", table, user), user)
+
+
+def _refusing_indexes(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """Indexes that are not the contract's, by which an application's insert may skip an event."""
+    for (name,) in fetch(connection, statement("outbox/table:refusing_indexes"), {"table": table.quoted}):
+        message = (
+            f"index {name} may refuse a row with a new event_id: the client's insert then skips the event without an "
+            "error, and does not count it as new"
+        )
+        yield Finding(Level.WARNING, "indexes", message, f"drop index {name}, unless that is what it is for")
 
 
 def _order(connection: Connection, table: TableName) -> Iterator[Finding]:

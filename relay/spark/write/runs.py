@@ -28,7 +28,7 @@ import psycopg
 from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.sql import TableName
+from relay.postgres.sql import TableName, statement
 from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
 from relay.spark.setup import create_ledger, has_ledger
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements, stage_name
@@ -314,7 +314,7 @@ def _finish(
 
 
 def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
-    kind, granted, missing, keyed, refusing = _one(
+    kind, granted, missing, keyed = _one(
         connection, statements, "outbox:describe_outbox", {"outbox": statements.outbox.quoted}
     )
     if kind is None:
@@ -328,7 +328,8 @@ def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> No
             f"option table: {statements.outbox} has no primary key event_id, so a repeated task would write its rows "
             f"twice; its owner must run: ALTER TABLE {statements.outbox.quoted} ADD PRIMARY KEY (event_id)"
         )
-    if refusing:
+    sql = statement("outbox/table:refusing_indexes")
+    if refusing := [name for (name,) in connection.execute(sql, {"table": statements.outbox.quoted})]:
         raise SchemaError(
             f"option table: {statements.outbox} has the index {', '.join(refusing)}, which may refuse a row with a new "
             "event_id; such a row would be skipped as if its event existed. Drop the index, or write to another table"
