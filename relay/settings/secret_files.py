@@ -20,11 +20,13 @@ BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "HTTP_SECRETS", "DELIVERY_LOG_URL", *
 def merged(layers: Sequence[Mapping[str, str]], names: Collection[str], problems: list[str]) -> dict[str, str]:
     """The variables of all layers, later ones winning, empty ones left out.
 
-    A conflict about one of the ``names`` is appended to ``problems``.
+    Without a line break at the end of a value: files end with one, and Kubernetes passes those of a Secret on as they
+    are. A conflict about one of the ``names`` is appended to ``problems``.
     """
     values: dict[str, str] = {}
     for layer in layers:
-        layer_values = {name: value for name, value in layer.items() if value}
+        stripped = {name: value.rstrip("\r\n") for name, value in layer.items()}
+        layer_values = {name: value for name, value in stripped.items() if value}
         for name in BY_FILE:
             either = {name, f"{name}_FILE"} & layer_values.keys()
             if len(either) == 2 and name in names:

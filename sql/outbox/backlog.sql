@@ -167,15 +167,23 @@ WHERE
     AND updated_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8);
 
 -- name: held_beyond
--- Relays that hold events for longer than SECONDS after the claim or renewal, and are connected under their name: for the
--- check whether a relay with a longer LEASE_TIMEOUT works on the table. pg_stat_activity shows names to every role.
+-- Relays that hold events for longer than SECONDS after the claim or renewal, and whether they are connected under their
+-- name: for the check whether a relay with a longer LEASE_TIMEOUT works on the table, or one that is gone holds events.
+-- pg_stat_activity shows names to every role.
 -- Index: idx_openoutbox_stuck_leases, SAMPLE entries at most. Locks: none. Parameters: seconds, sample, prefix (of the
 -- names of relays' connections), longest (characters of such a name).
--- Result: the relay, how many events, and the longest time in seconds.
+-- Result: the relay, how many events, the longest time in seconds, and whether it is connected.
 SELECT
     held.locked_by,
     COUNT(*),
-    EXTRACT(EPOCH FROM NOW() - MIN(held.locked_at))::float8
+    EXTRACT(EPOCH FROM NOW() - MIN(held.locked_at))::float8,
+    EXISTS (
+        SELECT 1
+        FROM pg_stat_activity AS session
+        WHERE
+            session.datname = CURRENT_DATABASE()
+            AND session.application_name = LEFT(%(prefix)s::text || held.locked_by, %(longest)s::int)
+    )
 FROM (
     SELECT
         locked_by,
@@ -188,12 +196,5 @@ FROM (
     ORDER BY locked_at
     LIMIT (SELECT %(sample)s::bigint)
 ) AS held
-WHERE EXISTS (
-    SELECT 1
-    FROM pg_stat_activity AS session
-    WHERE
-        session.datname = CURRENT_DATABASE()
-        AND session.application_name = LEFT(%(prefix)s::text || held.locked_by, %(longest)s::int)
-)
 GROUP BY held.locked_by
 ORDER BY held.locked_by;

@@ -244,6 +244,14 @@ def test_a_tool_reads_only_the_variables_it_names() -> None:
     assert read_settings.batch_size == 100
 
 
+def test_a_line_break_at_the_end_of_a_value_is_left_out() -> None:
+    """A Secret that was made from a file ends with one, and a database of that name does not exist."""
+    read_settings = settings(STORAGE_URL="postgres://relay@db:5432/app\n", RELAY_ID="relay-1\r\n", BATCH_SIZE="\n")
+    assert read_settings.storage_url is not None
+    assert read_settings.storage_url.get_secret_value() == "postgres://relay@db:5432/app"
+    assert (read_settings.relay_id, read_settings.batch_size) == ("relay-1", settings().batch_size)
+
+
 def test_a_url_may_come_from_a_file_as_mounted_secrets_do(tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text(f"{URL}\n")

@@ -33,6 +33,11 @@ _LATE: Final = 6 * 3600.0  # seconds; prune runs hourly
 _RECLAIMED_WITHIN: Final = (
     600.0  # seconds in which a reclaimed lease counts; before a change of the variable it does not
 )
+_NAMED: Final[dict[str, object]] = {"prefix": application_name(""), "longest": LONGEST_IDENTIFIER}
+"""By which the connections of relays are known."""
+_ONE_LEASE: Final = (
+    "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/running.md says how to change it"
+)
 _REAPED_WITHIN: Final = 15.0  # seconds after its expiry; by then a relay with this LEASE_TIMEOUT has reclaimed it
 
 
@@ -65,7 +70,8 @@ def check_storage(
             findings += [_fan_out(connection, table)] if fan_out else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _timeless_leases(connection, table)
-            findings += _lease_differences(connection, table, lease_timeout)
+            findings += _early_reclaims(connection, table, lease_timeout)
+            findings += _held_leases(connection, table, lease_timeout)
             findings += [prune_delay(connection, table, retention)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
@@ -174,13 +180,9 @@ def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Findi
         yield Finding(Level.ERROR, "leases", message, advice)
 
 
-def _lease_differences(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
-    """Signs that relays on the table have another LEASE_TIMEOUT: they reclaim live leases of each other.
-
-    A shorter one shows when it has reclaimed a lease, a longer one while an event waits for the broker's answer.
-    """
+def _early_reclaims(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
+    """Leases that were reclaimed too early: a relay on the table has a shorter LEASE_TIMEOUT."""
     own = f"LEASE_TIMEOUT={format_duration(lease_timeout)}"
-    advice = "set the same LEASE_TIMEOUT for every relay on this table; docs/operate/running.md says how to change it"
     parameters: dict[str, object] = {"sample": SAMPLE, "seconds": _RECLAIMED_WITHIN}
     reclaims = rows(connection, "outbox/backlog:recent_reclaims", table, parameters)
     ages = [age for message, at in reclaims if (age := _seconds_held(message, at)) is not None]
@@ -189,15 +191,27 @@ def _lease_differences(connection: Connection, table: TableName, lease_timeout: 
             f"{len(early)} leases were reclaimed in the last {format_duration(_RECLAIMED_WITHIN)}, the first at most "
             f"{min(early):.1f} s after its claim or renewal, before {own} had passed: another relay has a shorter one"
         )
-        yield Finding(Level.WARNING, "lease", message, f"{advice}; after a change, check again later")
-    beyond = lease_timeout + _REAPED_WITHIN
-    parameters = {"seconds": beyond, "sample": SAMPLE, "prefix": application_name(""), "longest": LONGEST_IDENTIFIER}
-    for relay_id, events, seconds in rows(connection, "outbox/backlog:held_beyond", table, parameters):
-        message = (
-            f"relay {relay_id} is connected and holds {events} events up to {seconds:.1f} s after their claim or "
-            f"renewal, and {own} is shorter: this relay would reclaim them and send them twice"
-        )
-        yield Finding(Level.WARNING, "lease", message, advice)
+        yield Finding(Level.WARNING, "lease", message, f"{_ONE_LEASE}; after a change, check again later")
+
+
+def _held_leases(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
+    """Leases that were not renewed: of a relay with a longer LEASE_TIMEOUT, or of one that has ended."""
+    own = f"LEASE_TIMEOUT={format_duration(lease_timeout)}"
+    parameters: dict[str, object] = {"seconds": lease_timeout / 2, "sample": SAMPLE} | _NAMED
+    for relay_id, events, seconds, connected in rows(connection, "outbox/backlog:held_beyond", table, parameters):
+        held = f"{events} events up to {seconds:.1f} s after their claim or renewal"
+        if connected and seconds > lease_timeout + _REAPED_WITHIN:
+            message = (
+                f"relay {relay_id} is connected and holds {held}, and {own} is shorter: this relay would reclaim them "
+                "and send them twice"
+            )
+            yield Finding(Level.WARNING, "lease", message, _ONE_LEASE)
+        elif not connected:  # a relay that works renews a lease after a third of its time
+            message = (
+                f"relay {relay_id} holds {held}, and has no connection of its name: it has ended, or lost the "
+                f"database. Another relay sends them again once {own} has passed"
+            )
+            yield Finding(Level.WARNING, "lease", message, "wait, with a relay running; its log says how it ended")
 
 
 def _seconds_held(message: str, reclaimed_at: Moment) -> float | None:
