@@ -121,6 +121,8 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
     rows = [dict(zip(_COLUMNS, _cells(event), strict=True)) for event in events]
     waits = [event.available_at if row["next_try"] else None for event, row in zip(events, rows, strict=True)]
 
+    retries = any(waits)  # then what matters is when the next attempt comes, more than since when
+
     def paint(cell: str, shown: str) -> str:
         return painted(cell, shown, sys.stdout)
 
@@ -131,12 +133,12 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
         [
             ScreenColumn("event id", texts("event_id"), 0),
             ScreenColumn("status", texts("status"), 1, paint=paint),
-            ScreenColumn("since", [ago(event.since) for event in events], 2),
+            ScreenColumn("since", [ago(event.since) for event in events], 5 if retries else 2),
             ScreenColumn("since (UTC)", texts("since"), 9),
             ScreenColumn("type", texts("event_type"), 3, 10),
-            ScreenColumn("key", texts("partition_key"), 6, 8),
-            ScreenColumn("failed", texts("attempts"), 5),
-            ScreenColumn("next try", [ago(moment) for moment in waits], 7),
+            ScreenColumn("key", texts("partition_key"), 7, 8),
+            ScreenColumn("failed", texts("attempts"), 6),
+            ScreenColumn("next try", [ago(moment) for moment in waits], 2),
             ScreenColumn("next try (UTC)", texts("next_try"), 10),
             ScreenColumn("bytes", texts("payload_bytes"), 8),
             ScreenColumn("last error", texts("last_error"), 4, 10),

@@ -39,8 +39,6 @@ def test_your_own_first_event(
     set_up, insert, announce, look = page(own)
     environment, install, commands = set_up.split("\n", 2)
     assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install '.[kafka]'")
-    database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
-    database.run("INSERT INTO accounts VALUES (7, 100)")
     with shell(commands, tmp_path, log) as process:
         wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), what="the relay")
         assert process.poll() is None, log.read_text()
