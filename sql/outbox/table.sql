@@ -25,6 +25,11 @@ FROM pg_catalog.pg_index AS listed
 INNER JOIN pg_catalog.pg_class AS relation ON listed.indexrelid = relation.oid
 WHERE listed.indrelid = TO_REGCLASS(%(table)s::text) AND relation.relname = ANY(%(names)s);
 
+-- name: row_security
+-- Whether policies of row-level security may hide rows of the table from this role. Catalog only, locks nothing.
+-- Parameters: table (quoted).
+SELECT ROW_SECURITY_ACTIVE(TO_REGCLASS(%(table)s::text)::oid);
+
 -- name: refusing_indexes
 -- Which indexes may refuse a row with a new event_id: unique ones without this column, and those of exclusion constraints.
 -- ON CONFLICT DO NOTHING skips such a row as if its event existed. Catalog only, locks nothing.

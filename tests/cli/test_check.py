@@ -111,6 +111,17 @@ def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp
     assert "indexes" not in check(tmp_path, environment)
 
 
+def test_policies_that_hide_events_from_the_user_are_named(outbox: Outbox, tmp_path: Path) -> None:
+    assert "rights" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
+    outbox.database.run("ALTER TABLE openoutbox_events ENABLE ROW LEVEL SECURITY")
+    outbox.fill("t", 1)
+    for arguments, url in (((), outbox.relay_url), (("--for", "reader"), outbox.reader_url)):
+        [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": url}, *arguments)["rights"]
+        assert (level, "row-level security of openoutbox_events applies to" in message) == ("warning", True)
+        assert "BYPASSRLS" in advice
+    outbox.database.run("ALTER TABLE openoutbox_events DISABLE ROW LEVEL SECURITY")
+
+
 def test_no_table_and_a_wrong_table_are_errors(database: Database, tmp_path: Path) -> None:
     [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": database.url}, status=1)["table"]
     assert (level, message) == ("error", "there is no table openoutbox_events")

@@ -13,7 +13,7 @@ from relay.core.durations import format_duration
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
-from relay.outbox.admin.grants import grant_sql, lacking_rights
+from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.admin.modes import mode_finding
 from relay.outbox.extensions import ORDER_INDEXES, PAUSES, pauses_of, relays_of
 from relay.outbox.migrate import plan
@@ -64,6 +64,7 @@ def check_storage(
         with operating(url, table, _DOING) as connection:
             findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
+            findings += hidden_rows(connection, table)
             findings += _refusing_indexes(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()

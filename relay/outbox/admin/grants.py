@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from relay.core.finding import Finding, Level
-from relay.outbox.admin.connection import Connection
+from relay.outbox.admin.connection import Connection, fetch
 from relay.outbox.extensions import CHANGES, PAUSES, RELAYS, changes_of, pauses_of, relays_of
 from relay.postgres.grants import Holding, holding, rights_of
-from relay.postgres.sql import Name, TableName, statement, without_parameters
+from relay.postgres.sql import Name, TableName, quote_identifier, statement, without_parameters
 
 _ROLE = "app_role"
 
@@ -31,6 +31,22 @@ def lacking_rights(connection: Connection, grant: str, user: str) -> Iterator[Fi
     if lacking:
         message = f"{user} lacks {', '.join(map(str, lacking))}"
         yield Finding(Level.ERROR, "rights", message, f"run: {_bare(grant)}")
+
+
+def hidden_rows(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """A warning where row-level security applies to the connection's user, which then sees fewer rows."""
+    [(active,)] = fetch(connection, statement("outbox/table:row_security"), {"table": table.quoted})
+    if active:
+        user = connection.info.user
+        message = (
+            f"row-level security of {table} applies to {user}: events that its policies hide are not delivered, "
+            "counted, listed or pruned by this user"
+        )
+        to = quote_identifier(user)
+        advice = (
+            f"unless that is intended, ALTER ROLE {to} BYPASSRLS as a superuser, or give {to} a policy USING (true)"
+        )
+        yield Finding(Level.WARNING, "rights", message, advice)
 
 
 def _bare(grant: str) -> str:

@@ -9,7 +9,7 @@ from relay.core.errors import OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import has_table, prune_delay, schema_findings, writable
 from relay.outbox.admin.connection import Connection, operating
-from relay.outbox.admin.grants import grant_sql, lacking_rights
+from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.extensions import changes_of, pauses_of
 from relay.outbox.tablecheck import creation
 from relay.postgres.sql import TableName, statement_names
@@ -35,6 +35,7 @@ def check_role(url: str, table: TableName, purpose: Work, retention: float) -> l
         with operating(url, table, "checking") as connection:
             if purpose != "read":
                 findings.append(writable(connection))
+            findings += hidden_rows(connection, table)
             faults = list(_missing(connection, table, purpose))
             findings += faults or _able(connection, table, purpose, retention)
     except OutboxError as error:
