@@ -29,7 +29,7 @@ def parse_duration(text: str) -> float:
     These are Go's durations, and ``d`` for 24 hours. Raises ValueError, saying what a duration looks like, for anything
     else, a negative one included.
     """
-    stripped = text.strip()
+    stripped = text.strip().removeprefix("+")
     if stripped == "0":
         return 0.0
     seconds, at = 0.0, 0

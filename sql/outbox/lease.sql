@@ -84,7 +84,8 @@ reaped AS (
         attempts = LEAST(attempts, 2147483646) + 1,
         last_error
         = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay') || ' expired; claimed or renewed at '
-        || TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        -- an infinite time, set by hand, has no such text
+        || COALESCE(TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), locked_at::text),
         available_at = CASE
             WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN available_at
             ELSE NOW() + MAKE_INTERVAL(secs => LEAST(

@@ -308,6 +308,16 @@ async def test_infinite_times_poison_nothing(outbox: Outbox, make: Make) -> None
     assert len((await claim(storage))[1]) == 3
 
 
+async def test_an_expired_lease_of_an_infinite_time_has_an_error_as_any_other(outbox: Outbox, make: Make) -> None:
+    storage = make()
+    outbox.insert([Row("t")])
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'a', locked_at = '-infinity'")
+    await storage.reap(10)
+    [(status, attempts, error)] = outbox.rows("status, attempts, last_error")
+    assert (status, attempts) == ("PENDING", 1)
+    assert error == "LEASE_EXPIRED: lease of a expired; claimed or renewed at -infinity"
+
+
 async def test_at_most_three_connections_named_after_the_relay(outbox: Outbox, make: Make) -> None:
     storage = make(relay_id="pod-" + "x" * 100)
     outbox.insert([Row("t")] * 200)
