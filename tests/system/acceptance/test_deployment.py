@@ -23,7 +23,7 @@ from tests.support.servers.promtool import promtool
 [ROLL_BACK] = blocks("docs/operate/upgrades.md")
 BLOCKS = {f"{block.language} {block.number}": block for block in blocks("docs/operate/deployment.md")}
 WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
-USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "migrator": "owner"}
+USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "migrator": "owner", "console": "console"}
 
 
 def url_in_document(user: str) -> str:
