@@ -31,7 +31,7 @@ from relay.console.pages import logins as login_pages
 from relay.console.pages import prune as prune_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
-from relay.console.pages.render import FOLDER, compile_templates, page
+from relay.console.pages.render import FOLDER, page
 from relay.console.problems import RequestProblem, problem_of
 from relay.console.readings import FreshAfterChanges
 from relay.core.errors import OutboxError
@@ -91,7 +91,6 @@ async def _health() -> dict[str, str]:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = MOST_THREADS
-    await asyncio.to_thread(compile_templates)
     try:
         yield
     finally:

@@ -85,12 +85,6 @@ def _environment() -> Environment:
 _ENVIRONMENT: Final = _environment()
 
 
-def compile_templates() -> None:
-    """Compile every template, so that the first page of each kind is as fast as the next one."""
-    for name in _ENVIRONMENT.list_templates(extensions=["html"]):
-        _ENVIRONMENT.get_template(name)
-
-
 def page(request: Request, template: str, identity: Identity | None, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401 - whatever the template takes
     """Render a template; without an identity nothing of the outbox is named."""
     shared = {
