@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from relay.core.errors import OutboxError
-from relay_cli.main import INTERRUPTED
+from relay_cli.codes import INTERRUPTED
 from relay_cli.output import Bar
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.main import INTERRUPTED
+from relay_cli.codes import INTERRUPTED
 from relay_cli.options import outbox_of
 from relay_cli.output import json_form, plural
 from relay_cli.values import tenant_id

@@ -1,7 +1,6 @@
 """The entry of ``relay-cli`` and of ``python -m relay_cli``: what comes before the first import of a library.
 
-Exit codes of every command: 0 done, 1 failed (the database, the table), 2 wrong usage or a wrong setting, 130 when
-Ctrl-C ended it. Errors are one message on standard error; results are plain lines on standard output.
+Errors are one message on standard error; results are plain lines on standard output.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ import sys
 from types import FrameType
 
 from relay.version import __version__
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as in a shell."""
+from relay_cli.codes import INTERRUPTED
 
 
 def main() -> None:

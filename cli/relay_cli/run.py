@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Any
 
 import typer
 
 from relay.core.errors import OutboxError, error_lines, exit_code
 from relay_cli.app import app
-from relay_cli.main import INTERRUPTED
+from relay_cli.codes import FAILED, INTERRUPTED, WRONG
 from relay_cli.screen import print_error
 
-FAILED: Final = 1
-WRONG: Final = 2
 _UsageError: Any = typer.BadParameter.__base__  # typer does not export it
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relay_cli.codes import INTERRUPTED
 from relay_cli.groups import HELP, single_command
-from relay_cli.main import INTERRUPTED
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import clear_screen, one_line, plural, print_json
 from relay_cli.pause import pause_answer

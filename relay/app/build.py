@@ -20,8 +20,6 @@ from relay.outbox.wakeup import OutboxWakeUps
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from relay.app.delivery_log import DeliveryLogParts
-    from relay.app.subscriptions import SubscriptionLag
     from relay.core.event import OutboxEvent
     from relay.deliverylog import DeliveryLog
     from relay.deliverylog.recorder import RecorderOptions
@@ -87,27 +85,6 @@ def engine_options(settings: Settings) -> EngineOptions:
         shutdown_timeout=settings.shutdown_timeout,
         retry=retry_policy(settings),
     )
-
-
-def build_delivery_log(settings: Settings, destination_of: DestinationOf | None = None) -> DeliveryLogParts | None:
-    """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported.
-
-    ``destination_of`` names the destination of each event where there are several.
-    """
-    if settings.delivery_log_url is None:
-        return None
-    from relay.app.delivery_log import DeliveryLogParts
-
-    return DeliveryLogParts(settings, destination_of)
-
-
-def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
-    """Return what shows the subscriptions of EVENT_STORE_SCHEMA; None without one, and then nothing is imported."""
-    if settings.event_store_schema is None:
-        return None
-    from relay.app.subscriptions import SubscriptionLag
-
-    return SubscriptionLag(required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
 
 
 def recorder_options(settings: Settings, destination_of: DestinationOf | None = None) -> RecorderOptions:

@@ -1,6 +1,6 @@
 """The delivery log in the daemon: its recorder, its metrics and its part of ``/readyz``.
 
-``relay.app.build`` imports this module only where DELIVERY_LOG_URL is set. A log that fails is degraded; it never makes
+``relay.app.run`` imports this module only where DELIVERY_LOG_URL is set. A log that fails is degraded; it never makes
 the relay unready.
 """
 

@@ -10,11 +10,13 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
 
 from relay.app import build
 from relay.app.collector import set_collector
 from relay.app.destinations import Destinations
 from relay.app.fleet import optional_parts
+from relay.app.required import required
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
 from relay.engine.relay import Relay
@@ -26,6 +28,10 @@ from relay.telemetry.export import start_export, start_traces
 from relay.telemetry.prometheus import PrometheusTelemetry
 from relay.telemetry.tracer import TracedSystems
 from relay.version import __version__
+
+if TYPE_CHECKING:
+    from relay.app.delivery_log import DeliveryLogParts
+    from relay.app.subscriptions import SubscriptionLag
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +69,9 @@ async def _live(settings: Settings) -> None:
     destinations = Destinations(settings)
     _warn(destinations.warnings)
     storage = PostgresOutbox(build.storage_options(settings, fan_out=destinations.fan_out))
-    log = build.build_delivery_log(settings, destinations.logged)
+    log = build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
-    lag = build.build_subscription_lag(settings)
+    lag = build_subscription_lag(settings)
     systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name), destinations.traced)
     tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
     engine = build.engine_options(settings)
@@ -97,6 +103,29 @@ async def _live(settings: Settings) -> None:
         closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
         closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
         await _close(closing, settings.shutdown_timeout * _CLOSED_WITHIN)
+
+
+def build_delivery_log(
+    settings: Settings, destination_of: build.DestinationOf | None = None
+) -> DeliveryLogParts | None:
+    """Return the delivery log of DELIVERY_LOG_URL; None without one, and then nothing of it is imported.
+
+    ``destination_of`` names the destination of each event where there are several.
+    """
+    if settings.delivery_log_url is None:
+        return None
+    from relay.app.delivery_log import DeliveryLogParts
+
+    return DeliveryLogParts(settings, destination_of)
+
+
+def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
+    """Return what shows the subscriptions of EVENT_STORE_SCHEMA; None without one, and then nothing is imported."""
+    if settings.event_store_schema is None:
+        return None
+    from relay.app.subscriptions import SubscriptionLag
+
+    return SubscriptionLag(required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
 
 
 async def _close(closing: Iterable[Awaitable[None]], timeout: float) -> None:

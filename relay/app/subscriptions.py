@@ -1,6 +1,6 @@
 """The event store's subscriptions in the daemon's /metrics: position and lag, whether their consumers run or not.
 
-``relay.app.build`` imports this module only where EVENT_STORE_SCHEMA is set. It lists the subscriptions every 15 s over
+``relay.app.run`` imports this module only where EVENT_STORE_SCHEMA is set. It lists the subscriptions every 15 s over
 one connection of its own. A store that does not answer costs its own metrics only: they stay as they were, and
 ``openoutbox_eventstore_listed_timestamp_seconds`` says since when.
 """

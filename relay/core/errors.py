@@ -21,7 +21,7 @@
     │   ├── DeliveryLogBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    the request is invalid
     │   └── ResourceLimit       the answer would be too large
-    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.folder)
+    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.errors)
     ├── ConnectError            a Spark Connect server does not answer (relay.spark.jobs.session)
     ├── InboxRefused            a consumer called the inbox with what cannot keep its promise
     └── EventError              an application passed an invalid event

@@ -9,11 +9,11 @@ import difflib
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.outbox.admin.connection import naming_the_grant
 from relay.outbox.options import MIGRATE
 from relay.outbox.schema import default_index_names, table_name
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
+from relay.postgres.operating import naming_the_grant
 from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
 from relay.postgres.url import connection_parameters
 

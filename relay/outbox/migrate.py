@@ -21,7 +21,6 @@ from typing import Any, Final
 from psycopg import IsolationLevel
 
 from relay.core.errors import SchemaError, StorageBusy
-from relay.outbox.admin.connection import naming_the_grant
 from relay.outbox.options import MIGRATE
 from relay.outbox.schema import INDEXES, Step, index_names, steps
 from relay.outbox.schemadiff import (
@@ -36,6 +35,7 @@ from relay.outbox.schemadiff import (
 from relay.outbox.tablecheck import refuse_kind
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
+from relay.postgres.operating import naming_the_grant
 from relay.postgres.sql import DEFAULT_SCHEMA, TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 

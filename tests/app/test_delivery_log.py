@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
-from relay.app.build import build_delivery_log
 from relay.app.delivery_log import READY_UNTIL, DeliveryLogParts, LogCollector
+from relay.app.run import build_delivery_log
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus

@@ -35,7 +35,7 @@ RELAY_EXIT = "import sys\nfrom relay.__main__ import main\nsys.exit(main())"
 CLI = "from relay_cli.main import main; main()"
 DAEMON = """
 from relay.app import run
-from relay.app.build import build_delivery_log
+from relay.app.run import build_delivery_log
 from relay.app.publishers import build_publisher
 from relay.settings.settings import Settings
 environ = dict(STORAGE_URL="postgres://u@127.0.0.1:1/d", PUBLISHER_TYPE={!r}, PUBLISHER_URL={!r})

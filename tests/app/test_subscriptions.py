@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from relay.app.build import build_subscription_lag
+from relay.app.run import build_subscription_lag
 from relay.app.subscriptions import SubscriptionLag
 from relay.eventstore import ANY, EventStore, NewEvent
 from relay.settings.settings import Settings

@@ -11,12 +11,7 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from relay.core.errors import OutboxError
 from relay.spark.jobs.session import is_connect
-
-
-class ArchiveError(OutboxError):
-    """The archive's folder cannot be used, or its content is wrong; no row was deleted from the outbox for it."""
 
 
 class Files(Protocol):

@@ -14,7 +14,7 @@ from uuid import uuid4
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.java import JAVA_ERRORS, java_message
 
 

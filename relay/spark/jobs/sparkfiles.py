@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from relay.spark.jobs.archive.ledger import (
     discarded_name,
     manifest_name,
 )
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 
 FIRST, SECOND, THIRD = "20260131T020000Z-5f0c2a11", "20260201T020000Z-aa0c2a11", "20260201T020001Z-0b0c2a11"
 MANIFEST = Manifest(FIRST, 0, "0", "2026-01-24T02:00:00+00:00", ("DEAD",), ())

@@ -37,7 +37,8 @@ from relay.spark.jobs.archive.ledger import (
 )
 from relay.spark.jobs.archive.model import COLUMNS, PLACES, Days, check_owner
 from relay.spark.jobs.archive.record import EARLIER_RECORD, PARQUET, RECORD, ArchiveRecord, read_record, write_record
-from relay.spark.jobs.folder import ArchiveError, Folder
+from relay.spark.jobs.errors import ArchiveError
+from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.parquet import materialize, parquet_writer
 
 _RUNS: Final = "_runs"

@@ -12,7 +12,8 @@ from relay.spark.jobs.archive.iceberg import ICEBERG, IcebergTables, is_table_na
 from relay.spark.jobs.archive.model import Archive
 from relay.spark.jobs.archive.record import DELTA, PARQUET, read_record
 from relay.spark.jobs.archive.tables import TableArchive
-from relay.spark.jobs.folder import ArchiveError, Folder
+from relay.spark.jobs.errors import ArchiveError
+from relay.spark.jobs.folder import Folder
 
 
 def open_archive(spark: SparkSession, place: str, new: str | None = None) -> Archive:

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.tables import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.parquet import ROW_GROUP_BYTES
 
 ICEBERG: Final = "iceberg"

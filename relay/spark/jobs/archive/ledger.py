@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 
 FORMAT: Final = 1
 

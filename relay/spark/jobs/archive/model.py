@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.ledger import Manifest
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 
 COLUMNS: Final = (
     "event_id string, event_type string, partition_key string, payload binary, headers string, status string, "

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from relay.spark.jobs.archive.ledger import parse
-from relay.spark.jobs.folder import ArchiveError, Folder
+from relay.spark.jobs.errors import ArchiveError
+from relay.spark.jobs.folder import Folder
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"

@@ -34,7 +34,7 @@ from relay.spark.jobs.archive.formats import open_archive
 from relay.spark.jobs.archive.ledger import DataFile, Manifest
 from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.jobs.archive.model import COLUMNS, day, new_run, type_folder
-from relay.spark.jobs.folder import ArchiveError
+from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.settled import SettledTable, settled_rows
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 

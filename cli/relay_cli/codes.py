@@ -1,0 +1,8 @@
+"""The exit codes of every command. Imports nothing, because ``relay_cli.main`` needs one before anything is loaded."""
+
+FAILED = 1
+"""The database or the table does not allow it."""
+WRONG = 2
+"""Wrong usage, or a wrong setting."""
+INTERRUPTED = 130
+"""After Ctrl-C, as in a shell."""
