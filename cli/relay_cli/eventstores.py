@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -82,8 +83,9 @@ def print_metrics(
     states: Iterable[SubscriptionState], context: typer.Context, storage_url: str | None, schema: str
 ) -> None:
     """Print the subscriptions as Prometheus reads them, labelled with the database and the schema."""
-    from relay.eventstore.prometheus import exposition
+    from relay.app.subscriptions import readings
     from relay.postgres.url import database_name
+    from relay.telemetry.prometheus import exposition_of
 
     url, _ = outbox_of(context, storage_url)
-    typer.echo(exposition(states, database_name(url), schema), nl=False)
+    typer.echo(exposition_of(lambda: readings(states, time.time(), database_name(url), schema)), nl=False)

@@ -9,10 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.grafana.model import Dashboard, Panel, Query, Variable
+from relay.core.telemetry import DestinationState
 
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
 _STORE: Final = 'database=~"$database", schema=~"$schema", subscription=~"$subscription"'
 _WINDOW: Final = "[$__rate_interval]"
+_COLOURS: Final = ("green", "yellow", "orange", "red", "purple")
+_DESTINATION_STATES: Final = tuple(
+    (state.value, state.name.lower(), colour) for state, colour in zip(DestinationState, _COLOURS, strict=True)
+)
 _METRICS: Final = "reference/metrics.md"
 _TABLE: Final = Variable("table", "Table (job)", "openoutbox_relay_state", "job")
 _RELAY: Final = Variable("relay", "Relay", 'openoutbox_relay_state{job=~"$table"}', "relay_id")
@@ -128,6 +133,14 @@ DESTINATION: Final = Dashboard(
     "From the application's insert to the broker's acknowledgement: lag, latency, failures.",
     (_TABLE, _RELAY),
     (
+        Panel(
+            "State of each destination",
+            "Flowing; slow: late answers; blocked: takes nothing; away: no answer; refused: login, TLS or a right.",
+            "none",
+            "operate/alerts.md#outboxdestinationaway",
+            (Query(_largest("openoutbox_destination_state", "job, destination"), "{{job}} {{destination}}"),),
+            states=_DESTINATION_STATES,
+        ),
         Panel(
             "Lag",
             "How long the oldest event that is due has been due; scheduled and backed-off events do not raise it.",
@@ -285,12 +298,7 @@ DELIVERY_LOG: Final = Dashboard(
             "Written among those settled; below 1 with DELIVERY_LOG_RECORD=failed, or while attempts are dropped.",
             "percentunit",
             "operate/delivery-log.md",
-            (
-                Query(
-                    _ratio("openoutbox_log_written_total", "openoutbox_events_total"),
-                    "{{job}}",
-                ),
-            ),
+            (Query(_ratio("openoutbox_log_written_total", "openoutbox_events_total"), "{{job}}"),),
         ),
         Panel(
             "Time for which there are tables",
@@ -317,12 +325,7 @@ EVENT_STORE: Final = Dashboard(
             "Age of the oldest event after the checkpoint.",
             "s",
             "operate/alerts.md#outboxsubscriptionlagging",
-            (
-                Query(
-                    _checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"),
-                    "{{subscription}} {{part}}",
-                ),
-            ),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"), "{{subscription}} {{part}}"),),
             warn_above=300,
         ),
         Panel(
@@ -330,12 +333,7 @@ EVENT_STORE: Final = Dashboard(
             "Events of all tenants and types after the checkpoint, counted up to 100,000.",
             "short",
             "guide/event-store.md#watching-the-lag",
-            (
-                Query(
-                    _checkpoint("openoutbox_eventstore_checkpoint_lag_events"),
-                    "{{subscription}} {{part}}",
-                ),
-            ),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_events"), "{{subscription}} {{part}}"),),
         ),
         Panel(
             "Positions a second",
@@ -354,12 +352,7 @@ EVENT_STORE: Final = Dashboard(
             "Whether an instance holds the lease of the subscription or part.",
             "none",
             "operate/alerts.md#outboxsubscriptionlagging",
-            (
-                Query(
-                    _checkpoint("openoutbox_eventstore_checkpoint_active"),
-                    "{{subscription}} {{part}}",
-                ),
-            ),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_active"), "{{subscription}} {{part}}"),),
             states=((0, "no consumer", "orange"), (1, "active", "green")),
         ),
         Panel(

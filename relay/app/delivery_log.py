@@ -10,18 +10,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector, CollectorRegistry
-
 from relay.app import build
 from relay.deliverylog.recorder import Recorder
 from relay.settings.settings import Settings
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.providers import Reading, single
 
 _RECORDER_CONNECTIONS: Final = 2
 """One that writes, and one that tells whether the database answers."""
-READY_UNTIL: Final = "openoutbox_log_ready_until_timestamp_seconds"
-"""The metric of ``deploy/prometheus``'s alert on a month without tables."""
 
 
 class LogCounters(Protocol):
@@ -43,11 +39,14 @@ class DeliveryLogParts:
             build.recorder_options(settings, destination_of),
             replays=build.build_replays(settings),
         )
-        self._relay_id = settings.relay_id
 
-    def register(self, registry: CollectorRegistry) -> None:
-        """Add the log's counters to ``registry``."""
-        registry.register(LogCollector(self.recorder, self._relay_id))
+    def read(self) -> Iterator[Reading]:
+        """The provider of the log's metrics."""
+        return readings(self.recorder)
+
+    def start(self) -> None:
+        """Begin to record."""
+        self.recorder.start()
 
     def degraded(self) -> dict[str, str]:
         """Return the log's part of ``/readyz``: why it is degraded, empty when it works."""
@@ -58,30 +57,10 @@ class DeliveryLogParts:
         await self.recorder.close()
 
 
-class LogCollector(Collector):
-    """The recorder's counters and gauge in Prometheus' terms."""
-
-    def __init__(self, counters: LogCounters, relay_id: str) -> None:
-        self._counters = counters
-        self._relay_id = relay_id
-
-    def describe(self) -> Iterator[Family]:
-        """Return what ``collect`` returns."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Family]:
-        """All counters."""
-        for name, meaning, value in (
-            ("openoutbox_log_dropped_total", "Attempts that were dropped instead of logged.", self._counters.dropped),
-            ("openoutbox_log_quarantined_total", "Attempts that the log could not store.", self._counters.quarantined),
-            ("openoutbox_log_written_total", "Attempts written to the delivery log.", self._counters.written),
-        ):
-            family = CounterMetricFamily(name, meaning, labels=["relay_id"])
-            family.add_metric([self._relay_id], float(value))
-            yield family
-        ready_until = GaugeMetricFamily(
-            READY_UNTIL, "Unix time until which the log has tables for new attempts.", labels=["relay_id"]
-        )
-        if self._counters.ready_until is not None:
-            ready_until.add_metric([self._relay_id], self._counters.ready_until.timestamp())
-        yield ready_until
+def readings(counters: LogCounters) -> Iterator[Reading]:
+    """The recorder's counters, and until when there are tables where they are needed."""
+    yield metrics.LOG_WRITTEN, single(counters.written)
+    yield metrics.LOG_DROPPED, single(counters.dropped)
+    yield metrics.LOG_QUARANTINED, single(counters.quarantined)
+    ready_until = counters.ready_until
+    yield metrics.LOG_READY_UNTIL, [] if ready_until is None else single(ready_until.timestamp())

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector, CollectorRegistry
-
 from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
+from relay.core.telemetry import DestinationState
 from relay.routing.drops import Drops
 from relay.routing.fanout import acknowledged_names
 from relay.routing.file import read_routes
@@ -25,6 +22,8 @@ from relay.routing.rules import Routes, Sent, SentToAll
 from relay.routing.several import SeveralPublishers
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.providers import Reading, Sample
 
 NOWHERE = "none"
 """The destination of an event that is dropped, or whose destination's name is not known."""
@@ -64,7 +63,6 @@ class Destinations:
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError."""
-        self._relay_id = settings.relay_id
         self._plan = plan = read_plan(settings)
         self._drops = Drops()
         self._several: SeveralPublishers | None = None
@@ -94,10 +92,18 @@ class Destinations:
         """The destinations that do not answer, for /readyz."""
         return self._several.degraded() if self._several is not None else {}
 
-    def register(self, registry: CollectorRegistry) -> None:
-        """Add what is counted to ``registry``."""
+    def read(self, broker_error: str) -> Iterator[Reading]:
+        """The provider of the destinations' metrics; ``broker_error`` says why a single one does not answer."""
+        if self._several is None:
+            reasons = dict.fromkeys(self._plan.destinations, broker_error)
+        else:
+            reasons = {name: member.reason for name, member in self._several.members.items()}
+            up = [Sample((name,), float(not reason)) for name, reason in reasons.items()]
+            yield metrics.DESTINATION_UP, up
+        yield metrics.DESTINATION_STATE, [Sample((name,), float(_state(reason))) for name, reason in reasons.items()]
         if self._plan.routes is not None:
-            registry.register(RoutingCollector(self._drops, self._several, self._relay_id))
+            dropped = list(self._drops.counts.items())
+            yield metrics.DROPPED, [Sample((event_type,), float(count)) for event_type, count in dropped]
 
     @property
     def traced(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
@@ -146,34 +152,5 @@ class Destinations:
                 return ()
 
 
-class RoutingCollector(Collector):
-    """What routes drop and which destinations answer, in Prometheus' terms."""
-
-    def __init__(self, drops: Drops, several: SeveralPublishers | None, relay_id: str) -> None:
-        self._drops = drops
-        self._several = several
-        self._relay_id = relay_id
-
-    def describe(self) -> Iterator[Family]:
-        """Return what ``collect`` returns."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Family]:
-        """All of them."""
-        dropped = CounterMetricFamily(
-            "openoutbox_events_dropped_total",
-            "Events that a route dropped, by event type: they count as delivered and were not sent.",
-            labels=["event_type", "relay_id"],
-        )
-        for event_type, count in list(self._drops.counts.items()):
-            dropped.add_metric([event_type, self._relay_id], float(count))
-        yield dropped
-        if self._several is not None:
-            up = GaugeMetricFamily(
-                "openoutbox_destination_up",
-                "1 while a destination of DESTINATIONS_FILE answers, 0 while it does not.",
-                labels=["destination", "relay_id"],
-            )
-            for name, member in self._several.members.items():
-                up.add_metric([name, self._relay_id], float(not member.reason))
-            yield up
+def _state(reason: str) -> DestinationState:
+    return DestinationState.AWAY if reason else DestinationState.FLOWING

@@ -85,22 +85,20 @@ async def _live(settings: Settings) -> None:
         lambda accept: Exposition(*telemetry.exposition(accept)),
         lambda: {**destinations.degraded(), **(log.degraded() if log is not None else {})},
     )
-    for part in (log, lag, destinations):
-        if part is not None:
-            part.register(telemetry.registry)
+    optional = [part for part in (log, lag) if part is not None]
+    for read in (lambda: destinations.read(relay.health.broker_error), *(part.read for part in optional)):
+        telemetry.providers.add(read)
     server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)
     await server.start()
-    if log is not None:
-        log.recorder.start()
-    if lag is not None:
-        lag.start()
-    exporter = start_export(telemetry, settings.otel, settings.relay_id)
+    for part in optional:
+        part.start()
+    exporter = start_export(telemetry.providers, settings.otel)
     set_collector()
     try:
         await relay.run()
     finally:
-        closing = [server.stop(), *(part.close() for part in (log, lag) if part is not None)]
+        closing = [server.stop(), *(part.close() for part in optional)]
         closing += [asyncio.to_thread(one.stop) for one in (exporter, tracing) if one is not None]
         await _close(closing, settings.shutdown_timeout * _CLOSED_WITHIN)
 

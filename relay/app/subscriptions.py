@@ -1,4 +1,6 @@
-"""The event store's subscriptions in the daemon's /metrics: position and lag, whether their consumers run or not.
+"""The event store's subscriptions as metrics: position and lag, whether their consumers run or not.
+
+``relay-cli store subscriptions --prometheus`` prints them, and the daemon provides them.
 
 ``relay.app.run`` imports this module only where EVENT_STORE_SCHEMA is set. It lists the subscriptions every 15 s over
 one connection of its own. A store that does not answer costs its own metrics only: they stay as they were, and
@@ -10,21 +12,52 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
-
-from prometheus_client.registry import CollectorRegistry
 
 from relay.core.errors import OutboxError
 from relay.eventstore import EventStore
-from relay.eventstore.prometheus import CheckpointCollector
+from relay.eventstore.states import SubscriptionState
 from relay.postgres.url import database_name
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.catalogue import Metric
+from relay.telemetry.providers import Reading, Sample
 
 _log = logging.getLogger("relay.eventstore")
 
 INTERVAL: Final = 15.0
 """Seconds between two listings."""
 _LONGEST_LISTING: Final = 30.0  # seconds
+
+
+_MEASURES: Final[tuple[tuple[Metric, Callable[[list[SubscriptionState]], float]], ...]] = (
+    (metrics.CHECKPOINT_ACTIVE, lambda states: any(state.active for state in states)),
+    (metrics.CHECKPOINT_POSITION, lambda states: min(state.position for state in states)),
+    (metrics.CHECKPOINT_LAG_EVENTS, lambda states: sum(state.lag_events for state in states)),
+    (metrics.CHECKPOINT_LAG_SECONDS, lambda states: max(state.lag_seconds for state in states)),
+)
+
+
+def readings(
+    states: Iterable[SubscriptionState], listed_at: float | None, database: str, schema: str
+) -> Iterator[Reading]:
+    """The subscriptions of one store as they were listed at ``listed_at``, seconds since 1970; None for never.
+
+    The label ``part`` is empty for a subscription that is not consumed in parts, for example ``0/2`` for a part of one
+    that is, and ``none`` for its slots that no instance holds.
+    """
+    series: dict[tuple[str, str], list[SubscriptionState]] = {}
+    for state in states:
+        part = "" if state.slots is None else "none" if state.part is None else f"{state.part[0]}/{state.part[1]}"
+        series.setdefault((state.name, part), []).append(state)
+    for metric, measure in _MEASURES:
+        yield (
+            metric,
+            [Sample((database, schema, *labels), float(measure(listed))) for labels, listed in series.items()],
+        )
+    yield metrics.LISTED_AT, [] if listed_at is None else [Sample((database, schema), listed_at)]
 
 
 class SubscriptionLag:
@@ -35,13 +68,14 @@ class SubscriptionLag:
         self._url = url
         self._schema = schema
         self._interval = interval
-        self._collector = CheckpointCollector(database_name(url), schema)
+        self._readings = partial(readings, database=database_name(url), schema=schema)
+        self._listed: tuple[list[SubscriptionState], float | None] = ([], None)
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
 
-    def register(self, registry: CollectorRegistry) -> None:
-        """Add the gauges to ``registry``."""
-        registry.register(self._collector)
+    def read(self) -> Iterator[Reading]:
+        """The provider of the subscriptions' metrics."""
+        return self._readings(*self._listed)
 
     def start(self) -> None:
         """Begin to list."""
@@ -59,7 +93,7 @@ class SubscriptionLag:
             try:
                 async with asyncio.timeout(_LONGEST_LISTING):
                     async with await EventStore.connect(self._url, schema=self._schema, max_connections=1) as store:
-                        self._collector.show(await store.list_subscriptions(), time.time())
+                        self._listed = (await store.list_subscriptions(), time.time())
                 self._trouble = ""
             except (OutboxError, TimeoutError, OSError) as error:
                 self._warn(str(error) or f"no answer in {_LONGEST_LISTING:g} s")

@@ -17,6 +17,21 @@ class RelayState(IntEnum):
     ERROR = 3
 
 
+class DestinationState(IntEnum):
+    """The values of ``openoutbox_destination_state``; their names in lower case are the words used everywhere else."""
+
+    FLOWING = 1
+    """It answers and takes events."""
+    SLOW = 2
+    """It takes events, and its answers take longer than a bound for a time."""
+    BLOCKED = 3
+    """It is connected and takes nothing."""
+    AWAY = 4
+    """It does not answer."""
+    REFUSED = 5
+    """It refuses the login, the TLS handshake or the right to write."""
+
+
 class Telemetry(Protocol):
     """A sink of measurements. Methods are cheap, never raise and never wait. Times are seconds."""
 

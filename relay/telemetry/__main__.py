@@ -1,4 +1,4 @@
-"""``python -m relay.telemetry``: rewrite the table of metrics in docs/reference/metrics.md, between its markers."""
+"""``python -m relay.telemetry``: rewrite the tables of metrics in docs/reference/metrics.md, between their markers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import sys
 from pathlib import Path
 
 from relay.core.markers import replace_between, rewrite
-from relay.telemetry.catalogue import CATALOGUE
-
-BEGIN = "<!-- begin: python -m relay.telemetry -->"
+from relay.telemetry.catalogue import CATALOGUE, Section
 
 
-def markdown() -> str:
-    """The metrics as a table."""
+def markdown(section: Section) -> str:
+    """The metrics of one part as a table."""
     lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in CATALOGUE:
-        labels = ", ".join(f"`{label}`" for label in (*metric.labels, "relay_id"))
-        lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
+        if metric.section is section:
+            labels = ", ".join(f"`{label}`" for label in metric.all_labels)
+            lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
     return "\n".join(lines) + "\n"
 
 
 def renewed(text: str) -> str:
-    """A document with the table between the markers replaced. Raises ValueError without markers."""
-    return replace_between(text, BEGIN, markdown())
+    """A document with the table of each section replaced. Raises ValueError without its markers."""
+    for section in Section:
+        text = replace_between(text, f"<!-- begin: python -m relay.telemetry: {section} -->", markdown(section))
+    return text
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""Every metric of the relay: name, type, labels and meaning. Source of the exporters and docs/reference/metrics.md."""
+"""Every metric that a relay's process serves: name, type, labels and meaning, each in one row.
+
+The only list of them. The parts of the process provide samples (``relay.telemetry.providers``); /metrics
+(``prometheus``), OTLP (``otel``) and docs/reference/metrics.md (``python -m relay.telemetry``) render rows and samples,
+and name no metric themselves. A new metric is a row here and a provider of its samples.
+"""
 
 from __future__ import annotations
 
@@ -14,114 +19,187 @@ class MetricType(StrEnum):
     HISTOGRAM = "histogram"
 
 
+class Section(StrEnum):
+    """The part that provides a metric, by the title of its section in docs/reference/metrics.md."""
+
+    RELAY = "The relay"
+    DESTINATIONS = "Destinations"
+    LOG = "Delivery log"
+    STORE = "Event store"
+
+
 class Metric(NamedTuple):
-    """One metric; ``relay_id`` is a label of every one and not listed."""
+    """One metric."""
 
     name: str
     """As Prometheus shows it, a counter with its ``_total``."""
     type: MetricType
     labels: tuple[str, ...]
+    """Without ``relay_id``."""
     meaning: str
+    section: Section = Section.RELAY
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """With ``relay_id``: every metric has it, except those of the event store, which no relay owns."""
+        return self.labels if self.section is Section.STORE else (*self.labels, "relay_id")
+
+
+_ROWS: list[Metric] = []
+
+
+def _row(
+    name: str, kind: MetricType, labels: tuple[str, ...], meaning: str, section: Section = Section.RELAY
+) -> Metric:
+    metric = Metric(name, kind, labels, meaning, section)
+    _ROWS.append(metric)
+    return metric
 
 
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 
-EVENTS = Metric(
+
+EVENTS = _row(
     "openoutbox_events_total",
     _C,
     ("status",),
     "Attempts whose outcome was written: success or failed. A lease that this relay reclaimed is a failed one.",
 )
-BATCH_SIZE = Metric("openoutbox_events_batch_size", _H, (), "Events in one claim, without empty claims.")
-E2E_LATENCY = Metric(
+BATCH_SIZE = _row("openoutbox_events_batch_size", _H, (), "Events in one claim, without empty claims.")
+E2E_LATENCY = _row(
     "openoutbox_events_e2e_latency_seconds", _H, (), "From an event's created_at to the broker's acknowledgement."
 )
-STORAGE_LATENCY = Metric(
+STORAGE_LATENCY = _row(
     "openoutbox_storage_latency_seconds", _H, ("op", "status"), "One call to the database, by operation and result."
 )
-PUBLISHER_LATENCY = Metric(
+PUBLISHER_LATENCY = _row(
     "openoutbox_publisher_latency_seconds", _H, ("status",), "From offering an event to the broker to its answer."
 )
-PENDING = Metric(
+PENDING = _row(
     "openoutbox_backlog_pending_count",
     _G,
     ("status",),
     "PENDING events: new (no failed attempt) or retrying (failed before).",
 )
-OLDEST_AGE = Metric(
+OLDEST_AGE = _row(
     "openoutbox_backlog_oldest_age_seconds",
     _G,
     (),
     "Age of the oldest PENDING event by created_at, scheduled and backed-off ones included.",
 )
-OLDEST_DUE_AGE = Metric(
+OLDEST_DUE_AGE = _row(
     "openoutbox_backlog_oldest_due_age_seconds",
     _G,
     (),
     "The lag: how long the oldest event that is due has been due. Alert on this one.",
 )
-OLDEST_DELIVERED_AGE = Metric(
+DEAD = _row("openoutbox_backlog_dead_events", _G, (), "Events in DEAD, waiting for an operator.")
+OLDEST_DELIVERED_AGE = _row(
     "openoutbox_oldest_delivered_age_seconds",
     _G,
     (),
     "Age of the oldest DELIVERED row by delivered_at, 0 without one; read once a minute. Above the age that prune "
     "retains, prune does not run or fails.",
 )
-DEAD = Metric("openoutbox_backlog_dead_events", _G, (), "Events in DEAD, waiting for an operator.")
-IN_FLIGHT = Metric("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
-RELAY_STATE = Metric(
+IN_FLIGHT = _row("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
+RELAY_STATE = _row(
     "openoutbox_relay_state", _G, (), "1 active, 2 paused (broker unreachable), 3 error (database unreachable)."
 )
-PAUSED = Metric(
+PAUSED = _row(
     "openoutbox_paused",
     _G,
     (),
     "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause --list shows them.",
 )
-AWAY = Metric(
-    "openoutbox_destination_away",
-    _G,
-    ("event_type",),
-    "1 for each event type whose destination does not answer while others do, 100 of them at most; no series without "
-    "one. Its events wait and use no attempt.",
-)
-LEASES_REAPED = Metric(
+LEASES_REAPED = _row(
     "openoutbox_leases_reaped_total",
     _C,
     ("result",),
     "Expired leases reclaimed, each a failed attempt: retried or dead.",
 )
-LEASES_LOST = Metric(
-    "openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was lost."
-)
-RELEASED = Metric("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
-LAST_CLAIM = Metric(
+LEASES_LOST = _row("openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was lost.")
+RELEASED = _row("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
+LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",
     _G,
     (),
     "Unix time of the last claim that succeeded, also an empty one.",
 )
-BUILD = Metric("openoutbox_build_info", _G, ("version",), "Always 1; the version is a label.")
+BUILD = _row("openoutbox_build_info", _G, ("version",), "Always 1; the version is a label.")
 
-CATALOGUE: tuple[Metric, ...] = (
-    EVENTS,
-    BATCH_SIZE,
-    E2E_LATENCY,
-    STORAGE_LATENCY,
-    PUBLISHER_LATENCY,
-    PENDING,
-    OLDEST_AGE,
-    OLDEST_DUE_AGE,
-    DEAD,
-    OLDEST_DELIVERED_AGE,
-    IN_FLIGHT,
-    RELAY_STATE,
-    PAUSED,
-    AWAY,
-    LEASES_REAPED,
-    LEASES_LOST,
-    RELEASED,
-    LAST_CLAIM,
-    BUILD,
+DESTINATION_STATE = _row(
+    "openoutbox_destination_state",
+    _G,
+    ("destination",),
+    "State of each destination: 1 flowing, 2 slow, 3 blocked, 4 away, 5 refused. A single destination has the name of "
+    "PUBLISHER_NAME.",
+    Section.DESTINATIONS,
 )
+DESTINATION_AWAY = _row(
+    "openoutbox_destination_away",
+    _G,
+    ("event_type",),
+    "1 for each event type whose destination does not answer while others do, 100 of them at most; no series without "
+    "one. Its events wait and use no attempt. Deprecated: openoutbox_destination_state names the destination.",
+    Section.DESTINATIONS,
+)
+DESTINATION_UP = _row(
+    "openoutbox_destination_up",
+    _G,
+    ("destination",),
+    "1 while a destination of DESTINATIONS_FILE answers, 0 while it does not. Deprecated: use "
+    "openoutbox_destination_state.",
+    Section.DESTINATIONS,
+)
+DROPPED = _row(
+    "openoutbox_events_dropped_total",
+    _C,
+    ("event_type",),
+    "Events that a route dropped, by event type: they count as delivered and were not sent.",
+    Section.DESTINATIONS,
+)
+LOG_WRITTEN = _row("openoutbox_log_written_total", _C, (), "Attempts written to the delivery log.", Section.LOG)
+LOG_DROPPED = _row("openoutbox_log_dropped_total", _C, (), "Attempts that were dropped instead of logged.", Section.LOG)
+LOG_QUARANTINED = _row(
+    "openoutbox_log_quarantined_total", _C, (), "Attempts that the log could not store.", Section.LOG
+)
+LOG_READY_UNTIL = _row(
+    "openoutbox_log_ready_until_timestamp_seconds",
+    _G,
+    (),
+    "Unix time until which the log has tables for new attempts.",
+    Section.LOG,
+)
+
+_PART = ("database", "schema", "subscription", "part")
+
+CHECKPOINT_ACTIVE = _row(
+    "openoutbox_eventstore_checkpoint_active", _G, _PART, "1 where an instance holds the lease", Section.STORE
+)
+CHECKPOINT_POSITION = _row(
+    "openoutbox_eventstore_checkpoint_position", _G, _PART, "Position of the checkpoint", Section.STORE
+)
+CHECKPOINT_LAG_EVENTS = _row(
+    "openoutbox_eventstore_checkpoint_lag_events",
+    _G,
+    _PART,
+    "Events of all tenants and types after the checkpoint, up to 100,000",
+    Section.STORE,
+)
+CHECKPOINT_LAG_SECONDS = _row(
+    "openoutbox_eventstore_checkpoint_lag_seconds",
+    _G,
+    _PART,
+    "Age of the oldest event after the checkpoint",
+    Section.STORE,
+)
+LISTED_AT = _row(
+    "openoutbox_eventstore_listed_timestamp_seconds",
+    _G,
+    _PART[:2],
+    "Unix time at which the subscriptions were listed",
+    Section.STORE,
+)
+
+CATALOGUE: tuple[Metric, ...] = tuple(_ROWS)
 """All of them, those of the contract first."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from relay.core.extras import install_advice
 from relay.telemetry.measurements import Measurements
 from relay.telemetry.otlp import Signal
+from relay.telemetry.providers import Providers
 from relay.telemetry.tracer import SpanTracer, TracedSystems
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def export_requested(signal: Signal, variables: Mapping[str, str]) -> bool:
     return "otlp" in chosen
 
 
-def start_export(measurements: Measurements, variables: Mapping[str, str], relay_id: str) -> Exporter | None:
+def start_export(providers: Providers, variables: Mapping[str, str]) -> Exporter | None:
     """Begin to export metrics in a thread of its own, where ``variables`` ask for it."""
     if not export_requested("METRICS", variables):
         return None
@@ -61,7 +62,7 @@ def start_export(measurements: Measurements, variables: Mapping[str, str], relay
     def start() -> Exporter:
         from relay.telemetry.otel import OtlpExport  # noqa: PLC0415 - an extra, and 15 MB of memory
 
-        return OtlpExport(measurements, variables, relay_id)
+        return OtlpExport(providers, variables)
 
     return _started("metrics", start)
 

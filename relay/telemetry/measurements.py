@@ -1,4 +1,4 @@
-"""The relay's measurements as plain numbers: written by the engine, read by every exporter.
+"""The engine's measurements as plain numbers: written by the engine, and the first of the providers of metrics.
 
 An update is a few additions, so that telemetry costs the same with and without scrapes. Every label
 combination exists from the start, with 0: a rate over a series that appears with its first failure would miss it.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
 from relay.core.tracecontext import TraceContext
 from relay.telemetry import catalogue as metrics
-from relay.telemetry.catalogue import Metric
-from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, Distribution, ExemplarValue, Histogram
+from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, ExemplarValue, Histogram
+from relay.telemetry.providers import Reading, Sample, by_label, single
 from relay.version import __version__
 
 SUCCESS, FAILED = "success", "failed"
@@ -23,13 +22,6 @@ STORAGE_OPS = ("claim", "mark_delivered", "mark_failed", "release", "renew", "re
 
 _MOST_AWAY = 100  # series of one metric whose label comes from the events
 _NOTHING_YET = Backlog(0, 0, 0.0, 0.0, 0)
-
-
-class Sample(NamedTuple):
-    """One series of a metric: the values of its labels, and its value."""
-
-    labels: tuple[str, ...]
-    value: float | Distribution
 
 
 class Measurements:
@@ -124,39 +116,31 @@ class Measurements:
         """The relay's state has changed."""
         self._state = state
 
-    def read(self) -> Iterator[tuple[Metric, list[Sample]]]:
-        """Every metric with all its series, in the catalogue's order; label values without ``relay_id``."""
+    def read(self) -> Iterator[Reading]:
+        """The provider of the engine's metrics."""
         backlog = self._backlog
         publisher = [Sample((status,), histogram.read()) for status, histogram in self._publisher.items()]
         storage = [Sample((op, _status(ok)), histogram.read()) for (op, ok), histogram in tuple(self._storage.items())]
-        yield metrics.EVENTS, _by_label(success=self._delivered, failed=self._failed)
+        yield metrics.EVENTS, by_label(success=self._delivered, failed=self._failed)
         yield metrics.BATCH_SIZE, [Sample((), self._batch_size.read())]
         yield metrics.E2E_LATENCY, [Sample((), self._e2e.read())]
         yield metrics.STORAGE_LATENCY, storage
         yield metrics.PUBLISHER_LATENCY, publisher
-        yield metrics.PENDING, _by_label(new=backlog.pending_new, retrying=backlog.pending_retrying)
-        yield metrics.OLDEST_AGE, _single(backlog.oldest_age)
-        yield metrics.OLDEST_DUE_AGE, _single(backlog.oldest_due_age)
-        yield metrics.DEAD, _single(backlog.dead)
-        yield metrics.OLDEST_DELIVERED_AGE, _single(self._oldest_delivered_age)
-        yield metrics.IN_FLIGHT, _single(self._in_flight)
-        yield metrics.RELAY_STATE, _single(self._state)
-        yield metrics.PAUSED, _single(self._pauses)
-        yield metrics.AWAY, [Sample((event_type,), 1.0) for event_type in self._away]
-        yield metrics.LEASES_REAPED, _by_label(retried=self._reaped_retried, dead=self._reaped_dead)
-        yield metrics.LEASES_LOST, _single(self._lost)
-        yield metrics.RELEASED, _single(self._released)
-        yield metrics.LAST_CLAIM, _single(self._last_claim)
+        yield metrics.PENDING, by_label(new=backlog.pending_new, retrying=backlog.pending_retrying)
+        yield metrics.OLDEST_AGE, single(backlog.oldest_age)
+        yield metrics.OLDEST_DUE_AGE, single(backlog.oldest_due_age)
+        yield metrics.DEAD, single(backlog.dead)
+        yield metrics.OLDEST_DELIVERED_AGE, single(self._oldest_delivered_age)
+        yield metrics.IN_FLIGHT, single(self._in_flight)
+        yield metrics.RELAY_STATE, single(self._state)
+        yield metrics.PAUSED, single(self._pauses)
+        yield metrics.DESTINATION_AWAY, [Sample((event_type,), 1.0) for event_type in self._away]
+        yield metrics.LEASES_REAPED, by_label(retried=self._reaped_retried, dead=self._reaped_dead)
+        yield metrics.LEASES_LOST, single(self._lost)
+        yield metrics.RELEASED, single(self._released)
+        yield metrics.LAST_CLAIM, single(self._last_claim)
         yield metrics.BUILD, [Sample((__version__,), 1.0)]
 
 
 def _status(ok: bool) -> str:
     return SUCCESS if ok else FAILED
-
-
-def _single(value: float) -> list[Sample]:
-    return [Sample((), float(value))]
-
-
-def _by_label(**values: float) -> list[Sample]:
-    return [Sample((label,), float(value)) for label, value in values.items()]

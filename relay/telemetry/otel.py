@@ -1,4 +1,4 @@
-"""The measurements over OTLP: converted from the same numbers that Prometheus sees, at export time only.
+"""The metrics over OTLP: converted from the same numbers that Prometheus sees, at export time only.
 
 The engine pays nothing for it: no instrument is touched while events flow. A thread of its own reads the numbers
 every OTEL_METRIC_EXPORT_INTERVAL and sends them; a collector that is slow, absent or refuses costs that thread its
@@ -20,8 +20,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from relay.telemetry.catalogue import Metric, MetricType
 from relay.telemetry.histogram import Distribution
-from relay.telemetry.measurements import Measurements, Sample
 from relay.telemetry.otlp import TIMEOUT_MS, make_exporter, number, resource_attributes, setting
+from relay.telemetry.providers import Providers, Sample
 from relay.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -35,10 +35,9 @@ _STOP_SECONDS = 1.5
 class OtlpExport:
     """Exports from its construction on. Raises ValueError or ImportError for variables with unusable values."""
 
-    def __init__(self, measurements: Measurements, variables: Mapping[str, str], relay_id: str) -> None:
-        self._measurements = measurements
-        self._relay_id = relay_id
-        self._resource = Resource(resource_attributes(variables, relay_id))
+    def __init__(self, providers: Providers, variables: Mapping[str, str]) -> None:
+        self._providers = providers
+        self._resource = Resource(resource_attributes(variables, providers.relay_id))
         self._exporter: sdk.MetricExporter = make_exporter("METRICS", variables)
         self._timeout_ms = number(setting("METRICS", variables, "TIMEOUT"), TIMEOUT_MS)
         self._interval = number(variables.get("OTEL_METRIC_EXPORT_INTERVAL", ""), _INTERVAL_MS) / 1000
@@ -68,7 +67,7 @@ class OtlpExport:
             logger.warning("the collector did not take the metrics", extra={"action": "otel_export_failed"})
 
     def _read(self) -> sdk.MetricsData:
-        metrics = [self._metric(metric, samples) for metric, samples in self._measurements.read()]
+        metrics = [self._metric(metric, samples) for metric, samples in self._providers.read()]
         scope = sdk.ScopeMetrics(scope=_SCOPE, metrics=metrics, schema_url="")
         return sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], schema_url="")])
 
@@ -84,8 +83,9 @@ class OtlpExport:
         unit = "s" if metric.name.endswith("_seconds") else ""
         return sdk.Metric(metric.name, metric.meaning, unit, data)
 
-    def _attributes(self, metric: Metric, sample: Sample) -> dict[str, str]:
-        return {**dict(zip(metric.labels, sample.labels, strict=True)), "relay_id": self._relay_id}
+    @staticmethod
+    def _attributes(metric: Metric, sample: Sample) -> dict[str, str]:
+        return dict(zip(metric.all_labels, sample.labels, strict=True))
 
     def _numbers(self, metric: Metric, samples: list[Sample]) -> Iterator[sdk.NumberDataPoint]:
         now = time.time_ns()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
@@ -13,22 +13,23 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
-from relay.telemetry.catalogue import CATALOGUE, Metric, MetricType
+from relay.telemetry.catalogue import Metric, MetricType
 from relay.telemetry.histogram import Distribution, ExemplarValue
-from relay.telemetry.measurements import Measurements, Sample
+from relay.telemetry.measurements import Measurements
+from relay.telemetry.providers import Provider, Providers, Sample
 
 
 class PrometheusTelemetry(Measurements):
     """The engine's Telemetry, and the text of ``/metrics``.
 
-    ``registry`` is this relay's own: another collector of this process may be registered with it, and nothing of
-    the client library's global registry shows up.
+    ``providers`` is all that is shown; nothing of the client library's global registry is, beside the process itself.
     """
 
     def __init__(self, relay_id: str) -> None:
         super().__init__()
+        self.providers = Providers(relay_id, self.read)
         self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Bridge(self, relay_id))
+        self.registry.register(_Bridge(self.providers))
         ProcessCollector(registry=self.registry)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
@@ -37,28 +38,30 @@ class PrometheusTelemetry(Measurements):
         return encode(self.registry), content_type
 
 
+def exposition_of(provider: Provider, relay_id: str = "") -> str:
+    """The metrics of one provider as text for a scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Bridge(Providers(relay_id, provider)))
+    return generate_latest(registry).decode()
+
+
 class _Bridge(Collector):
-    """Shows the measurements to the client library at each scrape; no ``_created`` series."""
+    """Shows the samples to the client library at each scrape; no ``_created`` series."""
 
-    def __init__(self, measurements: Measurements, relay_id: str) -> None:
-        self._measurements = measurements
-        self._relay_id = relay_id
-
-    def describe(self) -> Iterator[Family]:
-        """What may be there, without any series."""
-        for metric in CATALOGUE:
-            yield _family(metric)
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
 
     def collect(self) -> Iterator[Family]:
         """The current samples."""
-        for metric, samples in self._measurements.read():
+        for metric, samples in self._providers.read():
             family = _family(metric)
             for sample in samples:
                 self._add(family, sample)
             yield family
 
-    def _add(self, family: Family, sample: Sample) -> None:
-        labels = [*sample.labels, self._relay_id]
+    @staticmethod
+    def _add(family: Family, sample: Sample) -> None:
+        labels = sample.labels
         if isinstance(family, HistogramMetricFamily) and isinstance(sample.value, Distribution):
             family.add_metric(labels, _cumulated(sample.value), sample.value.sum)
         elif isinstance(family, (CounterMetricFamily, GaugeMetricFamily)) and isinstance(sample.value, float):
@@ -66,7 +69,7 @@ class _Bridge(Collector):
 
 
 def _family(metric: Metric) -> Family:
-    labels = [*metric.labels, "relay_id"]
+    labels = metric.all_labels
     match metric.type:
         case MetricType.COUNTER:
             return CounterMetricFamily(metric.name, metric.meaning, labels=labels)

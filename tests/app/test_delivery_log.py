@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp
 
-from relay.app.delivery_log import READY_UNTIL, DeliveryLogParts, LogCollector
+from relay.app.delivery_log import DeliveryLogParts, readings
 from relay.app.run import build_delivery_log
 from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
 from relay.server.routes import application
 from relay.settings.settings import Settings
+from relay.telemetry.prometheus import exposition_of
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
@@ -71,18 +71,14 @@ async def test_trouble_is_degraded_and_not_unready(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_was_dropped_is_counted() -> None:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(LogCollector(State(), "r1"))
-    text = generate_latest(registry).decode()
+    text = exposition_of(lambda: readings(State()), "r1")
     assert 'openoutbox_log_dropped_total{relay_id="r1"} 3.0' in text
     assert 'openoutbox_log_written_total{relay_id="r1"} 7.0' in text
     assert 'openoutbox_log_quarantined_total{relay_id="r1"} 2.0' in text
-    assert f'{READY_UNTIL}{{relay_id="r1"}} 1.8038592e+09' in text
+    assert 'openoutbox_log_ready_until_timestamp_seconds{relay_id="r1"} 1.8038592e+09' in text
 
 
 def test_a_log_that_needs_no_months_exports_no_time() -> None:
     state = State()
     state.ready_until = None
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(LogCollector(state, "r1"))
-    assert "ready_until_timestamp_seconds{" not in generate_latest(registry).decode()
+    assert "ready_until_timestamp_seconds{" not in exposition_of(lambda: readings(state), "r1")

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
 from relay.app.destinations import Destinations
 from relay.app.duplicates import duplicate_window
@@ -21,6 +20,7 @@ from relay.deliverylog.mapping import Naming, log_entry
 from relay.routing.publisher import RoutedPublisher
 from relay.routing.several import SeveralPublishers
 from relay.settings.settings import Settings
+from relay.telemetry.prometheus import exposition_of
 from tests.brokers.harness.base import Collector, make_event
 
 ROUTES = """
@@ -55,9 +55,12 @@ def test_without_routes_there_is_nothing_around_the_publisher() -> None:
     assert type(plain.publisher) is NullPublisher
     assert plain.traced is plain.logged is None
     assert (plain.degraded(), plain.warnings) == ({}, [])
-    registry = CollectorRegistry()
-    plain.register(registry)
-    assert generate_latest(registry) == b""
+    text = exposition_of(lambda: plain.read("no answer"), "r1")
+    assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 4.0' in text
+    assert "openoutbox_events_dropped_total" not in text
+    assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 1.0' in exposition_of(
+        lambda: plain.read(""), "r1"
+    )
 
 
 async def test_a_prefix_or_routes_stand_before_one_publisher() -> None:
@@ -108,13 +111,12 @@ async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lac
 
 async def test_drops_and_destinations_are_counted(several: Settings) -> None:
     built = Destinations(several)
-    registry = CollectorRegistry()
-    built.register(registry)
     sink = Collector()
     await built.publisher.publish([make_event("drop")], sink)
-    text = generate_latest(registry).decode()
-    assert f'openoutbox_events_dropped_total{{event_type="drop",relay_id="{several.relay_id}"}} 1.0' in text
-    assert f'openoutbox_destination_up{{destination="second",relay_id="{several.relay_id}"}} 1.0' in text
+    text = exposition_of(lambda: built.read(""), "r1")
+    assert 'openoutbox_events_dropped_total{event_type="drop",relay_id="r1"} 1.0' in text
+    assert 'openoutbox_destination_up{destination="second",relay_id="r1"} 1.0' in text
+    assert 'openoutbox_destination_state{destination="second",relay_id="r1"} 1.0' in text
 
 
 def test_warnings_name_the_destination(several: Settings) -> None:

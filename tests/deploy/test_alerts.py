@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from relay.app.delivery_log import READY_UNTIL
-from relay.eventstore.prometheus import EXPOSED
 from relay.telemetry.catalogue import CATALOGUE, MetricType
 from tests.docs.test_references import anchors
 from tests.support.paths import ROOT
@@ -32,7 +30,7 @@ SERIES = {
         if metric.type is MetricType.HISTOGRAM
         else [metric.name]
     )
-} | {READY_UNTIL, *EXPOSED}
+}
 
 
 def cases() -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 
 from relay.telemetry.export import export_requested, start_export, start_traces
 from relay.telemetry.measurements import Measurements
+from relay.telemetry.providers import Providers
 from relay.telemetry.tracer import TracedSystems
 from tests.support.waiting import patience
 
@@ -83,7 +84,7 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.delitem(sys.modules, "relay.telemetry.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics", None)
 
-    assert start_export(Measurements(), {"OTEL_METRICS_EXPORTER": "otlp"}, "relay-1") is None
+    assert start_export(Providers("relay-1"), {"OTEL_METRICS_EXPORTER": "otlp"}) is None
     assert "pip install '.[otel]'" in caplog.text
 
 
@@ -92,7 +93,7 @@ def test_grpc_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
     variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
-    assert start_export(Measurements(), variables, "relay-1") is None
+    assert start_export(Providers("relay-1"), variables) is None
     assert "pip install '.[otel-grpc]'" in caplog.text
 
 
@@ -100,7 +101,7 @@ def test_a_protocol_that_cannot_be_spoken_is_a_warning(caplog: pytest.LogCapture
     pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
     variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}
 
-    assert start_export(Measurements(), variables, "relay-1") is None
+    assert start_export(Providers("relay-1"), variables) is None
     assert "http/json is not supported" in caplog.text
 
 
@@ -109,7 +110,8 @@ def test_nothing_is_imported_that_is_not_asked_for() -> None:
         "import sys; import relay.server, relay.settings, relay.telemetry.logs, relay.telemetry.prometheus\n"
         "from relay.telemetry.export import start_export, start_traces\n"
         "from relay.telemetry.measurements import Measurements\n"
-        "start_export(Measurements(), {}, 'r'), start_traces(Measurements(), {}, 'r', ('null', 't'))\n"
+        "from relay.telemetry.providers import Providers\n"
+        "start_export(Providers('r'), {}), start_traces(Measurements(), {}, 'r', ('null', 't'))\n"
         "costly = ('opentelemetry', 'fastapi', 'confluent_kafka', 'nats', 'redis')\n"
         "print([name for name in costly if name in sys.modules])"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -11,60 +11,79 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
-from relay.app.delivery_log import LogCollector
-from relay.app.destinations import RoutingCollector
-from relay.eventstore.prometheus import CheckpointCollector, PrometheusMeter
+from relay.app.delivery_log import readings as log_readings
+from relay.app.destinations import Destinations
+from relay.app.subscriptions import readings as subscription_readings
+from relay.eventstore.prometheus import PrometheusMeter
 from relay.eventstore.states import SubscriptionState
 from relay.routing.drops import Drops
+from relay.routing.rules import Routes
+from relay.settings.settings import Settings
 from relay.telemetry.__main__ import renewed
-from relay.telemetry.prometheus import PrometheusTelemetry
+from relay.telemetry.catalogue import CATALOGUE, DESTINATION_STATE, Section
+from relay.telemetry.export import start_export
+from relay.telemetry.measurements import Measurements
+from relay.telemetry.prometheus import PrometheusTelemetry, exposition_of
+from relay.telemetry.providers import Provider, Providers, Reading, Sample
 from tests.support.paths import ROOT
+from tests.support.servers.otlp import running_collector
 
 TEXT = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
 NOW = datetime(2026, 3, 10, tzinfo=UTC)
 Rows = set[tuple[str, str, frozenset[str], str]]
 
 
-def relay() -> bytes:
-    """A scrape of every relay's own registry."""
-    telemetry = PrometheusTelemetry("relay-1")
-    telemetry.away(["orders.created"])
-    return telemetry.exposition()[0]
+def relay() -> Iterable[Reading]:
+    """What every relay provides."""
+    return (reading for reading in _measured().read() if reading[0].section is Section.RELAY)
 
 
-def routing() -> bytes:
-    """What a relay with routes and several destinations adds."""
+def destinations() -> Iterable[Reading]:
+    """What a relay with routes and several destinations provides, with what the engine knows of them."""
+    built = Destinations(Settings.from_env({"STORAGE_URL": "postgres://127.0.0.1/db", "PUBLISHER_TYPE": "null"}))
     drops = Drops()
     drops.counts["user.signup"] += 1
-    several: Any = SimpleNamespace(members={"cache": SimpleNamespace(reason="")})
-    return scrape(RoutingCollector(drops, several, "relay-1"))
+    parts: Any = built
+    parts._plan, parts._drops = SimpleNamespace(routes=Routes([])), drops
+    parts._several = SimpleNamespace(members={"cache": SimpleNamespace(reason="")})
+    engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)
+    return [*built.read(""), *engine]
 
 
-def delivery_log() -> bytes:
-    """What a relay with a delivery log adds."""
+def delivery_log() -> Iterable[Reading]:
+    """What a relay with a delivery log provides."""
     counters: Any = SimpleNamespace(written=1, dropped=1, quarantined=1, ready_until=NOW)
-    return scrape(LogCollector(counters, "relay-1"))
+    return log_readings(counters)
 
 
-def subscriptions() -> bytes:
-    """Those of subscriptions, in the daemon and in a consumer."""
-    collector = CheckpointCollector("app", "bank")
-    collector.show([SubscriptionState("balances", 1, True, NOW, None, 0, 0.0)], 1.0)
+def subscriptions() -> Iterable[Reading]:
+    """What a relay with an event store provides."""
+    return subscription_readings([SubscriptionState("balances", 1, True, NOW, None, 0, 0.0)], 1.0, "app", "bank")
+
+
+PROVIDERS: dict[Section, Provider] = {
+    Section.RELAY: relay,
+    Section.DESTINATIONS: destinations,
+    Section.LOG: delivery_log,
+    Section.STORE: subscriptions,
+}
+
+
+def _measured() -> Measurements:
+    measurements = Measurements()
+    measurements.away(["orders.created"])
+    return measurements
+
+
+def consumer() -> bytes:
+    """What a subscription shows in its consumer's process."""
     registry = CollectorRegistry()
     meter = PrometheusMeter(registry)
     meter.active("balances", True)
     meter.delivered("balances", 1)
     meter.lag("balances", 0, 0.0)
     meter.blocked("balances", 0.0)
-    return scrape(collector) + generate_latest(registry)
-
-
-def scrape(collector: Collector) -> bytes:
-    """The collector's metrics as Prometheus reads them."""
-    registry = CollectorRegistry()
-    registry.register(collector)
     return generate_latest(registry)
 
 
@@ -93,13 +112,40 @@ def described(title: str) -> Rows:
     }
 
 
-def test_the_table_of_the_relays_metrics_is_up_to_date() -> None:
+def test_the_tables_are_up_to_date() -> None:
     assert renewed(TEXT) == TEXT, "run: python -m relay.telemetry"
 
 
-@pytest.mark.parametrize(
-    ("title", "exposition"),
-    [("The relay", relay), ("Routing", routing), ("Delivery log", delivery_log), ("Event store", subscriptions)],
-)
-def test_a_section_holds_what_is_served(title: str, exposition: Callable[[], bytes]) -> None:
-    assert described(title) == served(exposition())
+@pytest.mark.parametrize("section", list(Section))
+def test_a_section_holds_what_is_provided(section: Section) -> None:
+    exposition = exposition_of(PROVIDERS[section], "relay-1").encode()
+    if section is Section.STORE:
+        exposition += consumer()
+    assert described(section) == served(exposition)
+
+
+def test_prometheus_otlp_and_the_page_have_the_same_names() -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
+    with running_collector() as collector:
+        providers = Providers("relay-1", *PROVIDERS.values())
+        export = start_export(providers, {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
+        assert export is not None
+        export.stop()
+        over_otlp = set(collector.latest())
+
+    telemetry = PrometheusTelemetry("relay-1")
+    for provider in list(PROVIDERS.values())[1:]:
+        telemetry.providers.add(provider)
+    scraped = {name for name, *_ in served(telemetry.exposition()[0])}
+
+    page = {name for section in Section for name, *_ in described(section)} - {name for name, *_ in served(consumer())}
+    assert {name.removesuffix("_total") for name in over_otlp} == scraped == page
+    assert over_otlp == {metric.name for metric in CATALOGUE}
+
+
+def test_a_thousand_destinations_have_a_series_each_and_the_rest_share_one() -> None:
+    states = [Sample((f"d{number}",), 4.0 if number == 1_500 else 1.0) for number in range(2_000)]
+    [(_, samples)] = Providers("r", lambda: [(DESTINATION_STATE, states)]).read()
+
+    assert len(samples) == 1_001
+    assert samples[-1] == Sample(("other", "r"), 4.0)
