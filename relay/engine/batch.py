@@ -17,17 +17,15 @@
 - *set aside*: the database refuses it or a row beside it (written apart), or another session has it locked (later).
 - *gone*: written, or no longer this relay's (``forfeit``, from any state). A late outcome for it is ignored.
 
-Every transition is a method of ``Batch``; no other module writes a field. All run in the event loop's thread and
-never wait, so each is a critical section of its own. ``writing`` marks a batch that a settle or a renewal is about:
-the two never overlap, because a renewal changes the fence that the settle is checked by.
-
-A batch belongs to one claim and has one lease. After a renewal in parts, events have leases and fences apart.
+Every transition is a method of ``Batch``; no other module writes a field, and a ``Portion`` never changes. All run in
+the event loop's thread and never wait, so each is a critical section of its own. ``writing`` marks a batch that a
+settle or a renewal is about: they never overlap, because a renewal changes the fence that the settle is checked by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from relay.core.event import EventId, OutboxEvent
@@ -36,11 +34,55 @@ from relay.core.ports import AttemptRecorder, Settlement
 from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
+from relay.engine.fences import Lease, Leases, select
 from relay.engine.order import KeyQueues, Order
-from relay.engine.portion import Lease, Portion, select
 
 SLOW: Final = 1.0
 """Seconds without an answer, after which nothing else waits for an event."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Portion:
+    """Verdicts of one batch under one fence, written together: being written, or set aside. Never changes."""
+
+    batch: Batch
+    settlement: Settlement
+    ambiguous: bool = False
+    """A statement with these verdicts was sent and its reply lost: it may have been carried out."""
+    refusals: int = 0
+    """How often the database refused this row when it was alone in a statement; 0 for what is not told apart."""
+    locked: int = 0
+    """How often in a row these rows were skipped because another session had them locked."""
+    due_at: float = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self.settlement)
+
+    def part(self, event_ids: Collection[EventId]) -> Portion:
+        """The verdicts on some of the events; none of them is known to be refused."""
+        chosen = frozenset(event_ids)
+        return replace(self, settlement=select(self.settlement, chosen.__contains__), refusals=0)
+
+    def without(self, event_ids: Collection[EventId]) -> Portion:
+        """The verdicts on the other events."""
+        left_out = frozenset(event_ids)
+        return replace(self, settlement=select(self.settlement, lambda event_id: event_id not in left_out))
+
+    def after_lost_reply(self) -> Portion:
+        """The statement may have been carried out."""
+        return replace(self, ambiguous=True)
+
+    def after_refusal(self) -> Portion:
+        """The database refused the row, which was alone in its statement."""
+        return replace(self, refusals=self.refusals + 1, locked=0)
+
+    def to_be_written_alone(self) -> Portion:
+        """The row was alone and not written in time: it is tried again as a refused one is."""
+        return replace(self, refusals=max(self.refusals, 1))
+
+    def after_lock(self) -> Portion:
+        """Another session has the rows locked: they were just seen as they were before the statement."""
+        return replace(self, ambiguous=False, locked=self.locked + 1)
 
 
 class Batch:
@@ -49,14 +91,13 @@ class Batch:
     __slots__ = (
         "_ambiguous",
         "_handed_over",
-        "_leases_apart",
+        "_leases",
         "aside",
         "attempts",
         "bytes_held",
         "claimed_at",
         "followers",
         "last_chance",
-        "lease",
         "offered",
         "offered_at",
         "sent_at",
@@ -100,8 +141,7 @@ class Batch:
         """The spans of its events; None when none of them is sampled."""
         self.claimed_at = lease.fence
         self.sent_at = self.offered_at = sent_at
-        self.lease = lease
-        self._leases_apart: dict[EventId, Lease] = {}
+        self._leases = Leases(lease)
         self._ambiguous = False
         self._handed_over = False
         self.bytes_held = sum(event.size for event in events)
@@ -271,18 +311,16 @@ class Batch:
         """Decided -> being written: one portion, or one for each lease."""
         if not len(self.verdicts):
             return []
-        verdicts, self.verdicts = self.verdicts, Settlement(self.lease.fence)
+        verdicts, self.verdicts = self.verdicts, Settlement(self._leases.own.fence)
         ambiguous, self._ambiguous = self._ambiguous, False
-        return [Portion(self, one, ambiguous=ambiguous) for one in self._by_lease(verdicts)]
+        return [Portion(self, one, ambiguous=ambiguous) for one in self._leases.under_fences(verdicts)]
 
     def take_aside(self, now: float) -> list[Portion]:
         """Set aside -> being written, for what is due at ``now``."""
         due = [portion for portion in self.aside if portion.due_at <= now]
         self.aside = [portion for portion in self.aside if portion.due_at > now]
         return [
-            Portion(self, one, ambiguous=portion.ambiguous, refusals=portion.refusals, locked=portion.locked)
-            for portion in due
-            for one in self._by_lease(portion.settlement)
+            replace(portion, settlement=one) for portion in due for one in self._leases.under_fences(portion.settlement)
         ]
 
     def put_back(self, portion: Portion) -> None:
@@ -292,8 +330,7 @@ class Batch:
 
     def set_aside(self, portion: Portion, due_at: float) -> None:
         """Being written -> set aside until ``due_at``."""
-        portion.due_at = due_at
-        self.aside.append(portion)
+        self.aside.append(replace(portion, due_at=due_at))
 
     def settled(self, portion: Portion) -> None:
         """Being written -> gone: the verdicts are written, or given up."""
@@ -305,59 +342,37 @@ class Batch:
     @property
     def renew_at(self) -> float:
         """When the first of its leases must be renewed."""
-        if not self._leases_apart:
-            return self.lease.renew_at
-        return min((lease.renew_at for lease, _ in self.leases()), default=self.lease.renew_at)
+        return self._leases.renew_at(self.held_ids)
 
     def renewal_overdue(self, now: float) -> bool:
         """Whether the renewer has missed its turn: a quarter of what was left of the lease has passed since."""
         renew_at = self.renew_at
-        return now >= renew_at + max(self.lease.expires_at - renew_at, 0.0) / 4
+        return now >= renew_at + max(self._leases.own.expires_at - renew_at, 0.0) / 4
 
     def leases(self) -> list[tuple[Lease, list[EventId]]]:
-        """What is held, by lease; one entry unless a renewal had to be written in parts. A refused event is alone."""
-        event_ids = self.held_ids()
-        if not self._leases_apart:
-            return [(self.lease, event_ids)]
-        by_lease: dict[tuple[Lease, EventId | None], list[EventId]] = {}
-        for event_id in event_ids:
-            lease = self._lease_of(event_id)
-            by_lease.setdefault((lease, event_id if lease.refused else None), []).append(event_id)
-        return [(lease, members) for (lease, _), members in by_lease.items()]
+        """What is held, by lease; an event whose renewal the database refused is alone."""
+        return self._leases.members(self.held_ids())
 
     def renewed(self, lease: Lease, event_ids: Collection[EventId]) -> None:
         """These events are held under ``lease`` now; it becomes the batch's own when it is that of every event."""
-        if set(self.held_ids()) <= set(event_ids):
-            self.lease = lease
-            self._leases_apart.clear()
-        else:
-            self._leases_apart.update(dict.fromkeys(event_ids, lease))
+        self._leases.renewed(lease, event_ids, self.held_ids())
 
     def renewal_failed(self, lease: Lease, event_ids: Iterable[EventId], again_at: float, *, refused: bool) -> None:
-        """``lease`` was not renewed for these events: it stays, and is tried again at ``again_at``.
-
-        ``refused``: the database refuses the row, which is a single one.
-        """
-        later = replace(lease, renew_at=again_at, refused=refused)
-        if lease is self.lease and not refused:
-            self.lease = later
-        else:
-            self._leases_apart.update(dict.fromkeys(event_ids, later))
+        """``lease`` stays; it is tried again at ``again_at``. ``refused``: the database refuses the only row."""
+        self._leases.failed(lease, event_ids, again_at, refused=refused)
 
     def expired(self, event_ids: Iterable[EventId], now: float) -> list[EventId]:
         """Those of ``event_ids`` whose lease has run out by the relay's clock."""
-        if not self._leases_apart:
-            return list(event_ids) if now >= self.lease.expires_at else []
-        return [event_id for event_id in event_ids if now >= self._lease_of(event_id).expires_at]
+        return self._leases.expired(event_ids, now)
 
     def expires_at(self, event_id: EventId) -> float:
         """When its lease runs out by the relay's clock."""
-        return self._lease_of(event_id).expires_at
+        return self._leases.of(event_id).expires_at
 
     def expired_unrenewable(self, now: float) -> list[EventId]:
         """Events offered whose lease has run out because the database refused to renew it."""
-        refused = (event_id for event_id, lease in self._leases_apart.items() if lease.refused)
-        return [event_id for event_id in self.expired(refused, now) if event_id in self.offered]
+        expired = self.expired(self._leases.refused_ids(), now)
+        return [event_id for event_id in expired if event_id in self.offered]
 
     def forfeit(self, lost: Iterable[EventId]) -> None:
         """Any state but being written -> gone: the lease is lost, so whatever is known of the events is not ours."""
@@ -367,12 +382,11 @@ class Batch:
         for event_id in gone:
             self.offered.pop(event_id, None)
             self.suspects.pop(event_id, None)
-            self._leases_apart.pop(event_id, None)
+            self._leases.forget(event_id)
         self.undecided = [entry for entry in self.undecided if entry[0].event_id not in gone]
         self.verdicts = select(self.verdicts, lambda event_id: event_id not in gone)
-        for portion in self.aside:
-            portion.settlement = select(portion.settlement, lambda event_id: event_id not in gone)
-        self.aside = [portion for portion in self.aside if len(portion)]
+        kept = (portion.without(gone) for portion in self.aside)
+        self.aside = [portion for portion in kept if len(portion)]
 
     def _release_behind(self, gone: set[EventId]) -> None:
         """What waits behind an event that is no longer ours is not offered by this relay: it is released."""
@@ -381,19 +395,3 @@ class Batch:
         for event in [*self.offered.values(), *self.suspects.values(), *undecided]:
             if event.event_id in gone:
                 self.verdicts.released.extend(self.waiting.lose(event))
-
-    def _lease_of(self, event_id: EventId) -> Lease:
-        return self._leases_apart.get(event_id, self.lease)
-
-    def _by_lease(self, settlement: Settlement) -> list[Settlement]:
-        """The settlement under the present fence, or one for each of the present fences."""
-        if not self._leases_apart:
-            settlement.fence = self.lease.fence
-            return [settlement]
-        by_lease: dict[Lease, set[EventId]] = {}
-        for event_id in settlement.event_ids():
-            by_lease.setdefault(self._lease_of(event_id), set()).add(event_id)
-        parts = [(lease, select(settlement, event_ids.__contains__)) for lease, event_ids in by_lease.items()]
-        for lease, part in parts:
-            part.fence = lease.fence
-        return [part for _, part in parts]

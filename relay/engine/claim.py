@@ -24,9 +24,9 @@ from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.fences import Lease
 from relay.engine.gate import Gate
 from relay.engine.order import Order
-from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT

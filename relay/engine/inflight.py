@@ -12,8 +12,7 @@ from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import Telemetry
-from relay.engine.batch import SLOW, Batch
-from relay.engine.portion import Portion
+from relay.engine.batch import SLOW, Batch, Portion
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 

@@ -25,8 +25,8 @@ from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.fences import Lease
 from relay.engine.losses import LeaseLosses
-from relay.engine.portion import Lease
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, RefusalLog, quarters
 

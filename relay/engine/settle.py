@@ -27,9 +27,9 @@ from collections.abc import Collection, Iterable, Iterator
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
+from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
 from relay.engine.losses import LeaseLosses
-from relay.engine.portion import Portion
 from relay.engine.refusal import RefusalLog, growing_pause, quarters
 from relay.engine.waiting import Patience, wait_event
 
@@ -143,13 +143,15 @@ class Settler:
     def _without_expired(self, write: Write) -> Write:
         """An expired lease is left to the reaper, never released: another relay may be about to hold the event."""
         now = self._clock()
+        left: Write = []
         for portion in write:
             expired = portion.batch.expired(portion.settlement.released, now)
             if expired:
-                gone = set(expired)
-                portion.settlement.released = [one for one in portion.settlement.released if one not in gone]
                 self._inflight.forfeit(portion.batch, expired)
-        return [portion for portion in write if len(portion)]
+            rest = portion.without(expired) if expired else portion
+            if len(rest):
+                left.append(rest)
+        return left
 
     async def _write(self, write: Write) -> list[Write]:
         """One statement. Returns parts of it, to be written instead, when the database refuses a row."""
@@ -162,8 +164,9 @@ class Settler:
                 return self._apart(write, error)
             if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
                 return self._set_aside_busy(write[0], error)
-            for portion in write:
-                portion.ambiguous |= isinstance(error, StorageUnavailable)
+            if isinstance(error, StorageUnavailable):
+                # In place: the write stands in its deque, and is put back or set aside from there.
+                write[:] = [portion.after_lost_reply() for portion in write]
             if isinstance(error, StorageBusy | StorageTimeout):
                 self._most = max(1, sum(map(len, write)) // 2)
             self._put_back()
@@ -183,21 +186,19 @@ class Settler:
         if len(portion) > 1:
             return [[portion.part(event_ids)] for event_ids in quarters(portion.settlement.event_ids())]
         [event_id] = portion.settlement.event_ids()
-        portion.refusals += 1
+        portion = portion.after_refusal()
         if portion.refusals >= _MOST_REFUSALS:
             self._log.left_to_its_lease(event_id, error)
             self._done(portion)
         else:
             self._log.set_aside(event_id, error)
-            portion.locked = 0
             portion.batch.set_aside(portion, self._clock() + growing_pause(portion.refusals, _FIRST_PAUSE))
         return []
 
     def _set_aside_busy(self, portion: Portion, error: StorageError) -> list[Write]:
         """One row alone was not written in time, maybe because another session has locked it: the others go first."""
         self._health.storage_failed("settle", error)
-        portion.refusals = max(portion.refusals, 1)
-        portion.batch.set_aside(portion, self._clock() + _FIRST_PAUSE)
+        portion.batch.set_aside(portion.to_be_written_alone(), self._clock() + _FIRST_PAUSE)
         return []
 
     def _put_back(self) -> None:
@@ -231,9 +232,7 @@ class Settler:
     def _set_locked_aside(self, portion: Portion, locked: Collection[EventId]) -> Portion:
         """Set aside what another session has locked; returns the rest, which is written or lost."""
         others = portion.part([event_id for event_id in portion.settlement.event_ids() if event_id not in locked])
-        later = portion.part(locked)
-        later.ambiguous = False  # the rows were just seen as they were before
-        later.locked += 1
+        later = portion.part(locked).after_lock()
         pause = growing_pause(later.locked, *_LOCKED_PAUSES)
         if pause == _LOCKED_PAUSES[-1]:
             self._log.locked(next(iter(locked)), len(locked))

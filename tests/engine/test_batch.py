@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Resolution, TimedOut, Transient
 from relay.core.verdict import RELEASE, Bury, Retry
-from relay.engine.batch import Batch
+from relay.engine.batch import Batch, Portion
+from relay.engine.fences import Lease
 from relay.engine.order import Order
-from relay.engine.portion import Lease, Portion
 
 CLAIMED = datetime(2030, 1, 1, tzinfo=UTC)
 SECONDS = 30.0
@@ -110,8 +111,7 @@ def test_a_lost_reply_is_remembered_until_the_verdicts_are_taken_again() -> None
     one.take_answers(acknowledged("a"), 0.0)
     [portion] = one.take_verdicts()
     assert not portion.ambiguous
-    portion.ambiguous = True
-    one.put_back(portion)
+    one.put_back(portion.after_lost_reply())
     [portion] = one.take_verdicts()
     assert portion.ambiguous
     assert portion.part(ids("a")).ambiguous
@@ -139,7 +139,7 @@ def test_what_is_set_aside_is_held_and_taken_when_it_is_due() -> None:
     one = batch("a b")
     one.take_answers(acknowledged("a b"), 0.0)
     [portion] = one.take_verdicts()
-    refused = Portion(one, portion.part(ids("a")).settlement, refusals=1)
+    refused = portion.part(ids("a")).after_refusal()
     one.set_aside(refused, 5.0)
     assert one.held_ids() == ids("a")
     assert one.take_aside(4.9) == []
@@ -162,7 +162,7 @@ def test_a_settle_is_checked_by_the_fence_of_the_last_renewal() -> None:
 
 def test_a_lease_counts_from_before_its_statement_and_is_renewed_after_a_third() -> None:
     one = batch("a b")
-    assert (one.renew_at, one.lease.expires_at) == (10.0, 30.0)
+    assert (one.renew_at, one.expires_at(ids("a")[0])) == (10.0, 30.0)
     assert one.expired(ids("a b"), 29.9) == []
     assert one.expired(ids("a"), 30.0) == ids("a")
     one.renewed(Lease.of(fence(1), 12.0, SECONDS), ids("a b"))
@@ -171,8 +171,9 @@ def test_a_lease_counts_from_before_its_statement_and_is_renewed_after_a_third()
 
 def test_leases_renewed_in_parts_have_fences_of_their_own() -> None:
     one = batch("a b c")
+    [(own, _)] = one.leases()
     one.renewed(Lease.of(fence(1), 10.0, SECONDS), ids("a"))
-    one.renewal_failed(one.lease, ids("b"), 15.0, refused=True)
+    one.renewal_failed(own, ids("b"), 15.0, refused=True)
     one.renewed(Lease.of(fence(2), 11.0, SECONDS), ids("c"))
     assert [(lease.fence, held) for lease, held in one.leases()] == [
         (fence(1), ids("a")),
@@ -194,18 +195,20 @@ def test_leases_renewed_in_parts_have_fences_of_their_own() -> None:
 
 def test_refused_events_are_renewed_alone_and_one_renewal_of_all_unites_them() -> None:
     one = batch("a b c")
+    [(own, _)] = one.leases()
     for name in ("a", "b"):
-        one.renewal_failed(one.lease, ids(name), 15.0, refused=True)
+        one.renewal_failed(own, ids(name), 15.0, refused=True)
     assert [held for _, held in one.leases()] == [ids("a"), ids("b"), ids("c")]
     one.renewed(Lease.of(fence(1), 12.0, SECONDS), ids("a b c"))
-    assert one.leases() == [(one.lease, ids("a b c"))]
+    assert one.leases() == [(Lease.of(fence(1), 12.0, SECONDS), ids("a b c"))]
 
 
 def test_a_failed_renewal_is_tried_later_under_the_same_lease() -> None:
     one = batch("a b")
-    one.renewal_failed(one.lease, ids("a b"), 11.0, refused=False)
-    assert (one.renew_at, one.lease.expires_at, one.lease.fence) == (11.0, 30.0, fence())
-    assert one.leases() == [(one.lease, ids("a b"))]
+    [(own, _)] = one.leases()
+    one.renewal_failed(own, ids("a b"), 11.0, refused=False)
+    assert one.leases() == [(replace(own, renew_at=11.0), ids("a b"))]
+    assert (one.renew_at, one.expires_at(ids("a")[0])) == (11.0, 30.0)
 
 
 def test_a_lost_event_is_gone_from_every_state() -> None:

@@ -15,7 +15,7 @@ from relay.core.ports import SettledAttempt
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.portion import Lease
+from relay.engine.fences import Lease
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry

@@ -8,10 +8,10 @@ import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED
-from relay.engine.batch import Batch
+from relay.engine.batch import Batch, Portion
+from relay.engine.fences import Lease
 from relay.engine.inflight import InFlight
 from relay.engine.order import Order
-from relay.engine.portion import Lease, Portion
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.virtual_time import VirtualTimeLoop
 

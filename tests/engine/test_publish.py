@@ -58,7 +58,9 @@ def test_a_follower_whose_lease_ran_out_is_not_offered(engine: MakeEngine) -> No
     one.insert(3, partition_key="a")
     one.until(lambda: one.broker.held)
     batch = next(iter(one.relay.inflight.batches))
-    one.do(lambda: batch.renewal_failed(batch.lease, [], 1000.0, refused=False))  # as if no renewal came in time
+    one.do(
+        lambda: batch.renewal_failed(batch.leases()[0][0], [], 1000.0, refused=False)
+    )  # as if no renewal came in time
     one.run(21.0 - one.loop.time())
     assert one.broker.held
     one.do(one.broker.answer)

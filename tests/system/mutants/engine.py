@@ -60,14 +60,14 @@ ENGINE: Final = (
     ),
     Mutant(
         "a lease is renewed only after it has run out",
-        "relay/engine/portion.py",
+        "relay/engine/fences.py",
         "seconds / 3",
         "seconds * 3",
         (f"{_BATCH}::test_a_lease_counts_from_before_its_statement_and_is_renewed_after_a_third", _BATCH, _LEASE),
     ),
     Mutant(
         "a lease is taken to last twice as long",
-        "relay/engine/portion.py",
+        "relay/engine/fences.py",
         "sent_at + seconds,",
         "sent_at + 2 * seconds,",
         (f"{_BATCH}::test_a_lease_counts_from_before_its_statement_and_is_renewed_after_a_third", _BATCH, _LEASE),
@@ -104,9 +104,9 @@ ENGINE: Final = (
     ),
     Mutant(
         "a settle ignores the fences of leases renewed in parts",
-        "relay/engine/batch.py",
-        "part.fence = lease.fence",
-        "part.fence = self.lease.fence",
+        "relay/engine/fences.py",
+        "fence=lease.fence)",
+        "fence=self.own.fence)",
         (f"{_BATCH}::test_leases_renewed_in_parts_have_fences_of_their_own", _BATCH, _LEASE),
     ),
     Mutant(
