@@ -19,7 +19,7 @@ from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 from tests.support.waiting import patience
 
-HISTORY = Path(__file__).parent / "history"
+OLDEST = Path(__file__).parent / "history" / "oldest.sql"
 NEWEST = schema_history(EventStoreStatements(), "gapless").newest
 DIGESTS = {
     "gapless": "34093d4cb7a93743",
@@ -28,14 +28,28 @@ DIGESTS = {
 """Of the definitions that the newest migration brings to existing stores."""
 
 
-def load_published(database: Database, state: str, positions: str, role: str) -> None:
-    """Create the store as the named release did, isolated for ``role``, with one tenant and one event."""
-    sql = (HISTORY / f"{state}_{positions}.sql").read_text(encoding="utf-8")
+def load_oldest(database: Database, positions: str, role: str) -> None:
+    """Create the store as the first release did, isolated for ``role``, with one tenant and one event."""
+    _, *pairs = re.split(r"^-- part: (\w+)\n", OLDEST.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    sql = parts["both"] + parts[positions] + parts["last"].replace("%(positions)s", positions)
     with psycopg.connect(database.url) as connection:
         connection.execute(sql.replace("app_role", f'"{role}"').encode())
         insert = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 1, 'Old', '{}')"
         connection.execute(insert, (TENANT, STREAM))
     database.run(f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"')
+
+
+async def migrate_tables(database: Database, positions: str, version: int) -> None:
+    """Bring the tables of the oldest store to ``version``; its functions stay those of the first release."""
+    statements = EventStoreStatements()
+    history = schema_history(statements, positions)
+    until = migrations.SchemaHistory(
+        statements.record_names, history._migrations[:version], (), history._adopted_version
+    )
+    async with await psycopg.AsyncConnection.connect(database.url) as connection:
+        await until.lock(connection)
+        await until.apply(connection)
 
 
 def described(database: Database) -> list[object]:
@@ -59,14 +73,16 @@ def described(database: Database) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("state", ["first", "second"])
-async def test_a_published_store_becomes_what_a_new_one_is(
-    database: Database, newest_description: list[object], positions: str, role: str, state: str
+@pytest.mark.parametrize("version", [1, 3, 6])
+async def test_an_older_store_becomes_what_a_new_one_is(
+    database: Database, newest_description: list[object], positions: str, role: str, version: int
 ) -> None:
-    load_published(database, state, positions, role)
+    load_oldest(database, positions, role)
+    if version > 1:
+        await migrate_tables(database, positions, version)
     async with await EventStore.connect(database.url) as store:
         applied = await store.migrate(positions=positions)  # type: ignore[arg-type]
-        assert [migration.number for migration in applied.plan.pending] == list(range(2, NEWEST + 1))
+        assert [migration.number for migration in applied.plan.pending] == list(range(version + 1, NEWEST + 1))
         assert described(database) == newest_description
         assert database.run("SELECT array_agg(Number ORDER BY Number) FROM event_migration") == [
             (list(range(1, NEWEST + 1)),)
@@ -114,10 +130,10 @@ async def newest_description(positions: str, postgres: str) -> list[object]:
         drop_database(database)
 
 
-@pytest.mark.parametrize("state", ["new", "first"])
+@pytest.mark.parametrize("state", ["new", "oldest"])
 async def test_concurrent_runs_apply_each_migration_once(database: Database, role: str, state: str) -> None:
     if state != "new":
-        load_published(database, state, "gapless", role)
+        load_oldest(database, "gapless", role)
     async with await EventStore.connect(database.url) as store:
         results = await asyncio.gather(*(store.migrate() for _ in range(8)))
     assert [result.up_to_date for result in results].count(False) == 1
@@ -129,7 +145,7 @@ async def test_a_dry_run_shows_what_is_pending_and_changes_nothing(database: Dat
         planned = await absent.migrate(dry_run=True)
         assert (planned.plan.version, len(planned.plan.pending)) == (0, NEWEST)
         assert database.run("SELECT 1 FROM pg_namespace WHERE nspname = 'Not There'") == []
-    load_published(database, "first", "gapless", role)
+    load_oldest(database, "gapless", role)
     before = described(database)
     async with await EventStore.connect(database.url) as store:
         planned = await store.migrate(dry_run=True)
@@ -150,7 +166,7 @@ async def test_an_upgrade_waits_for_a_lock_a_while_and_then_changes_nothing(
 ) -> None:
     """Every append would queue behind it."""
     monkeypatch.setattr(migrations, "LOCK_TIMEOUT", 0.1)
-    load_published(database, "first", "gapless", role)
+    load_oldest(database, "gapless", role)
     before = described(database)
     async with await EventStore.connect(database.url) as store:
         with database.connect(autocommit=False) as writer:

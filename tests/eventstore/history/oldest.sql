@@ -1,5 +1,6 @@
--- The store that commit 63892f1 created, positions settled: the last state before versions were recorded.
+-- The store of the first release, before versions were recorded. A test runs its parts both, gapless or settled, and last.
 
+-- part: both
 CREATE TABLE IF NOT EXISTS public.Event (
     SequenceNum BIGINT NOT NULL,
     TenantId UUID NOT NULL,
@@ -39,10 +40,6 @@ CREATE TABLE IF NOT EXISTS public.event_feed (
 CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    IF TG_RELID OPERATOR(pg_catalog.<>) 'public.event'::pg_catalog.regclass::pg_catalog.oid THEN
-        RAISE EXCEPTION 'event_feed_inserted serves the table of events only, not %', TG_TABLE_NAME
-        USING ERRCODE = 'insufficient_privilege';
-    END IF;
     INSERT INTO public.event_feed (SequenceNum, TenantId, StreamId, Version, Type)
     SELECT SequenceNum, TenantId, StreamId, Version, Type FROM inserted;
     RETURN NULL;
@@ -66,8 +63,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION public.event_feed_inserted(), public.NotifyEvent() FROM PUBLIC;
-
 CREATE TABLE IF NOT EXISTS public.event_subscription (
     Name TEXT NOT NULL,
     Position BIGINT NOT NULL,
@@ -86,6 +81,88 @@ CREATE TABLE IF NOT EXISTS public.event_store (
     CONSTRAINT check_positions CHECK (Positions IN ('gapless', 'settled'))
 );
 
+-- part: gapless
+CREATE TABLE IF NOT EXISTS public.event_position (
+    OnlyRow BOOLEAN NOT NULL DEFAULT TRUE,
+    Last BIGINT NOT NULL,
+    CONSTRAINT pk_event_position PRIMARY KEY (OnlyRow),
+    CONSTRAINT check_only_row CHECK (OnlyRow)
+);
+
+INSERT INTO public.event_position (Last) VALUES (0) ON CONFLICT DO NOTHING;
+
+CREATE OR REPLACE FUNCTION public.event_take_positions(p_count INT) RETURNS BIGINT
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_last BIGINT;
+BEGIN
+    UPDATE public.event_position SET Last = Last + p_count WHERE OnlyRow
+    RETURNING Last INTO v_last;
+    RETURN v_last;
+END
+$$;
+
+ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_take_positions(1);
+
+CREATE OR REPLACE FUNCTION public.event_append(
+    p_tenant UUID, p_stream UUID, p_expected INT, p_types TEXT[], p_metas TEXT[], p_datas TEXT[]
+) RETURNS BIGINT[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_count CONSTANT INT := pg_catalog.cardinality(p_types);
+    v_last CONSTANT BIGINT := public.event_take_positions(v_count);
+    v_version INT := p_expected;
+    v_inserted INT;
+    v_lowest INT;
+BEGIN
+    IF p_expected = -1 THEN
+        EXECUTE 'SELECT Version FROM public.event WHERE TenantId = $1 AND StreamId = $2 ORDER BY Version DESC LIMIT 1'
+        INTO v_version USING p_tenant, p_stream;
+        v_version := coalesce(v_version, 0);
+    END IF;
+    IF p_expected <= 0 THEN
+        INSERT INTO public.event (SequenceNum, TenantId, StreamId, Version, Type, Meta, Data)
+        SELECT v_last - v_count + n, p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB
+        FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n);
+        RETURN ARRAY[v_last - v_count + 1, v_last, v_version + v_count];
+    END IF;
+    WITH inserted AS (
+        INSERT INTO public.event (SequenceNum, TenantId, StreamId, Version, Type, Meta, Data)
+        SELECT
+            CASE WHEN n = 0 THEN -1 ELSE v_last - v_count + n END,
+            p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB
+        FROM (
+            SELECT 0, p_types[1], p_metas[1], p_datas[1]
+            UNION ALL
+            SELECT n, type, meta, data
+            FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n)
+        ) AS new (n, type, meta, data)
+        ON CONFLICT DO NOTHING
+        RETURNING Version
+    )
+
+    SELECT count(*), min(Version) INTO v_inserted, v_lowest FROM inserted;
+    IF v_inserted <> v_count OR v_lowest <> v_version + 1 THEN
+        EXECUTE 'SELECT count(*) FROM public.event WHERE TenantId = $1 AND StreamId = $2 AND Version BETWEEN $3 AND $4'
+        INTO v_inserted USING p_tenant, p_stream, v_version + 1, v_version + v_count;
+        IF v_inserted < v_count THEN
+            RAISE EXCEPTION 'a position up to % is taken: event_position is behind the events', v_last
+            USING ERRCODE = 'unique_violation';
+        END IF;
+        RAISE EXCEPTION 'the stream has another version than expected' USING ERRCODE = 'ES001';
+    END IF;
+    RETURN ARRAY[v_last - v_count + 1, v_last, v_version + v_count];
+END
+$$;
+
+CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
+LANGUAGE sql STABLE AS $$
+    SELECT Last, Last FROM public.event_position WHERE OnlyRow
+$$;
+
+GRANT SELECT ON public.event_position TO app_role;
+
+-- part: settled
 CREATE SEQUENCE IF NOT EXISTS public.event_sequencenum_seq AS BIGINT CACHE 1 OWNED BY public.event.SequenceNum;
 
 CREATE OR REPLACE FUNCTION public.event_register() RETURNS VOID
@@ -115,32 +192,7 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION public.event_register(), public.event_next_position() FROM PUBLIC;
-
 ALTER TABLE public.event ALTER COLUMN SequenceNum SET DEFAULT public.event_next_position();
-
-CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v_store CONSTANT INT := pg_catalog.hashoid('public.event'::REGCLASS::OID);
-BEGIN
-    IF pg_catalog.pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'a standby cannot tell which positions are settled; read from the primary'
-        USING ERRCODE = 'feature_not_supported';
-    END IF;
-    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO Newest
-    FROM public.event_sequencenum_seq;
-    SELECT least(Newest, min(Newest - ((((Newest - objid::BIGINT) & 4294967295) # 2147483648) - 2147483648)))
-    INTO Horizon
-    FROM pg_catalog.pg_locks
-    WHERE
-        locktype = 'advisory' AND granted AND objsubid = 2
-        AND classid = ((v_store::BIGINT + 4294967296) & 4294967295)::TEXT::OID
-        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION public.event_horizon() FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION public.event_append(
     p_tenant UUID, p_stream UUID, p_expected INT, p_types TEXT[], p_metas TEXT[], p_datas TEXT[]
@@ -170,7 +222,7 @@ BEGIN
         SELECT
             CASE WHEN n = 1 THEN v_first ELSE pg_catalog.nextval('public.event_sequencenum_seq') END,
             p_tenant, p_stream, v_version + n, type, meta::JSONB, data::JSONB
-        FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS new_events (type, meta, data, n);
+        FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n);
         RETURN ARRAY[v_first, pg_catalog.currval('public.event_sequencenum_seq'), v_version + v_count];
     END IF;
     WITH inserted AS (
@@ -182,7 +234,7 @@ BEGIN
             SELECT 0, p_types[1], p_metas[1], p_datas[1]
             UNION ALL
             SELECT n, type, meta, data
-            FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS new_events (type, meta, data, n)
+            FROM unnest(p_types, p_metas, p_datas) WITH ORDINALITY AS given (type, meta, data, n)
         ) AS new (n, type, meta, data)
         ON CONFLICT DO NOTHING
         RETURNING Version, SequenceNum
@@ -203,14 +255,36 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_store CONSTANT INT := pg_catalog.hashoid('public.event'::REGCLASS::OID);
+BEGIN
+    IF pg_catalog.pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'positions cannot be told to be settled on a standby; read from the primary'
+        USING ERRCODE = 'feature_not_supported';
+    END IF;
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO Newest
+    FROM public.event_sequencenum_seq;
+    SELECT least(Newest, min(Newest - ((Newest - objid::BIGINT) & 4294967295))) INTO Horizon
+    FROM pg_catalog.pg_locks
+    WHERE
+        locktype = 'advisory' AND granted AND objsubid = 2
+        AND classid = ((v_store::BIGINT + 4294967296) & 4294967295)::TEXT::OID
+        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
+END
+$$;
 
+GRANT SELECT, USAGE ON SEQUENCE public.event_sequencenum_seq TO app_role;
+
+-- part: last
 CREATE OR REPLACE TRIGGER trg_EventRecorded AFTER INSERT ON public.event
 REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION public.NotifyEvent();
 
-INSERT INTO public.event_store (Positions, Notify) VALUES ('settled', true);
+INSERT INTO public.event_store (Positions, Notify) VALUES ('%(positions)s', true);
 
 -- Its isolate_tenants, for the role of the test.
+GRANT USAGE ON SCHEMA public TO app_role;
 ALTER TABLE public.event ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS tenant_isolation ON public.event;
 CREATE POLICY tenant_isolation ON public.event
@@ -219,15 +293,8 @@ ALTER TABLE public.event_feed ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS tenant_isolation ON public.event_feed;
 CREATE POLICY tenant_isolation ON public.event_feed
 USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
-GRANT USAGE ON SCHEMA public TO app_role;
-GRANT SELECT ON public.event, public.event_feed, public.event_store TO app_role;
-GRANT SELECT ON SEQUENCE public.event_sequencenum_seq TO app_role;;
-GRANT EXECUTE ON FUNCTION public.event_horizon() TO app_role;
-GRANT USAGE ON SCHEMA public TO app_role;
 GRANT SELECT, INSERT ON public.event TO app_role;
-GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) TO app_role;
-GRANT EXECUTE ON FUNCTION public.event_register(), public.event_next_position() TO app_role;;
-GRANT SELECT, USAGE ON SEQUENCE public.event_sequencenum_seq TO app_role;;
+GRANT SELECT ON public.event_feed, public.event_store TO app_role;
 
 -- Its provision_tenant, for the tenant of the tests.
 CREATE TABLE public.event_847ed1889e8b4d238eb49126ebd77a4d (
