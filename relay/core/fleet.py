@@ -1,8 +1,18 @@
-"""The times of a fleet's heartbeats and the comparison of destinations, for writers and readers of the list."""
+"""The times of a fleet's heartbeats, and how the relays of one table differ: for relays, operators and the console.
+
+Pure. ``join`` in ``sql/outbox/fleet.sql`` compares destinations like ``same_destination``: the database refuses a relay
+there before its row exists.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from relay.core.durations import format_duration
+
+Value = TypeVar("Value")
 
 HEARTBEAT: Final = 5.0
 """Seconds between two heartbeats of a relay."""
@@ -11,11 +21,83 @@ LIVING: Final = 30.0
 FORGOTTEN: Final = 600.0
 """Seconds after which the row of a relay that is gone is deleted."""
 
+DESTINATION: Final = "destination"
+"""The name of a difference that is no variable."""
+
+
+class CommonSettings(NamedTuple):
+    """What all relays of a table must have in common, as one of them has it."""
+
+    destination_type: str
+    """PUBLISHER_TYPE."""
+    destination: str
+    """Fingerprints of its servers, for ``same_destination``; they hold no secret."""
+    lease_timeout: float
+    """Seconds."""
+    ordering: str
+    """``none``, ``key`` (skip a dead event) or ``key, block``."""
+    on_delivered: str
+    """``keep`` or ``delete``."""
+    message_format: str | None
+    """None for a relay of a version that does not report it."""
+    route_prefix: str | None
+    """None where it is unset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedValue(Generic[Value]):
+    """A value, and the relays that have it."""
+
+    value: Value
+    relays: list[str]
+
 
 def same_destination(one: str, other: str) -> bool:
     """Whether two relays of one type deliver to one destination: their lists of fingerprints share a server.
 
     A server belongs to one cluster. Lists without a common server differ, also where they name one cluster.
-    ``join`` in ``sql/outbox/fleet.sql`` compares in the same way.
     """
     return not set(one.split()).isdisjoint(other.split())
+
+
+def compared(relays: Sequence[tuple[str, Mapping[str, Value]]]) -> dict[str, list[SharedValue[Value]]]:
+    """The values of each name over the relays, in the order of the relays: one value where they agree.
+
+    Each relay comes with its id and its values by name. A name that a relay does not know is no difference.
+    """
+    groups: dict[str, dict[Value, SharedValue[Value]]] = {}
+    for relay_id, values in relays:
+        for name, value in values.items():
+            groups.setdefault(name, {}).setdefault(value, SharedValue(value, [])).relays.append(relay_id)
+    return {name: list(values.values()) for name, values in groups.items()}
+
+
+def settings_that_differ(relays: Sequence[tuple[str, CommonSettings]]) -> dict[str, list[SharedValue[str]]]:
+    """What the relays must have in common and have not: by variable (or ``DESTINATION``), the texts of the values."""
+    names = _destination_names([settings for _, settings in relays])
+    rows = [(relay_id, _texts(own, name)) for (relay_id, own), name in zip(relays, names, strict=True)]
+    return {name: values for name, values in compared(rows).items() if len(values) > 1}
+
+
+def _texts(settings: CommonSettings, destination: str) -> dict[str, str]:
+    return {
+        DESTINATION: destination,
+        "LEASE_TIMEOUT": format_duration(settings.lease_timeout),
+        "ORDERING": settings.ordering,
+        "ON_DELIVERED": settings.on_delivered,
+        "MESSAGE_FORMAT": settings.message_format or "unset",
+        "ROUTE_PREFIX": settings.route_prefix or "unset",
+    }
+
+
+def _destination_names(members: Sequence[CommonSettings]) -> list[str]:
+    """The destination of each, named after the first that shares it."""
+    firsts: list[CommonSettings] = []
+    names = []
+    for member in members:
+        alike = (one for one in firsts if one.destination_type == member.destination_type)
+        first = next((one for one in alike if same_destination(one.destination, member.destination)), None)
+        if first is None:
+            firsts.append(first := member)
+        names.append(f"{first.destination_type} {first.destination}")
+    return names

@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
-from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, SchemaError
-from relay.core.fleet import FORGOTTEN, LIVING, same_destination
+from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, CommonSettings, settings_that_differ
 from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
@@ -49,17 +48,6 @@ class RelayIdentity:
     instance: UUID = field(default_factory=uuid4)
 
 
-class _Neighbour(NamedTuple):
-    relay_id: str
-    destination_type: str
-    destination: str
-    lease_timeout: float
-    ordering: str
-    on_delivered: str
-    message_format: str | None
-    route_prefix: str | None
-
-
 class OutboxFleet:
     """The row of one relay. ``storage.longest_lease`` follows the living relays."""
 
@@ -70,7 +58,7 @@ class OutboxFleet:
         self._table = table
         self._identity = identity
         self._allow_mixed = allow_mixed
-        self._settings: dict[str, dict[str, Any]] = json.loads(identity.settings)
+        self._common = _common_settings(identity)
         self._columns: dict[str, Any] = {**asdict(identity), "living": LIVING, "forgotten": FORGOTTEN}
 
     async def join(self) -> None:
@@ -110,9 +98,10 @@ class OutboxFleet:
             cursor = await connection.execute(self._sql("beat"), {**self._columns, **heartbeat._asdict()})
             return await cursor.fetchall()
 
-        neighbours = [_Neighbour(*row) for row in await self._run("writing the heartbeat", work)]
-        self._storage.longest_lease = max((one.lease_timeout for one in neighbours), default=0.0)
-        return [sentence for one in neighbours for sentence in self._differences(one)]
+        rows = await self._run("writing the heartbeat", work)
+        neighbours = [(relay_id, CommonSettings(*values)) for relay_id, *values in rows]
+        self._storage.longest_lease = max((common.lease_timeout for _, common in neighbours), default=0.0)
+        return [sentence for relay_id, common in neighbours for sentence in self._differences(relay_id, common)]
 
     async def leave(self) -> None:
         """Delete the row. Raises StorageError."""
@@ -124,29 +113,13 @@ class OutboxFleet:
 
         await self._run("leaving the fleet", work)
 
-    def _differences(self, other: _Neighbour) -> list[str]:
-        own = self._identity
-        pairs = {
-            "LEASE_TIMEOUT": (format_duration(own.lease_timeout), format_duration(other.lease_timeout)),
-            "ORDERING": (own.ordering, other.ordering),
-            "ON_DELIVERED": (own.on_delivered, other.on_delivered),
-            "MESSAGE_FORMAT": (self._value("MESSAGE_FORMAT"), other.message_format),
-            "ROUTE_PREFIX": (self._value("ROUTE_PREFIX"), other.route_prefix),
-        }
-        if not self._allow_mixed and not (
-            own.destination_type == other.destination_type and same_destination(own.destination, other.destination)
-        ):
-            ours = f"{own.destination_type} {own.destination}"
-            pairs = {"the destination": (ours, f"{other.destination_type} {other.destination}"), **pairs}
+    def _differences(self, relay_id: str, other: CommonSettings) -> list[str]:
+        differing = settings_that_differ([("", self._common), (relay_id, other)])
         return [
-            f"relay {other.relay_id} has {name} {theirs or 'unset'}, this relay {ours or 'unset'}"
-            for name, (ours, theirs) in pairs.items()
-            if ours != theirs
+            f"relay {relay_id} has {name} {theirs.value}, this relay {ours.value}"
+            for name, (ours, theirs) in differing.items()
+            if not (self._allow_mixed and name == DESTINATION)
         ]
-
-    def _value(self, variable: str) -> str | None:
-        value: str | None = self._settings.get(variable, {}).get("value")
-        return value
 
     async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
         try:
@@ -159,3 +132,16 @@ class OutboxFleet:
 
     def _sql(self, name: str) -> LiteralString:
         return statement(f"outbox/fleet:{name}", self._table, {RELAYS: relays_of(self._table)})
+
+
+def _common_settings(identity: RelayIdentity) -> CommonSettings:
+    settings: dict[str, dict[str, Any]] = json.loads(identity.settings)
+    return CommonSettings(
+        identity.destination_type,
+        identity.destination,
+        identity.lease_timeout,
+        identity.ordering,
+        identity.on_delivered,
+        settings.get("MESSAGE_FORMAT", {}).get("value"),
+        settings.get("ROUTE_PREFIX", {}).get("value"),
+    )

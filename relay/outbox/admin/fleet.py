@@ -9,14 +9,12 @@ The database user needs SELECT on that table.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from relay.core.durations import format_duration
-from relay.core.fleet import FORGOTTEN, LIVING, same_destination
+from relay.core.fleet import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import fetch, operating_beside
 from relay.outbox.admin.readings import bounded_reading, pauses_in_force, rows_of_relays
@@ -63,6 +61,19 @@ class FleetMember(NamedTuple):
     """MESSAGE_FORMAT; None of a relay that does not say it."""
     route_prefix: str | None
     """ROUTE_PREFIX; None where it is unset."""
+
+    @property
+    def common(self) -> CommonSettings:
+        """What it must have in common with the other relays."""
+        return CommonSettings(
+            self.destination_type,
+            self.destination,
+            self.lease_timeout,
+            self.ordering,
+            self.on_delivered,
+            self.message_format,
+            self.route_prefix,
+        )
 
 
 def list_relays(url: str, table: TableName) -> list[FleetMember]:
@@ -159,44 +170,17 @@ def compared_settings(relays: Sequence[RelaySettings]) -> list[ComparedSetting]:
 
     A variable that a relay does not know, being of another version, is no difference.
     """
-    names = dict.fromkeys(name for relay in relays if relay.living for name in relay.settings)
-    compared = []
-    for name in names:
-        groups: dict[RelaySetting, list[str]] = {}
-        for relay in relays:
-            if relay.living and name in relay.settings:
-                groups.setdefault(relay.settings[name], []).append(relay.relay_id)
-        values = [SettingValue(*setting, members) for setting, members in groups.items()]
-        compared.append(ComparedSetting(name, sorted(values, key=lambda value: -len(value.relays))))
-    return compared
+    result = []
+    for name, shared in compared([(relay.relay_id, relay.settings) for relay in relays if relay.living]).items():
+        values = [SettingValue(*one.value, one.relays) for one in shared]
+        result.append(ComparedSetting(name, sorted(values, key=lambda value: -len(value.relays))))
+    return result
 
 
 def differences(members: Sequence[FleetMember]) -> list[str]:
     """What the living relays must have in common and have not, one sentence each."""
-    living = [member for member in members if member.living]
-    settings = {
-        "destination": _destinations(living),
-        "LEASE_TIMEOUT": Counter(format_duration(member.lease_timeout) for member in living),
-        "ORDERING": Counter(member.ordering for member in living),
-        "ON_DELIVERED": Counter(member.on_delivered for member in living),
-        "MESSAGE_FORMAT": Counter(member.message_format or "unset" for member in living),
-        "ROUTE_PREFIX": Counter(member.route_prefix or "unset" for member in living),
-    }
+    differing = settings_that_differ([(member.relay_id, member.common) for member in members if member.living])
     return [
-        f"the relays differ in {name}: {', '.join(f'{value} ({count})' for value, count in values.items())}"
-        for name, values in settings.items()
-        if len(values) > 1
+        f"the relays differ in {name}: {', '.join(f'{one.value} ({len(one.relays)})' for one in values)}"
+        for name, values in differing.items()
     ]
-
-
-def _destinations(members: Sequence[FleetMember]) -> Counter[str]:
-    """How many relays have which destination, by the first of those that share it."""
-    firsts: list[FleetMember] = []
-    counts: Counter[str] = Counter()
-    for member in members:
-        shared = (one for one in firsts if one.destination_type == member.destination_type)
-        first = next((one for one in shared if same_destination(one.destination, member.destination)), None)
-        if first is None:
-            firsts.append(first := member)
-        counts[f"{first.destination_type} {first.destination}"] += 1
-    return counts
