@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
+from relay.settings.former import FORMER
 from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
@@ -317,7 +318,7 @@ def of_the_console(names: Collection[str]) -> Iterator[str]:
 
 def unknown(names: Iterable[str]) -> Iterator[str]:
     """A sentence for each name that looks like one of our variables and is none."""
-    for name in sorted(set(names) - set(NAMES)):
+    for name in sorted(set(names) - set(NAMES) - FORMER.keys()):
         ours = name.startswith(_PREFIXES) and not _INJECTED.fullmatch(name)
         near = difflib.get_close_matches(name, NAMES, 1, 0.75 if ours else 0.9)
         if near:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from relay.core.errors import ConfigError
-from relay.settings import rules, secret_files
+from relay.settings import former, rules, secret_files
 from relay.settings.dotenv import read_dotenv
 from relay.settings.variables import NAMES, Variables
 
@@ -67,14 +67,15 @@ class Settings(Variables):
         values, failed = secret_files.from_files(
             secret_files.merged((file, environ, overrides or {}), used, problems), used, problems
         )
-        chosen = {name.lower(): value for name, value in values.items() if name in names}
+        chosen = {name.lower(): value for name, value in values.items() if name in names.intersection(NAMES)}
         texts, undecodable = _utf8(chosen, problems)
         variables, bad = _read(texts, problems)
         silent = bad | undecodable | failed | (frozenset(NAMES) - names)
         problems += rules.about(rules.problems, variables, silent)
+        ignored = former.findings(values, None if of_a_relay else names, problems)
         if problems:
             raise ConfigError("\n".join(problems))
-        warnings = rules.about(rules.cautions, variables, silent)
+        warnings = rules.about(rules.cautions, variables, silent) + ignored
         if of_a_relay:
             warnings += [*rules.of_the_console(values), *rules.unknown(values)]
         effective = {
