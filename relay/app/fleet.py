@@ -10,7 +10,7 @@ from relay.app.build import build_wake_ups
 from relay.app.publishers import http_options
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
-from relay.outbox.pauses import OutboxPauses
+from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings

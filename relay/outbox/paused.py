@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from relay.core.event import Fence
 from relay.core.pause import Pause, PauseScope, PauseTarget
-from relay.outbox.extensions import PAUSES, pauses_of
+from relay.outbox.pauses import read_for_claims
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
 
@@ -66,7 +66,7 @@ class PausedRows:
     ) -> None:
         self._clock = clock
         self._rows_per_look = rows_per_look
-        self._read = statement("outbox/pause:read", table, {PAUSES: pauses_of(table)})
+        self._outbox = table
         self._look_sql = statement("outbox/pause:look", table)
         self._look_in_part_sql = statement("outbox/pause:look", table, tags=["in_part"])
         self._guard = statement("outbox/claim:guard", table)
@@ -120,9 +120,7 @@ class PausedRows:
 
     async def read(self, connection: Connection) -> Sequence[Pause]:
         """Read the pauses in force; claims that are sent from now on obey them."""
-        cursor = connection.cursor(binary=True)
-        await cursor.execute(self._read)
-        self.set([read_pause(row) for row in await cursor.fetchall()])
+        self.set(await read_for_claims(connection, self._outbox))
         return self.pauses
 
     def set(self, pauses: Sequence[Pause]) -> None:
@@ -200,9 +198,3 @@ def _left_out(patterns: Sequence[str], in_part: Sequence[str] = ()) -> frozenset
     return frozenset(
         (*((pattern, part) for pattern in patterns for part in (False, True)), *((one, True) for one in in_part))
     )
-
-
-def read_pause(row: tuple[Any, ...]) -> Pause:
-    """The pause in a row of ``sql/outbox/pause.sql``."""
-    scope, name, until, paused_by, reason, since = row
-    return Pause(PauseTarget(PauseScope(scope), name), until, paused_by, reason, since)

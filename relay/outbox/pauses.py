@@ -1,62 +1,52 @@
-"""The pauses of an outbox as the relay reads them: ``relay.core.ports.Pauses`` on the optional table.
+"""The one reader of an outbox's pauses, for the relay, the operations and the console.
 
-It uses the connection of the storage that nothing else of the relay waits for; without the table it needs none:
-whether it is there comes with each ping. It needs SELECT on the table of ``sql/outbox/extensions/pause.sql``.
+Pauses stand in the optional table of ``sql/outbox/extensions/pause.sql``; reading them needs SELECT on it.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from typing import Any, LiteralString
 
-from relay.core.errors import SchemaError, StorageError
-from relay.core.pause import Pause
-from relay.outbox.extensions import pauses_of
-from relay.outbox.storage import PostgresOutbox
-from relay.postgres.operating import NO_PRIVILEGE
-from relay.postgres.sql import TableName
-
-logger = logging.getLogger(__name__)
-
-_DEADLINE = 2.0  # seconds
+from relay.core.pause import Pause, PauseScope, PauseTarget
+from relay.outbox.extensions import PAUSES, pauses_of, relays_of
+from relay.postgres.connect import Connection, SyncConnection
+from relay.postgres.errors import translating
+from relay.postgres.operating import fetch, naming_the_grant
+from relay.postgres.sql import TableName, statement
 
 
-class OutboxPauses:
-    """Reads the pauses for the claims of ``storage``."""
+def pause_statement(name: str, table: TableName) -> LiteralString:
+    """A statement of ``sql/outbox/pause.sql``; its result becomes pauses by ``pause_of``."""
+    return statement(f"outbox/pause:{name}", table, {PAUSES: pauses_of(table)})
 
-    def __init__(self, storage: PostgresOutbox, table: TableName) -> None:
-        self._storage = storage
-        self._table = table
 
-    async def read(self) -> Sequence[Pause]:
-        """The pauses in force; one round of looking for what is not paused follows (``relay.outbox.paused``)."""
-        try:
-            pauses = await self._read()
-        except SchemaError:
-            await self._look()
-            raise
-        await self._look()
-        return pauses
+def pause_of(row: tuple[Any, ...]) -> Pause:
+    """The pause in a row."""
+    scope, name, until, paused_by, reason, since = row
+    return Pause(PauseTarget(PauseScope(scope), name), until, paused_by, reason, since)
 
-    async def _look(self) -> None:
-        """Look past the rows that are left out: with the extension, or because destinations do not answer."""
-        paused = self._storage.paused
-        if not paused.patterns:
-            return
-        try:
-            await self._storage.aside.run("skipping paused rows", paused.look)
-        except StorageError as error:  # claims step over more rows until it works
-            logger.debug("%s", error)
 
-    async def _read(self) -> Sequence[Pause]:
-        paused = self._storage.paused
-        if not self._storage.extensions.pauses:
-            paused.set(())
-            return ()
-        try:
-            return await self._storage.aside.run("reading the pauses", paused.read, _DEADLINE)
-        except SchemaError as error:
-            if error.sqlstate != NO_PRIVILEGE:
-                raise
-            grant = f"GRANT SELECT ON {pauses_of(self._table).quoted} TO the relay's user"
-            raise SchemaError(f"{error}; run: {grant}", error.sqlstate) from error
+async def read_for_claims(connection: Connection, table: TableName) -> list[Pause]:
+    """The pauses in force, the oldest first, over a connection of the relay. The extension must be there."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(pause_statement("read", table))
+    return [pause_of(row) for row in await cursor.fetchall()]
+
+
+def read_pauses(connection: SyncConnection, table: TableName) -> list[Pause]:
+    """The pauses in force, the oldest first. The extension must be there."""
+    return [pause_of(row) for row in fetch(connection, pause_statement("read", table), {})]
+
+
+def pauses_in_force(connection: SyncConnection, table: TableName) -> list[Pause] | None:
+    """The pauses in force, the oldest first; None without the extension, also inside a transaction.
+
+    Raises SchemaError without SELECT on their table; the message names the GRANT.
+    """
+    names = {"relays": relays_of(table).quoted, "pauses": pauses_of(table).quoted}
+    [(_, _, present)] = fetch(connection, statement("outbox/table:ping", table), names)
+    if not present:
+        return None
+    grant = f'GRANT SELECT ON {pauses_of(table).quoted} TO "{connection.info.user}"'
+    with naming_the_grant(f"run as the owner of the table: {grant}"), translating("reading the pauses"):
+        return read_pauses(connection, table)

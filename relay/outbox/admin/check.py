@@ -15,10 +15,10 @@ from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
 from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.admin.modes import mode_finding
-from relay.outbox.extensions import ORDER_INDEXES, PAUSES, pauses_of, relays_of
+from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
-from relay.outbox.paused import read_pause
+from relay.outbox.pauses import read_pauses
 from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, WRITTEN, creation
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, quote_identifier, statement, without_parameters
@@ -115,9 +115,7 @@ def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
     if has_table(connection, pauses_of(table)):
         faults = list(lacking_rights(connection, grant_sql("pauses", table, user), user))
         yield from faults
-        sql = statement("outbox/pause:read", table, {PAUSES: pauses_of(table)})
-        pauses = [] if faults else [read_pause(row) for row in fetch(connection, sql, {})]
-        for pause in pauses:
+        for pause in [] if faults else read_pauses(connection, table):
             yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
     if has_table(connection, relays_of(table)):
         yield from lacking_rights(connection, grant_sql("relays", table, user), user)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from relay.core.pause import Pause
-from relay.outbox.admin.readings import bounded_reading, one_round_trip, pauses_in_force
+from relay.outbox.admin.readings import bounded_reading, one_round_trip
+from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName
 
 MOST_SAMPLED: Final = 10_000

@@ -17,8 +17,9 @@ from uuid import UUID
 from relay.core.fleet import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import fetch, operating_beside
-from relay.outbox.admin.readings import bounded_reading, pauses_in_force, rows_of_relays
+from relay.outbox.admin.readings import bounded_reading, rows_of_relays
 from relay.outbox.extensions import RELAYS, relays_of
+from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName, statement
 
 __all__ = ["FORGOTTEN", "LIVING", "FleetMember", "differences", "list_relays"]

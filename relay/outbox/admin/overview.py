@@ -12,8 +12,9 @@ from relay.core.pause import Pause
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Moment, rows
-from relay.outbox.admin.readings import bounded_reading, one_round_trip, pauses_in_force
+from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.options import application_name
+from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName, statement
 
 MOST_COUNTED: Final = 100_000

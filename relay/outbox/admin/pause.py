@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final, LiteralString
+from typing import Final
 
 from relay.core.errors import ConfigError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.connection import Connection, fetch, operating_beside, short_transaction
-from relay.outbox.extensions import PAUSES, pauses_of
-from relay.outbox.paused import read_pause
-from relay.postgres.sql import TableName, statement
+from relay.outbox.extensions import pauses_of
+from relay.outbox.pauses import pause_of, pause_statement, read_pauses
+from relay.postgres.sql import TableName
 
 _RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 _LONGEST: Final = timedelta(days=36_525)
@@ -30,7 +30,7 @@ _LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)  # the table holds no later 
 def list_pauses(url: str, table: TableName) -> list[Pause]:
     """The pauses in force, the oldest first."""
     with _operating(url, table, "listing the pauses", "SELECT") as connection:
-        return _pauses(connection, table, "read", {})
+        return read_pauses(connection, table)
 
 
 def pause(
@@ -70,9 +70,9 @@ def pause_within(
         "paused_by": who,
         "reason": reason,
     }
-    connection.execute(_sql(table, "forget_ended"))
+    connection.execute(pause_statement("forget_ended", table))
     [written] = _pauses(connection, table, "pause", parameters)
-    if written not in _pauses(connection, table, "read", {}):
+    if written not in read_pauses(connection, table):
         raise ConfigError(f"the pause would end at {written.until}, which is not in the future")
     return written
 
@@ -120,8 +120,4 @@ def _operating(url: str, table: TableName, doing: str, rights: str) -> AbstractC
 
 
 def _pauses(connection: Connection, table: TableName, name: str, parameters: Mapping[str, object]) -> list[Pause]:
-    return [read_pause(row) for row in fetch(connection, _sql(table, name), parameters)]
-
-
-def _sql(table: TableName, name: str) -> LiteralString:
-    return statement(f"outbox/pause:{name}", table, {PAUSES: pauses_of(table)})
+    return [pause_of(row) for row in fetch(connection, pause_statement(name, table), parameters)]

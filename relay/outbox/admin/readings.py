@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, fetch, naming_the_grant, operating, rows
 from relay.outbox.extensions import PAUSES, RELAYS, pauses_of, relays_of
-from relay.outbox.paused import read_pause
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName, statement
 
@@ -43,26 +41,11 @@ def rows_of_relays(
     connection: Connection, table: TableName, path: str, parameters: Mapping[str, object]
 ) -> list[tuple[Any, ...]] | None:
     """The rows of a statement on the extension fleet; None without it. Raises SchemaError without the right."""
-    return _optional(connection, table, relays_of(table), path, parameters) if _present(connection, table)[0] else None
-
-
-def pauses_in_force(connection: Connection, table: TableName) -> list[Pause] | None:
-    """The pauses in force; None without the extension pause. Raises SchemaError without the right."""
-    if not _present(connection, table)[1]:
+    place = relays_of(table)
+    names = {"relays": place.quoted, "pauses": pauses_of(table).quoted}
+    [(_, present, _)] = rows(connection, "outbox/table:ping", table, names)
+    if not present:
         return None
-    return [read_pause(row) for row in _optional(connection, table, pauses_of(table), "outbox/pause:read", {})]
-
-
-def _present(connection: Connection, table: TableName) -> tuple[bool, bool]:
-    """Whether there is a list of relays, and of pauses."""
-    names = {"relays": relays_of(table).quoted, "pauses": pauses_of(table).quoted}
-    [(_, relays, pauses)] = rows(connection, "outbox/table:ping", table, names)
-    return relays, pauses
-
-
-def _optional(
-    connection: Connection, table: TableName, place: TableName, path: str, parameters: Mapping[str, object]
-) -> list[tuple[Any, ...]]:
     grant = f'run as its owner: GRANT SELECT ON {place.quoted} TO "{connection.info.user}"'
     with naming_the_grant(grant), translating(f"reading {place}"):
         return fetch(connection, statement(path, table, _names(table)), parameters)

@@ -1,6 +1,6 @@
 """Pauses in histories: what operators hold back, what each relay has read of it, and a relay's way to read it.
 
-The relay's part is the product's (``relay.outbox.pauses`` and ``relay.outbox.paused``), without its SQL. It looks at
+The relay's part is the product's (``relay.outbox.pausewatch``, ``relay.outbox.paused``), without its SQL. It looks at
 two rows at a time, so that those of a history are many.
 """
 

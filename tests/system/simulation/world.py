@@ -13,7 +13,7 @@ from relay.core.status import Exposition
 from relay.engine.options import EngineOptions
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
-from relay.outbox.pauses import OutboxPauses
+from relay.outbox.pausewatch import OutboxPauses
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.doubles.telemetry import MemoryTelemetry
