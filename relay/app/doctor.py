@@ -7,13 +7,14 @@ ConfigError.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from relay.app import publishers
 from relay.app.destinations import RoutingPlan, read_plan
-from relay.brokers.greeting import BROKER_NAMES, what_listens
+from relay.brokers import kinds
+from relay.brokers.greeting import what_listens
+from relay.brokers.kinds import CheckContext, Kind
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -23,8 +24,6 @@ from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
-_NEVER_STORED: Final = frozenset({"stdout", "null"})
-_OF_AWS: Final = frozenset({"sqs", "sns"})
 
 
 def examine(settings: Settings, retention: float) -> list[Finding]:
@@ -106,56 +105,46 @@ def _lease(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.OK, "lease", f"{lease} leaves room for {timeout}")
 
 
-async def _broker(settings: Settings, types: list[str] | None) -> list[Finding]:
+async def _broker(settings: Settings, names: list[str] | None) -> list[Finding]:
     """Check the broker's answer, the login, and a destination for each waiting event type."""
-    kind = settings.publisher_type
-    if kind in _NEVER_STORED:
-        message = f"PUBLISHER_TYPE={kind} reaches no broker"
-        advice = "set PUBLISHER_TYPE to kafka, nats, redis, rabbitmq, http, sqs or sns"
+    kind = kinds.find(settings.publisher_type)
+    if kind is None:
+        message = f"PUBLISHER_TYPE={settings.publisher_type} reaches no broker"
+        advice = f"set PUBLISHER_TYPE to {kinds.listed(kinds.names())}"
         return [Finding(Level.WARNING, "broker", message, advice)]
     try:
-        return await (_http if kind == "http" else _session)(settings, types)
+        return await _destinations(settings, kind, names)
     except ConfigError as error:
         return [Finding(Level.ERROR, "broker", str(error), "correct the setting")]
     except OutboxError as error:
-        return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings))]
+        return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings, kind))]
 
 
-async def _session(settings: Settings, types: list[str] | None) -> list[Finding]:
-    """Probe a broker, and ask it for a destination of each type."""
-    kind = settings.publisher_type
-    await _probe(settings)
-    findings = [Finding(Level.OK, "broker", f"{kind}: connected and authenticated")]
-    if types is None:
-        return findings  # the waiting event types are not known; the table's findings say why
-    return findings + await _existing(settings, types)
+async def _destinations(settings: Settings, kind: Kind, names: list[str] | None) -> list[Finding]:
+    """Probe a broker, and look for a destination of each name; None where the table could not tell them."""
+    findings = []
+    if not kind.check_connects:
+        await _probe(settings)
+        findings = [Finding(Level.OK, "broker", f"{kind.name}: connected and authenticated")]
+    options = publishers.options_of(settings)  # before the import: it names the extra when the client is missing
+    check = kind.load_check()
+    if check is None:
+        return findings
+    context = CheckContext(settings.lease_timeout, settings.retry_max_delay, SAMPLE, _PROBE)
+    return findings + await check(options, names, context)
 
 
-async def _existing(settings: Settings, types: list[str]) -> list[Finding]:
-    """Look for a destination for each event type; a Redis stream begins with its first event."""
-    match settings.publisher_type:
-        case "nats":
-            return await _nats(settings, types)
-        case "kafka":
-            return await _kafka(settings, types)
-        case "rabbitmq":
-            return await _rabbitmq(settings, types)
-        case "sqs" | "sns":
-            return await _aws(settings, types)
-    return []
-
-
-async def _broker_advice(settings: Settings) -> str:
+async def _broker_advice(settings: Settings, kind: Kind) -> str:
     """What to do about a broker that does not answer: a server of another kind on its address says the most."""
-    kind, url = settings.publisher_type, settings.publisher_url
-    if kind in _OF_AWS:
-        return "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint"
-    answer = await what_listens(url.get_secret_value(), kind) if url is not None else ""
+    url = settings.publisher_url
+    if kind.unreachable:
+        return kind.unreachable
+    answer = await what_listens(url.get_secret_value(), kind.port) if url is not None and kind.port is not None else ""
     if not answer:
         return "nothing listens on the address in PUBLISHER_URL; check host and port, and that the broker runs"
-    if BROKER_NAMES[kind] in answer:
+    if kind.server in answer:
         return f"{answer}: check the login, TLS and the parameters of PUBLISHER_URL"
-    return f"{answer}: correct the address in PUBLISHER_URL, or PUBLISHER_TYPE={kind}"
+    return f"{answer}: correct the address in PUBLISHER_URL, or PUBLISHER_TYPE={kind.name}"
 
 
 async def _probe(settings: Settings) -> None:
@@ -165,107 +154,3 @@ async def _probe(settings: Settings) -> None:
         await publisher.probe(_PROBE)
     finally:
         await publisher.close()
-
-
-async def _kafka(settings: Settings, types: list[str]) -> list[Finding]:
-    from relay.brokers.kafka.topics import read_topics  # noqa: PLC0415 - only with this broker
-
-    topics = await read_topics(publishers.kafka_options(settings))
-    advice = "create it or let this login see it, unless the brokers create topics automatically"
-    missing = [name for name in types if name not in topics]
-    findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", advice) for name in missing]
-    return findings or [_destinations("topics", "topic", types)]
-
-
-async def _nats(settings: Settings, types: list[str]) -> list[Finding]:
-    from relay.brokers.nats.streams import read_streams  # noqa: PLC0415 - only with this broker
-
-    streams = await read_streams(publishers.nats_options(settings))
-    stream_of = {name: next((stream for stream in streams if stream.takes(name)), None) for name in types}
-    findings = [
-        Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", _add_stream(name))
-        for name, stream in stream_of.items()
-        if stream is None
-    ] or [_destinations("streams", "stream", types)]
-    used = (
-        {stream.name: stream for stream in stream_of.values() if stream}
-        if types
-        else {one.name: one for one in streams}
-    )
-    return findings + [_window(settings, stream.name, stream.duplicate_window) for stream in used.values()]
-
-
-async def _rabbitmq(settings: Settings, types: list[str]) -> list[Finding]:
-    from relay.brokers.rabbitmq.queues import has_exchange, missing_queues  # noqa: PLC0415 - only with this broker
-
-    options = publishers.rabbit_options(settings)
-    if options.exchange:
-        if await has_exchange(options):
-            return [
-                Finding(Level.OK, "exchange", f"exchange {options.exchange!r} exists; its bindings were not checked")
-            ]
-        advice = "create it, or correct RABBITMQ_EXCHANGE; until then events are retried and become dead letters"
-        return [Finding(Level.ERROR, "exchange", f"exchange {options.exchange!r} does not exist", advice)]
-    advice = "declare it, durable and of type quorum; until then its events are retried and become dead letters"
-    missing = await missing_queues(options, types)
-    findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
-    return findings or [_destinations("queues", "queue", types)]
-
-
-async def _http(settings: Settings, types: list[str] | None) -> list[Finding]:
-    from relay.brokers.http.checking import check_hosts, without_endpoint  # noqa: PLC0415 - only with webhooks
-
-    options = publishers.http_options(settings)
-    advice = "check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers"
-    findings = [
-        Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
-        if reason is None
-        else Finding(Level.ERROR, "broker", reason, advice)
-        for host, reason in (await check_hosts(options, _PROBE)).items()
-    ]
-    if types is None:
-        return findings
-    advice = "add a pattern to HTTP_ENDPOINTS_FILE, or set PUBLISHER_URL; until then its events become dead letters"
-    missing = [
-        Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {name!r}", advice)
-        for name in without_endpoint(options, types)
-    ]
-    return findings + (missing or [_destinations("endpoints", "URL", types)])
-
-
-async def _aws(settings: Settings, types: list[str]) -> list[Finding]:
-    from relay.brokers.aws.destinations import look  # noqa: PLC0415 - only with these services
-
-    noun = "queue" if settings.publisher_type == "sqs" else "topic"
-    advice = f"create the {noun} or grant the right; until then its events are retried and become dead letters"
-    wrong = await look(publishers.aws_options(settings), types)
-    findings = [
-        Finding(Level.ERROR, f"{noun}s", f"event type {name!r}: {problem}", advice) for name, problem in wrong.items()
-    ]
-    return findings or [_destinations(f"{noun}s", noun, types)]
-
-
-def _add_stream(subject: str) -> str:
-    return (
-        f"create one, nats stream add EVENTS --subjects {shlex.quote(subject)} --defaults, or add the subject to one; "
-        "until then its events are retried and become dead letters"
-    )
-
-
-def _window(settings: Settings, stream: str, window: float) -> Finding:
-    """Compare the stream's duplicate window with the time after which an event may be sent again."""
-    needed = settings.lease_timeout + settings.nats_publish_timeout
-    if window < needed:
-        message = f"stream {stream} forgets an event's id after {format_duration(window)}, before its lease has expired"
-        enough = format_duration(needed)
-        advice = f"make that {enough} or more: nats stream edit {stream} --dupe-window {enough}"
-        return Finding(Level.WARNING, "duplicates", message, advice)
-    message = f"stream {stream} recognizes a repeated event for {format_duration(window)}"
-    late = settings.retry_max_delay > window
-    return Finding(Level.OK, "duplicates", f"{message}; a later retry may arrive twice" if late else message)
-
-
-def _destinations(subject: str, noun: str, types: list[str]) -> Finding:
-    if not types:
-        return Finding(Level.OK, subject, "no event waits, so no destination was checked")
-    return Finding(Level.OK, subject, f"a {noun} exists for each event type of the first {SAMPLE} waiting events")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from relay.app.build import build_wake_ups
 from relay.app.publishers import http_options
+from relay.brokers import kinds
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pausewatch import OutboxPauses
@@ -18,7 +19,6 @@ from relay.settings.shown import settings_json
 from relay.version import __version__
 
 _DIGITS = 12
-_PORTS = {"kafka": "9092", "nats": "4222", "redis": "6379", "rabbitmq": "5672", "sqs": "", "sns": ""}
 
 
 def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
@@ -58,7 +58,8 @@ def _digests(settings: Settings) -> list[str]:
     kind, url = settings.publisher_type, settings.publisher_url
     if kind == "http":
         return _hashed(kind, _endpoints(settings))
-    text = url.get_secret_value().strip() if url is not None and kind in _PORTS else ""
+    row = kinds.find(kind)
+    text = url.get_secret_value().strip() if url is not None and row is not None else ""
     places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
     # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
     path = next((path for _, path in reversed(places) if path), "")
@@ -66,7 +67,8 @@ def _digests(settings: Settings) -> list[str]:
         path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
     if kind in ("sqs", "sns"):  # the region, and what stands in for the service or names another account
         path = f"{text.partition('?')[2]}/{settings.sns_topic_arn_prefix or ''}"
-    servers = {f"{_address(address, _PORTS[kind])}/{path}" for address, _ in places} or {""}
+    port = "" if row is None else str(row.port or "")
+    servers = {f"{_address(address, port)}/{path}" for address, _ in places} or {""}
     return _hashed(kind, servers)
 
 

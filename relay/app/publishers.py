@@ -7,9 +7,12 @@ when that broker is built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.required import required
+from relay.brokers import kinds
+from relay.brokers.kinds import Target
+from relay.core.errors import ConfigError
 from relay.core.extras import requires
 from relay.core.formats import cloudevents
 from relay.core.formats.choice import message_format
@@ -131,79 +134,49 @@ def aws_options(settings: Settings) -> AwsOptions:
     )
 
 
+_OPTIONS: dict[str, Callable[[Settings], Any]] = {
+    "kafka": kafka_options,
+    "nats": nats_options,
+    "redis": redis_options,
+    "rabbitmq": rabbit_options,
+    "http": http_options,
+    "sqs": aws_options,
+    "sns": aws_options,
+}
+
+
+def options_of(settings: Settings) -> Any:  # noqa: ANN401 -- of each kind its own
+    """The options of PUBLISHER_TYPE: what its publisher and its check take. Raises ConfigError."""
+    kind = settings.publisher_type
+    return _OPTIONS[kind](settings) if kind in _OPTIONS else _target(settings)
+
+
 def build_publisher(settings: Settings) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
 
     Raises ConfigError without the extra that brings the client library.
     """
-    return _PUBLISHERS[settings.publisher_type](settings)
+    name = settings.publisher_type
+    if name in kinds.UNSENT:
+        return kinds.load(kinds.UNSENT[name])()  # type: ignore[no-any-return]
+    kind = kinds.find(name)
+    if kind is None:
+        raise ConfigError(f"PUBLISHER_TYPE={name}: {kinds.of_others()[1].get(name, 'no such kind of destination')}")
+    if kind.build is not None:
+        return kind.build(_target(settings))
+    with requires(kind.extra, f"PUBLISHER_TYPE={name}"):
+        publisher = kind.load_publisher()
+    return publisher(options_of(settings))
 
 
-def _kafka(settings: Settings) -> Publisher:
-    with requires("kafka", "PUBLISHER_TYPE=kafka"):
-        from relay.brokers.kafka.publisher import KafkaPublisher
-
-    return KafkaPublisher(kafka_options(settings))
-
-
-def _nats(settings: Settings) -> Publisher:
-    with requires("nats", "PUBLISHER_TYPE=nats"):
-        from relay.brokers.nats.publisher import NatsPublisher
-
-    return NatsPublisher(nats_options(settings))
-
-
-def _redis(settings: Settings) -> Publisher:
-    with requires("redis", "PUBLISHER_TYPE=redis"):
-        from relay.brokers.redis.publisher import RedisPublisher
-
-    return RedisPublisher(redis_options(settings))
-
-
-def _rabbitmq(settings: Settings) -> Publisher:
-    with requires("rabbitmq", "PUBLISHER_TYPE=rabbitmq"):
-        from relay.brokers.rabbitmq.publisher import RabbitPublisher
-
-    return RabbitPublisher(rabbit_options(settings))
-
-
-def _http(settings: Settings) -> Publisher:
-    with requires("http", "PUBLISHER_TYPE=http"):
-        from relay.brokers.http.publisher import HttpPublisher
-
-    return HttpPublisher(http_options(settings))
-
-
-def _aws(settings: Settings) -> Publisher:
-    with requires("aws", f"PUBLISHER_TYPE={settings.publisher_type}"):
-        from relay.brokers.aws.publisher import AwsPublisher
-
-    return AwsPublisher(aws_options(settings))
-
-
-def _stdout(_settings: Settings) -> Publisher:
-    from relay.brokers.stdout import StdoutPublisher
-
-    return StdoutPublisher()
-
-
-def _null(_settings: Settings) -> Publisher:
-    from relay.brokers.null import NullPublisher
-
-    return NullPublisher()
-
-
-_PUBLISHERS: dict[str, Callable[[Settings], Publisher]] = {
-    "kafka": _kafka,
-    "nats": _nats,
-    "redis": _redis,
-    "rabbitmq": _rabbitmq,
-    "http": _http,
-    "sqs": _aws,
-    "sns": _aws,
-    "stdout": _stdout,
-    "null": _null,
-}
+def _target(settings: Settings) -> Target:
+    """What a destination of another package is built from."""
+    return Target(
+        name=settings.publisher_name,
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        variables=settings.of_others,
+        in_order=settings.ordering == "key",
+    )
 
 
 def _message_format(settings: Settings, binding: cloudevents.Binding) -> MessageFormat | None:

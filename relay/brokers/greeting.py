@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from relay.brokers.kinds import KINDS
+
 _WITHIN: Final = 0.5  # seconds for the connection, and for the answer
 _MOST: Final = 3  # addresses of one URL that are asked
-_PORTS: Final = {"kafka": 9092, "nats": 4222, "redis": 6379, "rabbitmq": 5672, "http": 443}
 _HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -22,52 +23,33 @@ class _Server(NamedTuple):
     matches: Callable[[bytes], bool]
 
 
-BROKER_NAMES: Final = {
-    "kafka": "a Kafka broker",
-    "nats": "a NATS server",
-    "redis": "a Redis server",
-    "rabbitmq": "a RabbitMQ node",
-    "http": "a web server",
-}
-"""What ``what_listens`` calls the broker of each PUBLISHER_TYPE."""
-_SERVERS: Final = (
-    _Server(BROKER_NAMES["nats"], b"", lambda answer: answer.startswith(b"INFO ")),
-    # ApiVersions, version 0, with correlation id 1 and no client id; the answer begins with its size and that id.
-    _Server(
-        BROKER_NAMES["kafka"],
-        bytes.fromhex("0000000a 0012 0000 00000001 ffff"),
-        lambda answer: answer[4:8] == b"\0\0\0\x01" and answer[:2] == b"\0\0",
-    ),
-    _Server(BROKER_NAMES["redis"], b"PING\r\n", lambda answer: answer[:5] in (b"+PONG", b"-NOAU", b"-NOPE", b"-DENI")),
-    # AMQP 0-9-1; the answer is connection.start, a method on channel 0.
-    _Server(
-        BROKER_NAMES["rabbitmq"],
-        b"AMQP\0\0\x09\x01",
-        lambda answer: answer[:3] == b"\x01\0\0" and answer[7:11] == bytes.fromhex("000a000a"),
-    ),
-    _Server("PostgreSQL", bytes.fromhex("00000008 04d2162f"), lambda answer: answer in (b"S", b"N")),  # SSLRequest
-    _Server(BROKER_NAMES["http"], b"GET / HTTP/1.0\r\n\r\n", lambda answer: answer.startswith(b"HTTP/")),
-)
+def _servers() -> Iterator[_Server]:
+    """In the order of trial: one that speaks first, those that answer, and last the web, which answers everything."""
+    known = [_Server(kind.server, kind.hello, kind.recognize) for kind in KINDS.values() if kind.recognize is not None]
+    web = KINDS["http"].server
+    yield from sorted((one for one in known if one.name != web), key=lambda one: bool(one.request))
+    yield _Server("PostgreSQL", bytes.fromhex("00000008 04d2162f"), lambda answer: answer in (b"S", b"N"))  # SSLRequest
+    yield from (one for one in known if one.name == web)
 
 
-def addresses(url: str, kind: str) -> list[tuple[str, int]]:
-    """The first hosts and ports of PUBLISHER_URL, with the default port of ``kind``; none for a socket's path."""
+def addresses(url: str, port: int) -> list[tuple[str, int]]:
+    """The first hosts and ports of PUBLISHER_URL, with the default port; none for a socket's path."""
     _, _, rest = url.strip().rpartition("://")
     place = re.split(r"[/?]", rest.rpartition("@")[2], maxsplit=1)[0]
     matches = [_HOST.fullmatch(part.strip()) for part in place.split(",")]
-    named = [(match["host"].strip("[]"), int(match["port"] or _PORTS[kind])) for match in matches if match]
+    named = [(match["host"].strip("[]"), int(match["port"] or port)) for match in matches if match]
     return named[:_MOST]
 
 
-async def what_listens(url: str, kind: str) -> str:
+async def what_listens(url: str, port: int) -> str:
     """A sentence for each address of the URL at which something answers; empty where nothing does."""
-    names = [(host, port, await _recognize(host, port)) for host, port in addresses(url, kind)]
+    names = [(host, port, await _recognize(host, port)) for host, port in addresses(url, port)]
     return "; ".join(f"{host} port {port} is {name}" for host, port, name in names if name)
 
 
 async def _recognize(host: str, port: int) -> str:
     """The kind of server; empty when no connection is possible."""
-    for server in _SERVERS:
+    for server in _servers():
         try:
             async with asyncio.timeout(_WITHIN):
                 reader, writer = await asyncio.open_connection(host, port)

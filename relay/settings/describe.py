@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import NamedTuple
 
+from relay.brokers import kinds
 from relay.settings.kinds import VariableKind
 from relay.settings.variables import GROUPS
 
@@ -14,11 +15,15 @@ _OTEL_MEANING = (
     "`OTEL_METRICS_EXPORTER=otlp`, `OTEL_TRACES_EXPORTER=otlp` or an OTLP endpoint is set (extra `otel`; see "
     "docs/operate/monitoring.md)."
 )
-_USAGE = """\
+_CARRIES = textwrap.fill(
+    "Carries the events of an outbox table in PostgreSQL to "
+    f"{kinds.listed([one.title for one in kinds.KINDS.values()])}, and to destinations of other packages.",
+    114,
+)
+_USAGE = f"""\
 Usage: relay [--help] [--version]
 
-Carries the events of an outbox table in PostgreSQL to Kafka, NATS JetStream, Redis, RabbitMQ, SQS, SNS or HTTP
-endpoints (webhooks).
+{_CARRIES}
 
 It takes no other arguments: everything is set by environment variables, also read from a file .env in the working
 directory. A shell variable wins over .env; an empty variable counts as unset. Durations are written 500ms, 90s,

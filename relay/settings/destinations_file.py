@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml
 from relay.settings import destinations, rules
@@ -25,8 +26,6 @@ _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:909
 _KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
 _OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
 """Variables that belong to no type."""
-_PREFIXES: Final = {"sqs": ("AWS_", "SQS_"), "sns": ("AWS_", "SNS_")}
-"""How the variables of a type begin, where not with its name."""
 _OPTIONS: Final = frozenset(map(str.lower, _OF_ALL)) | frozenset(
     field
     for group in vars(destinations).values()
@@ -77,6 +76,7 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
     _check_type(values, own.publisher_type)
     changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in given}
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
+    changed |= {"of_others": own.of_others}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
     one = settings.model_copy(update=changed)
     if issues := rules.about(rules.problems, one, ("STORAGE_URL",)):  # of which some commands know nothing
@@ -89,7 +89,8 @@ def _read(name: str, table: object, settings: Settings) -> Settings:
 
 def _check_type(values: Mapping[str, str], kind: str) -> None:
     """Raise ConfigError for variables of another type."""
-    prefixes = _PREFIXES.get(kind, (f"{kind.upper()}_",))
+    row = kinds.find(kind)
+    prefixes = row.prefixes if row is not None else ()
     own = (*_KEYS.values(), *_OF_ALL)
     foreign = [variable.lower() for variable in values if variable not in own and not variable.startswith(prefixes)]
     if foreign:
@@ -101,7 +102,7 @@ def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in table.items():
         small = key.lower()
-        variable = _KEYS.get(small) or (small.upper() if small in _OPTIONS else "")
+        variable = _KEYS.get(small) or (small.upper() if small in _OPTIONS or _of_others(small) else "")
         if not variable:
             near = difflib.get_close_matches(small, [*_KEYS, *sorted(_OPTIONS)], 1)
             hint = f"did you mean {near[0]}?" if near else "write type, url, url_file or a variable of the type"
@@ -115,6 +116,11 @@ def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
         else:
             problems.append(f"{key}: it must be a string, a number, true or false, and not empty")
     return values
+
+
+def _of_others(key: str) -> bool:
+    """Whether it is a variable of another package's kind of destination."""
+    return any(key.upper().startswith(kind.prefixes) for kind in kinds.of_others()[0].values())
 
 
 def _with_keys(text: str) -> str:

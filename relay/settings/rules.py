@@ -11,30 +11,18 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from relay.brokers import kinds
 from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.former import FORMER
 from relay.settings.readers import STORAGE_URL_MISSING
-from relay.settings.schemes import BROKERS, broker_of, owner_of
 from relay.settings.variables import NAMES, Variables
 
 _PREFIXES = (
     "STORAGE_",
     "PUBLISHER_",
     "RETRY_",
-    "KAFKA_",
-    "NATS_",
-    "REDIS_",
-    "RABBITMQ_",
-    # Not HTTP_ alone: HTTP_PROXY and others are variables of other programs.
-    "HTTP_ENDPOINT",
-    "HTTP_SECRET",
-    "HTTP_TIMEOUT",
-    "HTTP_CONNECTION",
-    "HTTP_TLS_",
-    "HTTP_ALLOW_",
-    "SNS_",
-    "SQS_",
+    *(prefix for one in kinds.KINDS.values() for prefix in (one.prefixes if one.guarded is None else one.guarded)),
     "ROUTE",
     "DESTINATIONS_",
     "DELIVERY_LOG_",
@@ -46,12 +34,6 @@ _PREFIXES = (
 # Set automatically by Kubernetes and container links for a service called kafka, nats, redis or rabbitmq.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
-
-FORMATS_OF = {
-    **dict.fromkeys(CLOUDEVENTS, ("kafka", "nats", "redis", "rabbitmq", "http")),
-    **dict.fromkeys(("debezium", "debezium-server"), ("kafka",)),
-}
-"""For which brokers a format other than the contract's is."""
 
 _BRIEF_LEASE = 10.0
 """Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
@@ -73,22 +55,13 @@ def problems(settings: Variables) -> Iterator[SettingIssue]:
 def _required(settings: Variables) -> Iterator[SettingIssue]:
     if settings.storage_url is None:
         yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
-    if settings.publisher_type == "http" and settings.http_endpoints_file is not None:
-        return
-    if settings.publisher_url is None and settings.publisher_type in BROKERS:
-        example = {
-            "kafka": "host:9092",
-            "nats": "nats://host:4222",
-            "redis": "redis://host:6379/0",
-            "rabbitmq": "amqp://host:5672",
-            "http": "https://host/path",
-            "sqs": "sqs://eu-central-1",
-            "sns": "sns://eu-central-1",
-        }
-        kind = settings.publisher_type
+    kind = kinds.find(settings.publisher_type)
+    if settings.publisher_url is None and kind is not None:
+        if kind.url_optional and settings.http_endpoints_file is not None:
+            return
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
-            f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={kind} needs it; write for example {example[kind]}",
+            f"PUBLISHER_URL is not set, and PUBLISHER_TYPE={kind.name} needs it; write for example {kind.example}",
         )
 
 
@@ -96,42 +69,45 @@ def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
     """Refuse to guess: with a wrong guess, events would count as delivered although no broker has them."""
     if settings.publisher_url is None or "publisher_type" in settings.model_fields_set:
         return
-    if broker_of(settings.publisher_url.get_secret_value()) is None:
+    if kinds.of_url(settings.publisher_url.get_secret_value()) is None:
+        schemes = kinds.listed([f"{one.schemes[0]}://" for one in kinds.KINDS.values()])
+        broken = "".join(f"; {reason}" for reason in kinds.of_others()[1].values())
         yield SettingIssue(
             ("PUBLISHER_TYPE", "PUBLISHER_URL"),
-            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE=kafka, "
-            "nats, redis, rabbitmq, http, sqs or sns, or a PUBLISHER_URL that begins with kafka://, nats://, redis://, "
-            "amqp://, https://, sqs:// or sns://",
+            "PUBLISHER_TYPE is not set, and the scheme of PUBLISHER_URL implies none; write PUBLISHER_TYPE="
+            f"{kinds.listed(kinds.names())}, or a PUBLISHER_URL that begins with {schemes}{broken}",
         )
 
 
 def _broker_scheme(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_url is None or settings.publisher_type not in BROKERS:
+    kind = kinds.find(settings.publisher_type)
+    if settings.publisher_url is None or kind is None:
         return
-    url = settings.publisher_url.get_secret_value()
-    owner = owner_of(url)
-    if owner is not None and owner != settings.publisher_type:
-        scheme = url.strip().partition("://")[0]
+    scheme, separator, _ = settings.publisher_url.get_secret_value().strip().partition("://")
+    implied = kinds.of_url(settings.publisher_url.get_secret_value())
+    owner = "a database" if scheme.lower() in ("postgres", "postgresql") else implied.name if implied else ""
+    if separator and owner not in ("", kind.name):
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
-            f"PUBLISHER_URL ({scheme}://…) is the address of {owner}, but PUBLISHER_TYPE is "
-            f"{settings.publisher_type}; change one of them",
+            f"PUBLISHER_URL ({scheme}://…) is the address of {owner}, but PUBLISHER_TYPE is {kind.name}; change one of "
+            "them",
         )
 
 
 def _message_format(settings: Variables) -> Iterator[SettingIssue]:
-    name, kind = settings.message_format, settings.publisher_type
+    name, kind = settings.message_format, kinds.find(settings.publisher_type)
     if name in CLOUDEVENTS and settings.cloudevents_source is None:
         yield SettingIssue(
             ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE"),
             f"CLOUDEVENTS_SOURCE is not set, and MESSAGE_FORMAT={name} needs it: every CloudEvent has a source; write "
             "a URI reference that names this outbox, for example /shop/orders",
         )
-    if kind in BROKERS and kind not in FORMATS_OF.get(name, BROKERS):
+    if kind is not None and name != "openoutbox" and name not in kind.formats:
+        able = [one.name for one in kinds.KINDS.values() if name in one.formats]
         yield SettingIssue(
             ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
-            f"MESSAGE_FORMAT={name} is not for PUBLISHER_TYPE={kind}, only for {', '.join(FORMATS_OF[name])}; choose "
-            "another MESSAGE_FORMAT",
+            f"MESSAGE_FORMAT={name} is not for PUBLISHER_TYPE={kind.name}, only for {', '.join(able)}; choose another "
+            "MESSAGE_FORMAT",
         )
 
 
@@ -222,14 +198,14 @@ def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
 
 
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_url is not None and settings.publisher_type not in BROKERS:
+    if settings.publisher_url is not None and settings.publisher_type in kinds.UNSENT:
         yield SettingIssue(
             ("PUBLISHER_URL", "PUBLISHER_TYPE"),
             f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
     if (
         settings.message_format != "openoutbox"
-        and settings.publisher_type not in BROKERS
+        and settings.publisher_type in kinds.UNSENT
         and settings.destinations_file is None  # each destination is looked at with its own type
     ):
         yield SettingIssue(
@@ -276,17 +252,10 @@ class LeaseMargin(NamedTuple):
 
 def lease_margin(settings: Variables) -> LeaseMargin | None:
     """Compare the lease with one publish; None without a broker. The start and ``relay-cli check`` both use it."""
-    timeouts = {
-        "kafka": ("KAFKA_WRITE_TIMEOUT", settings.kafka_write_timeout),
-        "nats": ("NATS_PUBLISH_TIMEOUT", settings.nats_publish_timeout),
-        "redis": ("REDIS_WRITE_TIMEOUT", settings.redis_write_timeout),
-        "rabbitmq": ("RABBITMQ_PUBLISH_TIMEOUT", settings.rabbitmq_publish_timeout),
-        "http": ("HTTP_TIMEOUT", settings.http_timeout),
-        "sqs": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
-        "sns": ("AWS_PUBLISH_TIMEOUT", settings.aws_publish_timeout),
-    }
-    timeout = timeouts.get(settings.publisher_type)
-    return None if timeout is None else LeaseMargin(settings.lease_timeout, *timeout)
+    kind = kinds.find(settings.publisher_type)
+    if kind is None or kind.timeout not in NAMES:
+        return None
+    return LeaseMargin(settings.lease_timeout, kind.timeout, getattr(settings, kind.timeout.lower()))
 
 
 def _short_lease(settings: Variables) -> Iterator[SettingIssue]:

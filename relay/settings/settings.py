@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.settings import former, rules, secret_files
 from relay.settings.dotenv import read_dotenv
@@ -34,6 +35,8 @@ class Settings(Variables):
 
     otel: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """Every ``OTEL_*`` variable as it stands; may hold secrets."""
+    of_others: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """The variables of a destination of another package, as they stand; may hold secrets."""
     warnings: tuple[str, ...] = ()
     """What was accepted but is not done exactly as written; one sentence each."""
 
@@ -76,15 +79,23 @@ class Settings(Variables):
         if problems:
             raise ConfigError("\n".join(problems))
         warnings = rules.about(rules.cautions, variables, silent) + ignored
+        effective = _effective(variables, values)
         if of_a_relay:
-            warnings += [*rules.of_the_console(values), *rules.unknown(values)]
-        effective = {
-            "kafka_async": False,
-            "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],
-            "otel": {name: value for name, value in values.items() if name.startswith(_OTEL_PREFIX)},
-            "warnings": tuple(warnings),
-        }
-        return cls.model_construct(**{**dict(variables), **effective})
+            ours = values.keys() - effective["of_others"].keys()
+            warnings += [*rules.of_the_console(values), *rules.unknown(ours)]
+        return cls.model_construct(**{**dict(variables), **effective, "warnings": tuple(warnings)})
+
+
+def _effective(variables: Variables, values: Mapping[str, str]) -> dict[str, Any]:
+    """What differs from the variables as written, and what other standards and packages declare."""
+    kind = kinds.find(variables.publisher_type)
+    own = kind.prefixes if kind is not None and kind.build is not None else ()
+    return {
+        "kafka_async": False,
+        "kafka_required_acks": _EFFECTIVE_ACKS[variables.kafka_required_acks],
+        "otel": {name: value for name, value in values.items() if name.startswith(_OTEL_PREFIX)},
+        "of_others": {name: value for name, value in values.items() if name.startswith(own)},
+    }
 
 
 def _utf8(chosen: Mapping[str, str], problems: list[str]) -> tuple[dict[str, Any], frozenset[str]]:

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr
 
+from relay.brokers import kinds
 from relay.core.durations import format_duration
 from relay.core.secrets import MASK, mask_url
 from relay.settings.address import Address
 from relay.settings.admitting import Admitting
 from relay.settings.describe import describe
-from relay.settings.schemes import broker_of
 from relay.settings.settings import Settings
 from relay.settings.variables import GROUPS, Variables
 
@@ -94,7 +94,8 @@ def _url_text(url: str) -> str:
     shown = mask_url(url)
     scheme, _, rest = shown.partition("://")
     place, _, path = rest.partition("/")
-    return f"{scheme}://{place}/{MASK}" if path and broker_of(url) == "http" else shown
+    kind = kinds.of_url(url)
+    return f"{scheme}://{place}/{MASK}" if path and kind is not None and kind.name == "http" else shown
 
 
 def _otel_text(name: str, value: str) -> str:

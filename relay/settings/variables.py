@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Any, Literal
 
+from relay.brokers import kinds
 from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
@@ -30,11 +31,12 @@ from relay.settings.kinds import (
     Table,
     Text,
     UriReference,
+    kind,
+    words,
 )
 from relay.settings.routing import Routing
-from relay.settings.schemes import broker_of
 
-PUBLISHERS = ("kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null")
+_WITH_URL = [one.name for one in kinds.KINDS.values() if not one.url_optional]
 
 
 def _eight_batches(known: dict[str, Any]) -> int:
@@ -44,7 +46,18 @@ def _eight_batches(known: dict[str, Any]) -> int:
 def _implied_type(known: dict[str, Any]) -> str:
     """By the scheme of PUBLISHER_URL, which stands before PUBLISHER_TYPE for this; ``rules`` refuses other schemes."""
     url = known.get("publisher_url")
-    return broker_of(url.get_secret_value()) or "stdout" if url is not None else "stdout"
+    implied = kinds.of_url(url.get_secret_value()) if url is not None else None
+    return implied.name if implied is not None else "stdout"
+
+
+def _read_type(text: str) -> str:
+    """The name of a kind of destination, of this project or of another package."""
+    word = text.strip().lower()
+    if word in kinds.UNSENT or kinds.find(word) is not None:
+        return word
+    if reason := kinds.of_others()[1].get(word):
+        raise ValueError(reason)
+    return words(*kinds.names(), *kinds.UNSENT)(text)
 
 
 def _publisher_type(known: dict[str, Any]) -> str:
@@ -78,12 +91,10 @@ class Publishing(VariableGroup):
         "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
         "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`, `sns://…`; the `https://…` of a webhook (see "
         "docs/reference/messages.md).",
-        shown="required for kafka, nats, redis, rabbitmq, sqs and sns",
+        shown=f"required for {', '.join(_WITH_URL[:-1])} and {_WITH_URL[-1]}",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
-    publisher_type: Annotated[
-        Literal["kafka", "nats", "redis", "rabbitmq", "http", "sqs", "sns", "stdout", "null"], *choice(*PUBLISHERS)
-    ] = variable(
+    publisher_type: Annotated[str, *kind(", ".join((*kinds.KINDS, *kinds.UNSENT)), _read_type)] = variable(
         _implied_type,
         "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
         "scheme implies no type (`host:9092`) needs it.",

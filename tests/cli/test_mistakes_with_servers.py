@@ -119,8 +119,8 @@ async def test_what_listens_is_recognized(
     }
     for url, name in servers.items():
         host, _, port = place(url).rpartition(":")
-        assert await what_listens(f"nats://u:hunter2@{host}:{port}/?x=1", "nats") == f"{host} port {port} is {name}"
-    assert await what_listens("nats://127.0.0.1:1", "nats") == ""
+        assert await what_listens(f"nats://u:hunter2@{host}:{port}/?x=1", 4222) == f"{host} port {port} is {name}"
+    assert await what_listens("nats://127.0.0.1:1", 4222) == ""
 
 
 def test_check_names_the_server_that_answers_instead(

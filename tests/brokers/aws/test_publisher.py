@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
-from relay.brokers.aws.destinations import look
+from relay.brokers.aws.check import look
 from relay.brokers.aws.publisher import AwsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 
+from relay.brokers.rabbitmq.check import has_exchange, missing_queues
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
-from relay.brokers.rabbitmq.queues import has_exchange, missing_queues
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable

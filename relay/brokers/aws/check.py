@@ -13,8 +13,24 @@ from relay.brokers.aws.names import name_of
 from relay.brokers.aws.options import AwsOptions, read_target
 from relay.brokers.aws.services import Service, service_of
 from relay.brokers.aws.session import FAILURES
+from relay.brokers.findings import all_exist
+from relay.brokers.kinds import KINDS, CheckContext
 from relay.core.errors import BrokerUnreachable
+from relay.core.finding import Finding, Level
 from relay.core.outcome import Permanent, Transient
+
+
+async def check(options: AwsOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
+    """Look for the queue or topic of each event type. Raises BrokerUnreachable, ConfigError."""
+    if names is None:
+        return []
+    noun = KINDS[options.kind].noun
+    advice = f"create the {noun} or grant the right; until then its events are retried and become dead letters"
+    wrong = await look(options, names)
+    findings = [
+        Finding(Level.ERROR, f"{noun}s", f"event type {name!r}: {problem}", advice) for name, problem in wrong.items()
+    ]
+    return findings or [all_exist(f"{noun}s", noun, names, context.sample)]
 
 
 async def look(options: AwsOptions, event_types: Sequence[str]) -> dict[str, str]:

@@ -1,18 +1,33 @@
-"""The topics of a Kafka cluster: for ``relay-cli check``, not for publishing."""
+"""The topics that events go to: for ``relay-cli check``, not for publishing."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from relay.brokers.findings import all_exist
 from relay.brokers.kafka.options import KafkaOptions, producer_config
+from relay.brokers.kinds import CheckContext
 from relay.core.errors import BrokerUnreachable
+from relay.core.finding import Finding, Level
 from relay.core.secrets import mask_values
 
 _CONNECTION: Final = ("bootstrap.", "client.", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.")
+_ADVICE: Final = "create it or let this login see it, unless the brokers create topics automatically"
+
+
+async def check(options: KafkaOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
+    """Look for the topic of each name. Raises BrokerUnreachable."""
+    if names is None:
+        return []
+    topics = await read_topics(options)
+    missing = [name for name in names if name not in topics]
+    findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", _ADVICE) for name in missing]
+    return findings or [all_exist("topics", "topic", names, context.sample)]
 
 
 async def read_topics(options: KafkaOptions) -> frozenset[str]:

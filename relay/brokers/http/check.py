@@ -5,13 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from relay.brokers.http.connecting import check
+from relay.brokers.findings import all_exist
+from relay.brokers.http.connecting import check as connect
 from relay.brokers.http.endpoints import EndpointTable, read_table
 from relay.brokers.http.options import ClientTls, HttpOptions
 from relay.brokers.http.wire import Origin
+from relay.brokers.kinds import CheckContext
 from relay.core.errors import BrokerUnreachable
+from relay.core.finding import Finding, Level
 
 _AT_A_TIME = 16  # hosts
+
+
+async def check(options: HttpOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
+    """Connect to each host, and look for an endpoint of each event type. Raises ConfigError."""
+    advice = "check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers"
+    findings = [
+        Finding(Level.OK, "broker", f"{host}: connected; no request was sent")
+        if reason is None
+        else Finding(Level.ERROR, "broker", reason, advice)
+        for host, reason in (await check_hosts(options, context.timeout)).items()
+    ]
+    if names is None:
+        return findings
+    advice = "add a pattern to HTTP_ENDPOINTS_FILE, or set PUBLISHER_URL; until then its events become dead letters"
+    missing = [
+        Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {name!r}", advice)
+        for name in without_endpoint(options, names)
+    ]
+    return findings + (missing or [all_exist("endpoints", "URL", names, context.sample)])
 
 
 async def check_hosts(options: HttpOptions, timeout: float) -> Mapping[str, str | None]:
@@ -23,7 +45,7 @@ async def check_hosts(options: HttpOptions, timeout: float) -> Mapping[str, str 
         async with turns:
             try:
                 tls = context if origin.scheme == "https" else None
-                await check(origin, tls, timeout, allow_private=options.allow_private)
+                await connect(origin, tls, timeout, allow_private=options.allow_private)
             except BrokerUnreachable as error:
                 return str(error)
             return None

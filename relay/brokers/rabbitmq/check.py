@@ -8,16 +8,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from pamqp import commands
 from pamqp.base import Frame
 
+from relay.brokers.findings import all_exist
+from relay.brokers.kinds import CheckContext
 from relay.brokers.rabbitmq.connection import RabbitConnection, ServerClosed
 from relay.brokers.rabbitmq.frames import CHANNEL
 from relay.brokers.rabbitmq.options import RabbitOptions, read_target
 from relay.core.errors import BrokerUnreachable
+from relay.core.finding import Finding, Level
 
 _NOT_FOUND = 404
+_UNTIL_THEN: Final = "until then its events are retried and become dead letters"
+
+
+async def check(options: RabbitOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
+    """Look for the exchange, or without one for the queue of each name. Raises BrokerUnreachable, ConfigError."""
+    if names is None:
+        return []
+    if options.exchange:
+        if await has_exchange(options):
+            message = f"exchange {options.exchange!r} exists; its bindings were not checked"
+            return [Finding(Level.OK, "exchange", message)]
+        advice = f"create it, or correct RABBITMQ_EXCHANGE; {_UNTIL_THEN}"
+        return [Finding(Level.ERROR, "exchange", f"exchange {options.exchange!r} does not exist", advice)]
+    advice = f"declare it, durable and of type quorum; {_UNTIL_THEN}"
+    missing = await missing_queues(options, names)
+    findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
+    return findings or [all_exist("queues", "queue", names, context.sample)]
 
 
 async def has_exchange(options: RabbitOptions) -> bool:

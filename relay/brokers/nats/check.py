@@ -1,0 +1,48 @@
+"""The streams that events go to, and how long each knows a repeated event: for ``relay-cli check``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from relay.brokers.findings import all_exist
+from relay.brokers.kinds import CheckContext
+from relay.brokers.nats.options import NatsOptions
+from relay.brokers.nats.streams import Stream, read_streams
+from relay.core.durations import format_duration
+from relay.core.finding import Finding, Level
+
+
+async def check(options: NatsOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
+    """Look for the stream of each subject. Raises BrokerUnreachable."""
+    if names is None:
+        return []
+    streams = await read_streams(options)
+    stream_of = {name: next((stream for stream in streams if stream.takes(name)), None) for name in names}
+    findings = [
+        Finding(Level.ERROR, "streams", f"no stream takes the subject {name!r}", _add_stream(name))
+        for name, stream in stream_of.items()
+        if stream is None
+    ] or [all_exist("streams", "stream", names, context.sample)]
+    used = {one.name: one for one in (stream_of.values() if names else streams) if one is not None}
+    return findings + [_window(options, stream, context) for stream in used.values()]
+
+
+def _add_stream(subject: str) -> str:
+    return (
+        f"create one, nats stream add EVENTS --subjects {shlex.quote(subject)} --defaults, or add the subject to one; "
+        "until then its events are retried and become dead letters"
+    )
+
+
+def _window(options: NatsOptions, stream: Stream, context: CheckContext) -> Finding:
+    """Compare the stream's duplicate window with the time after which an event may be sent again."""
+    window, needed = stream.duplicate_window, context.lease_timeout + options.publish_timeout
+    if window < needed:
+        forgotten = f"forgets an event's id after {format_duration(window)}, before its lease has expired"
+        enough = format_duration(needed)
+        advice = f"make that {enough} or more: nats stream edit {stream.name} --dupe-window {enough}"
+        return Finding(Level.WARNING, "duplicates", f"stream {stream.name} {forgotten}", advice)
+    message = f"stream {stream.name} recognizes a repeated event for {format_duration(window)}"
+    late = context.retry_max_delay > window
+    return Finding(Level.OK, "duplicates", f"{message}; a later retry may arrive twice" if late else message)
