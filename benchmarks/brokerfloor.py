@@ -25,7 +25,8 @@ from pamqp.header import ContentHeader
 
 from relay.app.publishers import kafka_options, rabbit_options
 from relay.brokers.http.connecting import connect
-from relay.brokers.http.wire import HttpRequest, Origin
+from relay.brokers.http.origin import Origin
+from relay.brokers.http.request import HttpRequest
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target
@@ -195,20 +196,20 @@ async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Messa
 
 
 async def _http(url: str, target: str, batch_messages: list[Message]) -> None:
-    """The library has no connection: that is the relay's own, as many as the relay uses."""
+    """The library has no connection: sessions are the relay's own, as many as the relay uses."""
     place = urlsplit(url)
     origin = Origin(place.scheme, place.hostname or "", place.port or 80)
     rest = iter(batch_messages)
 
     async def send() -> None:
-        connection = (await connect(origin, None, 10.0, allow_private=True)).owner
+        session = await connect(origin, None, 10.0, allow_private=True)
         for event_id, key, payload, number in rest:
             headers = [("webhook-id", event_id), ("X-Event-Type", target), ("X-Partition-Key", key)]
             headers += [("X-User-source", "x"), ("X-User-n", number)]
-            answer = await connection.post(HttpRequest("http", origin.authority, place.path, headers, payload), 10.0)
+            answer = await session.post(HttpRequest(origin.authority, place.path, headers, payload), 10.0)
             if answer.status != 204:
                 raise RuntimeError(f"status {answer.status}")
-        connection.abort()
+        session.abort()
 
     await asyncio.gather(*(send() for _ in range(_CONNECTIONS)))
 

@@ -97,9 +97,6 @@ class Http(VariableGroup):
         "5s", "Longest wait for a connection: name, TCP and TLS handshake together."
     )
     http_connections_per_host: Count = variable("8", "Maximum number of connections to one host.")
-    http_protocol: Annotated[Literal["1.1", "2"], *choice("1.1", "2")] = variable(
-        "1.1", "`2`: HTTP/2 with servers that offer it over TLS, 32 requests at a time on a connection."
-    )
     http_content_type: Text = variable("application/json", "Content-Type of every request.")
     http_allow_private: Flag = variable(
         "false",

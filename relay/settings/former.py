@@ -22,7 +22,9 @@ class FormerVariable(NamedTuple):
 
 _OF_THE_CONSOLE: Final = "CONSOLE_"
 
-FORMER: Final[dict[str, FormerVariable]] = {}
+FORMER: Final[dict[str, FormerVariable]] = {
+    "HTTP_PROTOCOL": FormerVariable("unset it: every webhook is sent by HTTP/1.1"),
+}
 """By name. A name that begins with ``CONSOLE_`` was the console's: the relay says nothing about it."""
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "h2", "aiobotocore", "botocore", "aiohttp"}
+BROKERS = {"confluent_kafka", "nats", "redis", "hiredis", "pamqp", "cryptography", "aiobotocore", "botocore", "aiohttp"}
 EXTRAS = {"fastapi", "opentelemetry", "clickhouse_connect", "chdb", "pandas", "numpy", "matplotlib", "pyspark"}
 LIBRARIES = {"pydantic", "psycopg", "structlog", "prometheus_client", "starlette", "uvicorn", "uvloop", "typer", "rich"}
 ROOMS = {"relay.engine", "relay.outbox", "relay.brokers", "relay.eventstore", "relay.deliverylog", "relay.spark"}
@@ -58,7 +58,7 @@ CLIENTS = {
     "nats": {"nats", "nkeys"},
     "redis": {"redis", "hiredis"},
     "rabbitmq": {"pamqp"},
-    "http": {"h2"},
+    "http": {"cryptography"},
     "sqs": {"aiobotocore", "botocore", "aiohttp"},
 }
 URLS = {
@@ -108,7 +108,7 @@ def test_the_daemons_help_connects_to_nothing() -> None:
         ("nats", "nats://127.0.0.1:1", {"nats"}),
         ("redis", "redis://127.0.0.1:1", {"redis", "hiredis"}),
         ("rabbitmq", "amqp://127.0.0.1:1", {"pamqp"}),
-        ("http", "http://127.0.0.1:1", {"h2"}),
+        ("http", "http://127.0.0.1:1", {"cryptography"}),
         ("sqs", "sqs://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
         ("sns", "sns://eu-central-1", {"aiobotocore", "botocore", "aiohttp"}),
     ],
@@ -135,7 +135,13 @@ def ended_without(libraries: set[str], program: str, *arguments: str, **env: str
 
 @pytest.mark.parametrize(
     ("publisher", "library"),
-    [("kafka", "confluent_kafka"), ("nats", "nkeys"), ("redis", "hiredis"), ("rabbitmq", "pamqp"), ("http", "h2")],
+    [
+        ("kafka", "confluent_kafka"),
+        ("nats", "nkeys"),
+        ("redis", "hiredis"),
+        ("rabbitmq", "pamqp"),
+        ("http", "cryptography"),
+    ],
 )
 def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publisher: str, library: str) -> None:
     ended = ended_without({library}, RELAY_EXIT, PUBLISHER_TYPE=publisher, PUBLISHER_URL=URLS[publisher])

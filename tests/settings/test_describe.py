@@ -50,7 +50,6 @@ HTTP = {
     "HTTP_TIMEOUT": "10s",
     "HTTP_CONNECTION_TIMEOUT": "5s",
     "HTTP_CONNECTIONS_PER_HOST": "8",
-    "HTTP_PROTOCOL": "1.1",
     "HTTP_CONTENT_TYPE": "application/json",
     "HTTP_ALLOW_PRIVATE": "false",
     "HTTP_TLS_CA": "the system's",

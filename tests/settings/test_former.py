@@ -56,3 +56,8 @@ def test_the_relay_starts_beside_a_former_variable_of_the_console() -> None:
 
 def test_no_former_variable_is_one_of_today() -> None:
     assert not FORMER.keys() & set(NAMES)
+
+
+def test_http2s_variable_is_named_with_the_protocol_that_is_left() -> None:
+    [warning] = warnings({"HTTP_PROTOCOL": "2"})
+    assert "HTTP/1.1" in warning

@@ -9,7 +9,7 @@ from relay.brokers.findings import all_exist
 from relay.brokers.http.connecting import check as connect
 from relay.brokers.http.endpoints import EndpointTable, read_table
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import Origin
+from relay.brokers.http.origin import Origin
 from relay.brokers.kinds import CheckContext
 from relay.core.errors import BrokerUnreachable
 from relay.core.finding import Finding, Level

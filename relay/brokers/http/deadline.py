@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from relay.brokers.http.wire import Wire
 from relay.brokers.sending import SendProgress
 
 _LATE: Final = 0.2  # seconds that a look may be late because the process did not run
@@ -21,23 +20,19 @@ class Deadline:
     first what has arrived meanwhile.
     """
 
-    def __init__(self, wire: Wire, timeout: float, expired: Callable[[], None]) -> None:
-        """``wire`` has taken the request, or as much of it as the server lets through for now."""
+    def __init__(
+        self, transport: asyncio.WriteTransport, written: int, timeout: float, expired: Callable[[], None]
+    ) -> None:
+        """``transport`` has taken the request, of ``written`` bytes."""
         self._loop = asyncio.get_running_loop()
-        self._wire = wire
         self._timeout = timeout
         self._expired = expired
-        self._progress = SendProgress(wire.transport)
-        self._end = wire.written
+        self._progress = SendProgress(transport)
+        self._progress.written = self._end = written
         self._since = self._loop.time()
         """When bytes of the request left last, as far as the looks have seen."""
         self._follow()
         self._arm(timeout / _LOOKS)
-
-    def extend(self) -> None:
-        """More of the request was given to the wire, because the server let it through."""
-        self._end = self._wire.written
-        self._since = self._loop.time()
 
     def cancel(self) -> None:
         """The answer is there."""
@@ -49,7 +44,6 @@ class Deadline:
 
     def _follow(self) -> None:
         """Look at what has left; the time begins when bytes of the request left last."""
-        self._progress.written = self._wire.written
         self._progress.look(self._loop.time())
         self._since = max(self._since, self._progress.seen_leaving(self._end))
 

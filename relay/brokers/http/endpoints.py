@@ -24,8 +24,8 @@ from urllib.parse import unquote, urlsplit
 
 from relay.brokers.http.addresses import literal_refusal
 from relay.brokers.http.options import HttpOptions
+from relay.brokers.http.origin import Origin
 from relay.brokers.http.signing import Signer
-from relay.brokers.http.wire import Origin
 from relay.core.durations import parse_duration
 from relay.core.errors import ConfigError
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
@@ -22,18 +21,15 @@ from relay.brokers.http.circuit import Circuit
 from relay.brokers.http.connecting import check, connect
 from relay.brokers.http.endpoints import Endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
-from relay.brokers.http.headers import message_headers
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import HttpConnection, HttpRequest, Origin
+from relay.brokers.http.origin import Origin
+from relay.brokers.http.request import request_of
+from relay.brokers.http.session import HttpSession
 from relay.core.errors import BrokerUnreachable, ConfigError
-from relay.core.event import OutboxEvent
-from relay.core.formats.cloudevents import CONTENT_TYPE
 from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
-from relay.version import __version__
 
-_LONGEST_IDLE: Final = 30.0  # seconds after which a connection is not used again: servers close idle ones
+_LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
 _TRIES: Final = 3  # connections for one request that the server has not looked at
-_AGENT: Final = f"openoutbox-relay/{__version__}"
 
 
 class Job(NamedTuple):
@@ -64,8 +60,7 @@ class Host:
         self._lanes: dict[tuple[int, str], deque[Job]] = {}
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
-        self._connections: list[HttpConnection] = []
-        self._opening = asyncio.Lock()
+        self._sessions: list[HttpSession] = []
         self._answered: list[tuple[Entry, Outcome]] = []
 
     # What the publisher calls
@@ -94,8 +89,7 @@ class Host:
         """How many requests there may be at a time: one while the circuit is half-open."""
         if self._circuit is not None and self._circuit.half_open:
             return 1
-        capacity = max((one.capacity for one in self._connections if not one.closed), default=1)
-        return max(1, self._options.connections_per_host * capacity)
+        return self._options.connections_per_host
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
@@ -108,9 +102,9 @@ class Host:
             worker.cancel()
         if workers:
             await asyncio.wait(workers)
-        for connection in self._connections:
-            connection.abort()
-        self._connections.clear()
+        for session in self._sessions:
+            session.abort()
+        self._sessions.clear()
         self._take_down(list(self._held.values()), Unreachable(reason))
         self._report()
 
@@ -142,11 +136,12 @@ class Host:
         cut = ""
         for attempt in range(_TRIES):
             try:
-                connection = await self._take_connection(fresh=attempt > 0)
+                session = (None if attempt else self._idle_session()) or await self._open()
             except BrokerUnreachable as error:
                 return self._is_away(str(error))
             try:
-                answer = await connection.post(_request(job, self._options), job.endpoint.timeout)
+                request = request_of(job.entry[0], job.endpoint, self._options)
+                answer = await session.post(request, job.endpoint.timeout)
             except Cut as error:
                 cut = str(error)
                 if error.resend and attempt + 1 < _TRIES:
@@ -219,34 +214,25 @@ class Host:
         under_way = {job.lane for job in self._held.values()}
         self._lanes = {lane: deque() for lane in self._lanes if lane in under_way}
 
-    # Connections
+    # Sessions
 
-    async def _take_connection(self, *, fresh: bool) -> HttpConnection:
-        """One with room: a used one if possible. Raises BrokerUnreachable."""
-        if self._options.protocol != "2":
-            return (None if fresh else self._with_room()) or await self._open()
-        async with self._opening:  # while one worker connects, the others wait for what they can share
-            return self._with_room() or await self._open()
-
-    def _with_room(self) -> HttpConnection | None:
-        for connection in reversed(self._connections):
-            if not connection.closed and connection.room:
-                if connection.capacity == 1 and self._loop.time() - connection.idle_since > _LONGEST_IDLE:
-                    connection.abort()
-                    continue
-                return connection
-        self._connections = [one for one in self._connections if not one.closed]
+    def _idle_session(self) -> HttpSession | None:
+        """The one that was used last; servers close those that are idle for long."""
+        for session in reversed(self._sessions):
+            if session.idle:
+                if self._loop.time() - session.idle_since <= _LONGEST_IDLE:
+                    return session
+                session.abort()
+        self._sessions = [one for one in self._sessions if not one.closed]
         return None
 
-    async def _open(self) -> HttpConnection:
+    async def _open(self) -> HttpSession:
         options = self._options
-        wire = await connect(
+        session = await connect(
             self.origin, self._context(), options.connection_timeout, allow_private=options.allow_private
         )
-        connection = wire.owner
-        self._connections.append(connection)
-        self.pump()
-        return connection
+        self._sessions.append(session)
+        return session
 
     def _context(self) -> ssl.SSLContext | None:
         if self.origin.scheme != "https":
@@ -267,26 +253,3 @@ class Host:
     def _report(self) -> None:
         answered, self._answered = self._answered, []
         resolve(answered)
-
-
-def _request(job: Job, options: HttpOptions) -> HttpRequest:
-    """The POST of an event, signed now: receivers refuse an old timestamp."""
-    event: OutboxEvent = job.entry[0]
-    endpoint, origin = job.endpoint, job.endpoint.origin
-    timestamp = int(time.time())
-    message = None if options.message_format is None else options.message_format(event)
-    body, content_type = event.payload, options.content_type
-    if message is not None:
-        body, content_type = message.payload, dict(message.own).get(CONTENT_TYPE, content_type)
-    headers = [
-        ("User-Agent", _AGENT),
-        ("Content-Type", content_type),
-        ("webhook-id", str(event.event_id)),
-        ("webhook-timestamp", str(timestamp)),
-    ]
-    if endpoint.signer:
-        headers.append(("webhook-signature", endpoint.signer.signatures(event.event_id, timestamp, body)))
-    if endpoint.authorization is not None:
-        headers.append(("Authorization", endpoint.authorization))
-    headers += message_headers(event, message)
-    return HttpRequest(origin.scheme, origin.authority, endpoint.target, headers, body)

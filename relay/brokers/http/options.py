@@ -32,8 +32,6 @@ class HttpOptions:
     connection_timeout: float
     """For a connection, with the name's resolution and the TLS handshake."""
     connections_per_host: int
-    protocol: str
-    """``1.1``, or ``2`` for HTTP/2 where the server has it."""
     content_type: str
     allow_private: bool
     """Whether requests may go to addresses that are not public."""
@@ -49,7 +47,6 @@ class ClientTls:
 
     def __init__(self, options: HttpOptions) -> None:
         self._files = {name: path for name in _FILES if (path := getattr(options, name))}
-        self._protocols = ["h2", "http/1.1"] if options.protocol == "2" else ["http/1.1"]
         self._context: ssl.SSLContext | None = None
         self._marks: list[tuple[int, int]] = []
 
@@ -60,7 +57,7 @@ class ClientTls:
         marks = [_mark(path) for path in self._files.values()]
         if self._context is None or marks != self._marks:
             context = client_context(self._files, _FILES)
-            context.set_alpn_protocols(self._protocols)
+            context.set_alpn_protocols(["http/1.1"])
             self._context, self._marks = context, marks
         return self._context
 

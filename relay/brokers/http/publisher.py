@@ -20,7 +20,7 @@ from typing import Final
 from relay.brokers.http.endpoints import EndpointTable, read_table
 from relay.brokers.http.host import Host
 from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.wire import Origin
+from relay.brokers.http.origin import Origin
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Transient

@@ -6,13 +6,8 @@ import asyncio
 from contextlib import suppress
 
 from relay.brokers.http.deadline import Deadline
-from relay.brokers.http.http1 import Http1Connection
-from relay.brokers.http.wire import Wire
+from relay.brokers.http.session import HttpSession
 from tests.support.waiting import eventually, pace
-
-
-def one_of_http1() -> Wire:
-    return Wire(lambda wire, _: Http1Connection(wire))
 
 
 async def test_time_in_which_the_relay_does_not_run_is_no_timeout() -> None:
@@ -22,15 +17,16 @@ async def test_time_in_which_the_relay_does_not_run_is_no_timeout() -> None:
         writer.close()
 
     server = await asyncio.start_server(read, "127.0.0.1", 0)
-    _, wire = await asyncio.get_running_loop().create_connection(one_of_http1, *server.sockets[0].getsockname()[:2])
-    wire.write(b"POST")
+    address = server.sockets[0].getsockname()[:2]
+    transport, _ = await asyncio.get_running_loop().create_connection(HttpSession, *address)
+    transport.write(b"POST")
     expired: list[bool] = []
-    deadline = Deadline(wire, 1.5, lambda: expired.append(True))
-    await eventually(lambda: deadline._progress.received == wire.written)
+    deadline = Deadline(transport, 4, 1.5, lambda: expired.append(True))
+    await eventually(lambda: deadline._progress.received == 4)
     pace(2.0)
     for _ in range(3):  # an answer that has arrived meanwhile is read in these turns
         await asyncio.sleep(0)
         assert not expired
     await eventually(lambda: expired)
-    wire.transport.abort()
+    transport.abort()
     server.close()

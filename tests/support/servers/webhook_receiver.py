@@ -1,8 +1,8 @@
 """The program of ``WebhookServer``: an HTTP server that keeps what it is sent.
 
-aiohttp's server speaks HTTP/1.1, hypercorn HTTP/2: neither is the code under test.
+aiohttp serves, which is not the code under test.
 
-    python -m tests.support.servers.webhook_receiver PORT PROTOCOL [CERTIFICATE KEY [AUTHORITY]]
+    python -m tests.support.servers.webhook_receiver PORT [CERTIFICATE KEY [AUTHORITY]]
 
 With AUTHORITY it demands a client's certificate. What a POST is answered with is in the type of its event: ``missing``
 404, ``status.503.7`` a status and a Retry-After, ``hang`` nothing, ``cut`` an aborted connection, a body over a million
@@ -18,14 +18,12 @@ import json
 import ssl
 import sys
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 import uvloop
 from aiohttp import web
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
 LARGEST = 1_000_000
 """Bytes of a body that are taken."""
@@ -62,7 +60,7 @@ class Received:
         return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
 
 
-async def run_http1(received: Received, port: int, context: ssl.SSLContext | None) -> None:
+async def run(received: Received, port: int, context: ssl.SSLContext | None) -> None:
     """Serve without end."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -86,46 +84,14 @@ async def run_http1(received: Received, port: int, context: ssl.SSLContext | Non
     await asyncio.Event().wait()
 
 
-async def run_http2(received: Received, port: int, certificate: str, key: str) -> None:
-    """Serve without end."""
-
-    async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        if scope["type"] != "http":
-            raise NotImplementedError(scope["type"])
-        content, more = b"", True
-        while more:
-            message = await receive()
-            content, more = content + message.get("body", b""), message.get("more_body", False)
-        pairs = [(name.decode(), value.decode()) for name, value in scope["headers"]]
-        query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode()).items()}
-        if dict(pairs).get("x-event-type") == "hang":
-            await asyncio.Event().wait()
-        if scope["method"] == "GET":
-            status, headers, body = received.show(query)
-        else:
-            target = scope["path"] + (f"?{scope['query_string'].decode()}" if scope["query_string"] else "")
-            pairs.append(("http-version", scope["http_version"]))
-            status, headers, body = received.take(target, pairs, content)
-        fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": status, "headers": fields})
-        await send({"type": "http.response.body", "body": body})
-
-    config = Config.from_mapping(bind=[f"127.0.0.1:{port}"], certfile=certificate, keyfile=key, accesslog=None)
-    config.keep_alive_max_requests = 1_000_000
-    await serve(app, config, mode="asgi")
-
-
-async def main(port: str, protocol: str, certificate: str = "", key: str = "", authority: str = "") -> None:
+async def main(port: str, certificate: str = "", key: str = "", authority: str = "") -> None:
     received = Received()
-    if protocol == "2":
-        await run_http2(received, int(port), certificate, key)
-        return
     context = None
     if certificate:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority or None)
         context.load_cert_chain(certificate, key)
         context.verify_mode = ssl.CERT_REQUIRED if authority else ssl.CERT_NONE
-    await run_http1(received, int(port), context)
+    await run(received, int(port), context)
 
 
 if __name__ == "__main__":

@@ -37,13 +37,10 @@ class WebhookServer(LocalServer):
     name = "Webhooks"
     ready_within = 30.0
 
-    def __init__(
-        self, identities: Identities | None = None, *, protocol: str = "1.1", demands_certificate: bool = False
-    ) -> None:
-        """``identities`` make it speak TLS; HTTP/2 needs them."""
+    def __init__(self, identities: Identities | None = None, *, demands_certificate: bool = False) -> None:
+        """``identities`` make it speak TLS."""
         super().__init__()
         self._identities = identities
-        self._protocol = protocol
         self._demands = demands_certificate
         self._pair: KeyPair | None = identities.issue("webhooks") if identities else None
         self._client: KeyPair | None = identities.issue("reader") if identities and demands_certificate else None
@@ -73,7 +70,7 @@ class WebhookServer(LocalServer):
         pair = [self._pair.certificate, self._pair.key] if self._pair else []
         authority = [self._identities.ca_file] if self._identities and self._demands else []
         program = "tests.support.servers.webhook_receiver"
-        return [sys.executable, "-P", "-m", program, str(self.port), self._protocol, *pair, *authority]
+        return [sys.executable, "-P", "-m", program, str(self.port), *pair, *authority]
 
     def _environment(self) -> dict[str, str]:
         return {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}

@@ -1,30 +1,34 @@
-"""HTTP/1.1 over one connection, one request at a time; h11 parses and checks, this module moves the bytes."""
+"""One connection to a host, by HTTP/1.1: one request at a time. h11 parses and checks, this module moves the bytes.
+
+Used by ``relay.brokers.http.host``. A session that has failed, or whose server has closed it, is not used again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 import h11
 
 from relay.brokers.http.deadline import Deadline
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer
-from relay.brokers.http.wire import HttpRequest, Wire
+from relay.brokers.http.request import HttpRequest
+from relay.core.errors import reason_of
 
 _MOST_HEAD: Final = 65_536  # bytes of an answer's head
-MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
+_MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
 _UNASKED: Final = "the server sends data before the first request: it is not an HTTP server"
-KEPT_BODY: Final = 1024  # bytes of it that an error may show
+_KEPT_BODY: Final = 1024  # bytes of it that an error may show
 
 
-class Http1Connection:
-    """See the module's text; made by ``relay.brokers.http.wire``."""
+class HttpSession(asyncio.Protocol):
+    """See the module's text; made by ``relay.brokers.http.connecting``."""
 
-    capacity = 1
+    transport: asyncio.WriteTransport
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
         self._answer: asyncio.Future[Answer] | None = None
@@ -36,17 +40,19 @@ class Http1Connection:
         self._unasked = False
         """The server spoke before the first request."""
         self.closed = False
+        """Whether it takes no request any more."""
         self.idle_since = self._loop.time()
-        self.ready = self._loop.create_future()
-        self.ready.set_result(None)
+        """On the event loop's clock: since when it has carried nothing."""
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+        """Why the connection ended, once it has."""
 
     @property
-    def room(self) -> int:
-        """One request, when none is under way."""
-        return 0 if self.closed or self._answer is not None else 1
+    def idle(self) -> bool:
+        """Whether it takes a request now."""
+        return not self.closed and self._answer is None
 
     async def post(self, request: HttpRequest, timeout: float) -> Answer:
-        """Send it and wait. Raises Cut, NoAnswer, BadAnswer."""
+        """Send it and wait. Raises Cut, NoAnswer, BadAnswer. The session must be idle."""
         if self.closed:
             raise BadAnswer(_UNASKED) if self._unasked else Cut("the server closed the connection", resend=True)
         try:
@@ -57,8 +63,11 @@ class Http1Connection:
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
         self._head, self._body, self._read = None, b"", 0
-        self._wire.write(data)
-        deadline = Deadline(self._wire, timeout, lambda: self._fail(NoAnswer(f"no answer within {timeout:g} s")))
+        if not self.transport.is_closing():  # uvloop raises; connection_lost follows in any case
+            self.transport.write(data)
+        deadline = Deadline(
+            self.transport, len(data), timeout, lambda: self._fail(NoAnswer(f"no answer within {timeout:g} s"))
+        )
         try:
             return await answer
         finally:
@@ -81,9 +90,13 @@ class Http1Connection:
     def abort(self) -> None:
         """Cut the connection: nothing that is buffered is sent."""
         self.closed = True
-        self._wire.transport.abort()
+        self.transport.abort()
 
-    def on_data(self, data: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TCP connection stands, and TLS on it."""
+        self.transport = cast("asyncio.WriteTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
         """Read the answer."""
         if self._answer is None or self._answer.done():
             self._unasked = not self._used
@@ -95,8 +108,10 @@ class Http1Connection:
         except h11.RemoteProtocolError as error:
             self._fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
 
-    def on_lost(self, reason: str) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """The request that is under way has no answer, unless it ends with the connection."""
+        reason = "the server closed the connection" if error is None else loss_of(error)
+        self.lost.set_result(reason)
         self.closed = True
         if self._answer is not None and not self._answer.done() and self._head is not None:
             with suppress(h11.RemoteProtocolError):  # the body is not complete
@@ -110,8 +125,8 @@ class Http1Connection:
                 self._head = event
             elif isinstance(event, h11.Data):
                 self._read += len(event.data)
-                self._body += bytes(event.data[: KEPT_BODY - len(self._body)])
-                if self._read > MOST_BODY:
+                self._body += bytes(event.data[: _KEPT_BODY - len(self._body)])
+                if self._read > _MOST_BODY:
                     self._finish(again=False)
                     return
             elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
@@ -138,3 +153,12 @@ class Http1Connection:
         self.abort()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
+
+
+def loss_of(error: Exception) -> str:
+    """Why a connection failed or ended; of TLS what its library says, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {(error.reason or reason_of(error)).lower().replace('_', ' ')}"
+    return reason_of(error)
