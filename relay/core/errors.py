@@ -1,35 +1,45 @@
 """The one error tree of the project.
 
     OutboxError
-    ├── ConfigError             a setting is wrong; says which, and what to do
+    ├── ConfigError                 a setting is wrong; says which, and what to do
     ├── StorageError
-    │   ├── StorageUnavailable  the database does not answer, is starting, read-only or shutting down
-    │   │   └── StorageRefuses  the database answers a ping, and cannot do the work: disk full, out of memory, I/O
-    │   ├── StorageBusy         the statement lost a race (deadlock, serialization, lock or statement timeout)
-    │   ├── RowRefused          a constraint or trigger refuses one row; the other rows can be written
-    │   └── SchemaError         the table is missing, partitioned, differs from the contract, or is not granted
-    ├── PublisherError
-    │   └── BrokerUnreachable   a probe got no answer, or login or TLS was refused
-    ├── ReplayRefused           a replay would be swallowed by the broker (relay.outbox.admin.replay)
-    ├── CursorRefused, RecordMissing, KeyReused, EventMissing, EventMoved, ActionRefused
-    │                           a request of the console or its API (relay.outbox.admin: search, changes, actions)
-    ├── RequestProblem          the console refuses a request (relay.console.problems)
-    │   └── AccessRefused       its sender may not come in, or not from there (relay.console.access.refusal)
-    ├── EventStoreError         relay.eventstore.errors: VersionConflict, UnknownTenant, TenantBusy, SubscriptionLost
-    ├── DeliveryLogError           the delivery log; its branch is in relay.deliverylog.errors
-    │   ├── DeliveryLogUnavailable the log's database does not answer, or its folder is in use
-    │   ├── DeliveryLogBusy        the log's database rolled a statement back (deadlock, lock or statement timeout)
+    │   ├── StorageUnavailable      the database does not answer, is starting, read-only or shutting down
+    │   │   ├── StorageTimeout      a statement passed its deadline and was cut off
+    │   │   └── StorageRefuses      the database answers a ping, and cannot do the work: disk full, out of memory, I/O
+    │   ├── StorageBusy             the statement lost a race (deadlock, serialization, lock or statement timeout)
+    │   ├── RowRefused              a constraint or trigger refuses one row; the other rows can be written
+    │   └── SchemaError             the table is missing, partitioned, differs from the contract, or is not granted
+    ├── PublisherError              the publisher failed as a whole, not on a single event
+    │   └── BrokerUnreachable       a probe got no answer, or login or TLS was refused
+    ├── Cut, NoAnswer, BadAnswer    one request of a webhook (relay.brokers.http.errors)
+    ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.connection)
+    ├── LoopDied                    a loop of the relay ended on its own (relay.engine.relay)
+    ├── ReplayRefused               a replay would be swallowed by the broker (relay.outbox.admin.replay)
+    ├── EventMissing, EventMoved, ActionRefused     an action on one event (relay.outbox.admin.actions)
+    ├── RecordMissing, KeyReused    the record of changes (relay.outbox.admin.changes)
+    ├── CursorRefused               a search goes on from an invalid cursor (relay.outbox.admin.search)
+    ├── RequestProblem              the console refuses a request (relay.console.problems)
+    │   └── AccessRefused           its sender may not come in, or not from there (relay.console.access.refusal)
+    ├── ProviderFailed, UserRefused     a login at an OIDC provider (relay.console.access.provider)
+    ├── EventStoreError             the event store (relay.eventstore.errors)
+    │   ├── VersionConflict, EventIdConflict, UndecodableEvent      the events of a stream
+    │   ├── UnknownTenant, TenantBusy                               a tenant
+    │   └── SubscriptionLost, SubscriptionDeleted                   a subscription
+    ├── DeliveryLogError            the delivery log (relay.deliverylog.errors)
+    │   ├── DeliveryLogUnavailable  the log's database does not answer, or its folder is in use
+    │   ├── DeliveryLogBusy         the log's database rolled a statement back (deadlock, lock or statement timeout)
     │   ├── InvalidEntry, InvalidCursor, VersionMismatch, InvalidTimeRange, InvalidQuery    the request is invalid
-    │   └── ResourceLimit       the answer would be too large
-    ├── ArchiveError            an archive's folder, or what is in it (relay.spark.jobs.errors)
-    ├── ConnectError            a Spark Connect server does not answer (relay.spark.jobs.session)
-    ├── InboxRefused            a consumer called the inbox with what cannot keep its promise
-    └── EventError              an application passed an invalid event
+    │   └── ResourceLimit           the answer would be too large
+    ├── ArchiveError                an archive's folder, or what is in it (relay.spark.jobs.errors)
+    ├── ConnectError                a Spark Connect server does not answer (relay.spark.jobs.session)
+    ├── ServerFailed                a server on loopback did not start (relay.localservers.process)
+    ├── InboxRefused                a consumer called the inbox with what cannot keep its promise
+    └── EventError                  an application passed an invalid event
 
 ``exit_code`` and ``error_lines`` turn an error into what a command of this project returns and prints.
 
-Messages never contain a secret. Each room that adds a branch of its own derives it from ``OutboxError`` and adds
-it to this drawing.
+Messages never contain a secret. A room that adds a class derives it from one of these and adds it to this drawing;
+only a class that its own module alone raises and catches has an underscore instead.
 """
 
 from __future__ import annotations

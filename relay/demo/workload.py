@@ -28,7 +28,7 @@ LARGEST_MESSAGE = 65_536
 """Bytes; what the relay of the demonstration sends at most."""
 
 
-class PaymentRefused(Exception):
+class _PaymentRefused(Exception):
     """What makes a transaction of the demonstration roll back."""
 
 
@@ -68,8 +68,8 @@ def _place(connection: SyncConnection, ledger: Ledger, number: int, undelivered:
         )
         enqueue(connection, [*events, *undelivered])
         if number % _ROLLED_BACK == 0:
-            raise PaymentRefused
-    except PaymentRefused:
+            raise _PaymentRefused
+    except _PaymentRefused:
         connection.rollback()
         ledger.roll_back([*ids, *others])
     else:

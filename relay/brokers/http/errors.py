@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from relay.core.errors import OutboxError
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
 
 _TRANSIENT: Final = frozenset({401, 403, 404, 408, 409, 425, 429})
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
     """The beginning of it."""
 
 
-class Cut(Exception):
+class Cut(OutboxError):
     """The connection was lost before the answer. ``resend``: the server may have closed it before the request came."""
 
     def __init__(self, reason: str, *, resend: bool) -> None:
@@ -39,11 +40,11 @@ class Cut(Exception):
         self.resend = resend
 
 
-class NoAnswer(Exception):
+class NoAnswer(OutboxError):
     """No answer in time."""
 
 
-class BadAnswer(Exception):
+class BadAnswer(OutboxError):
     """What came is no answer by the protocol, or the server has reset the request alone."""
 
 

@@ -22,7 +22,7 @@ from pamqp.header import ContentHeader
 from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
 from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
 from relay.brokers.sending import SendProgress
-from relay.core.errors import BrokerUnreachable, reason_of
+from relay.core.errors import BrokerUnreachable, OutboxError, reason_of
 from relay.version import __version__
 
 HEARTBEAT_INTERVAL: Final = 20
@@ -65,7 +65,7 @@ class Owner(Protocol):
         """The connection is gone."""
 
 
-class ServerClosed(Exception):
+class ServerClosed(OutboxError):
     """The server ended the connection or the channel instead of answering a request."""
 
     def __init__(self, code: int, text: str) -> None:

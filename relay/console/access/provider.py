@@ -20,6 +20,7 @@ from joserfc.errors import JoseError
 
 from relay.console.access.options import ProviderOptions
 from relay.console.access.roles import LONGEST_NAME, AccessRole, Identity, valid_name
+from relay.core.errors import OutboxError
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +29,11 @@ _LEEWAY: Final = 60  # seconds that the provider's clock may differ
 _SYMMETRIC: Final = ("none", "HS256", "HS384", "HS512")
 
 
-class ProviderFailed(Exception):
+class ProviderFailed(OutboxError):
     """The provider does not answer, or its answer is wrong. The message is for the log, and holds no token."""
 
 
-class UserRefused(Exception):
+class UserRefused(OutboxError):
     """The provider knows the user, and the console has no role for that user."""
 
 
