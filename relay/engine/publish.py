@@ -89,7 +89,7 @@ class _Lane:
 
 
 class Offers:
-    """Hands events over, in two lanes, and takes them back from both.
+    """Hands events over, in the main lane and those for suspects, and takes them back from all.
 
     Its callers are five tasks: the offer loop and the follow loop hand over, the isolation hands suspects over, the
     gate and the renewer (and the stop, once those two are cancelled) abandon.

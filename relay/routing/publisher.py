@@ -1,7 +1,7 @@
 """A publisher that sends events where the rules say, over the publisher of one broker.
 
 It adds names and nothing else: outcomes, order, back-pressure and reachability are the inner publisher's. Without
-rules and prefix the composition (``relay.app.publishers``) leaves it out.
+rules and prefix the composition (``relay.app.destinations``) leaves it out.
 """
 
 from __future__ import annotations

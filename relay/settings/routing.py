@@ -9,12 +9,14 @@ from relay.settings.kinds import Text
 class Routing(VariableGroup):
     """Routing"""
 
-    route_prefix: Text = variable("", "Prefix of the name of every destination (see routing.md).", shown="none")
+    route_prefix: Text = variable(
+        "", "Prefix of the name of every destination (see docs/guide/routing.md).", shown="none"
+    )
     routes_file: Text | None = variable(
-        None, "TOML file of routes from event types to destinations (see routing.md).", shown="unset"
+        None, "TOML file of routes from event types to destinations (see docs/guide/routing.md).", shown="unset"
     )
     destinations_file: Text | None = variable(
         None,
-        "TOML file of several destinations, instead of PUBLISHER_URL and PUBLISHER_TYPE (see routing.md).",
+        "TOML file of several destinations, instead of PUBLISHER_URL and PUBLISHER_TYPE (see docs/guide/routing.md).",
         shown="unset",
     )

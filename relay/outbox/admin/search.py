@@ -43,7 +43,7 @@ class EventSearch:
     event_type: str | None = None
     partition_key: str | None = None
     error: str | None = None
-    """ExaminedPart of ``last_error``; case does not matter."""
+    """A part of ``last_error``; case does not matter."""
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""

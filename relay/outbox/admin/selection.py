@@ -42,7 +42,7 @@ class Selection:
     until: Bound | None = None
     """Exclusive."""
     error: str | None = None
-    """ExaminedPart of ``last_error``; case does not matter."""
+    """A part of ``last_error``; case does not matter."""
     error_code: str | None = None
     """What ``last_error`` says before its first colon, as dead letters are grouped by."""
     unchanged_since: datetime | None = None
