@@ -20,8 +20,9 @@ from relay.console import access
 from relay.console.api import changes, event_types, events, fleet, log, outbox, prune, store
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
+from relay.console.conditional import ConditionalGet
 from relay.console.context import Console
-from relay.console.pages import bulk, dead, live, overview
+from relay.console.pages import bulk, dead, overview
 from relay.console.pages import changes as change_pages
 from relay.console.pages import event_types as event_type_pages
 from relay.console.pages import events as event_pages
@@ -73,11 +74,11 @@ def build_console(settings: Settings) -> FastAPI:
         store_pages,
         change_pages,
         login_pages,
-        live,
     ):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
     app.get("/healthz", include_in_schema=False)(_health)
+    app.add_middleware(ConditionalGet, prefix=API)
     app.add_middleware(FreshAfterChanges, readings=app.state.console.readings)
     access.install(app, settings)
     return app
@@ -94,17 +95,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        app.state.console.live.close()
         await asyncio.to_thread(app.state.console.jobs.close)  # no thread of requests: they may all wait
         await app.state.console.log.close()
         await app.state.console.store.close()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer an error: a problem for the API, a page for people."""
+    """Answer an error: a problem for the API and for the script of a live page, a page for people."""
     problem = problem_of(error)
     headers = getattr(error, "headers", None)
-    if f"{request.url.path}/".startswith("/api/"):
+    if f"{request.url.path}/".startswith("/api/") or "hx-request" in request.headers:
         return problem.response(headers)
     identity = getattr(request.state, "identity", None)
     response = page(request, "error.html", identity, problem.status, title=problem.title, problem=problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -10,7 +10,6 @@ from fastapi import Depends, Request
 from relay.app.duplicates import duplicate_window
 from relay.console.access import Identity, Role
 from relay.console.jobs import ChangeJobs
-from relay.console.live import LivePages
 from relay.console.readings import Readings
 from relay.console.stores import LogAccess, StoreAccess
 from relay.core.errors import ConfigError
@@ -30,7 +29,8 @@ class Console:
     log: LogAccess
     store: StoreAccess
     readings: Readings
-    live: LivePages
+    parts: dict[tuple[str, Role], tuple[object, str]] = field(default_factory=dict)
+    """Of the part of each live page, by name and role: the reading that it was last rendered from, and its digest."""
 
     @classmethod
     def of(cls, settings: Settings) -> Console:
@@ -40,7 +40,7 @@ class Console:
         url = settings.storage_url.get_secret_value()
         table = settings.storage_table_name
         log, store, readings = LogAccess(settings), StoreAccess(url, settings), Readings(url, table)
-        return cls(settings, url, table, ChangeJobs(url, table), log, store, readings, LivePages(readings))
+        return cls(settings, url, table, ChangeJobs(url, table), log, store, readings)
 
     def duplicate_window(self) -> float:
         """Seconds for which the broker drops a repeated event. Raises BrokerUnreachable when NATS does not answer."""

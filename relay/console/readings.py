@@ -1,7 +1,7 @@
 """Readings of the outbox that all viewers share: one at a time, and at most one a second, for each page.
 
-So a page costs the database the same for one viewer and for a hundred. A change through this console makes every
-reading old at once: who changes something sees it on the next page.
+So a page costs the database the same for one viewer and for a hundred, and a fifth of one connection's time at most. A
+change through this console makes every reading old at once: who changes something sees it on the next page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from relay.postgres.sql import TableName
 T = TypeVar("T")
 
 FRESH: Final = 1.0
-"""Seconds for which a reading is shown again."""
+"""Seconds for which a reading is shown again; a slow one four times as long as it took."""
+_REST: Final = 4.0
+_LONGEST_FRESH: Final = 20.0  # seconds
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -46,7 +48,7 @@ class SharedReading(Generic[T]):
         self._old_before = float("-inf")
 
     def get(self) -> T:
-        """A reading that ended less than ``FRESH`` seconds ago, or while this call waited; else a new one.
+        """A reading that is fresh, or ended while this call waited; else a new one.
 
         Raises what the reading raises; of those who waited for a reading that failed, each gets its error.
         """
@@ -67,7 +69,8 @@ class SharedReading(Generic[T]):
         if last.began <= self._old_before:
             return False
         # An error is not remembered: only who waited for it would otherwise wait for the next one too.
-        return last.ended >= asked or (last.error is None and asked - last.ended < self._fresh)
+        fresh = max(self._fresh, min(_REST * (last.ended - last.began), _LONGEST_FRESH))
+        return last.ended >= asked or (last.error is None and asked - last.ended < fresh)
 
     def _new(self) -> _Outcome[T]:
         began = self._clock()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from typing import Final
 
 from relay.core.errors import ConfigError
@@ -45,12 +44,6 @@ def serve(settings: Settings) -> None:
     configure_logs(LogOptions(json=settings.environment == "production", relay_id="console"))
     app = build_console(settings)
     _log.info("console at http://%s:%d", f"[{host}]" if ":" in host else host, port, extra={"action": "console"})
-
-    class Server(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.console.live.close()  # first: the server waits until every answer has ended
-            await super().shutdown(sockets)
-
     config = uvicorn.Config(
         app,
         host=host,
@@ -62,7 +55,7 @@ def serve(settings: Settings) -> None:
         timeout_graceful_shutdown=5,
     )
     try:
-        Server(config).run()
+        uvicorn.Server(config).run()
     except SystemExit as end:
         if end.code:
             raise ConfigError(f"CONSOLE_PORT: cannot listen on {host}:{port}; is it in use?") from None

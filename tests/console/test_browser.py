@@ -80,35 +80,68 @@ def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
     assert complaints == []
 
 
-def stream_becomes(page: Page, state: int) -> None:
-    """Without ``wait_for_function``, which evaluates in the page once its first look fails: the page forbids that."""
-    look = "typeof live === 'undefined' ? null : live.stream?.readyState"
-    wait_until(lambda: page.evaluate(look) == state, what=f"the stream to be in state {state}")
+_ASK = "poll(); htmx.trigger(followed(), 'live')"
+"""What the timer does, and what a script may do: neither sends anything while the page is stopped."""
 
 
-@pytest.mark.parametrize("refused", [False, True], ids=["stream", "polling"])
-def test_the_overview_follows_the_outbox_until_it_is_paused(
-    recorded: Outbox, console: ConsoleProcess, page: Page, refused: bool
+def polls(page: Page, count: int) -> None:
+    """Wait until the page has got so many answers to its polls since it was loaded."""
+    wait_until(lambda: page.evaluate("live.polls") >= count, what=f"{count} polls")
+
+
+def test_the_overview_follows_the_outbox_until_it_is_stopped_or_hidden(
+    recorded: Outbox, console: ConsoleProcess, page: Page
 ) -> None:
-    if refused:
-        page.route("**/live?*", lambda route: route.fulfill(status=503))
     page.goto(console.address)
     expect(page.get_by_text("No relay is connected")).to_be_visible()
-    stream_becomes(page, 2 if refused else 1)  # closed, open
     fill_aged(recorded, "DEAD", 7)
     expect(page.get_by_text("7 events are dead")).to_be_visible()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
     page.get_by_role("checkbox", name="Live").uncheck()
-    expect(page.get_by_role("checkbox", name="Live")).not_to_be_checked()
-    assert page.evaluate("live.stream") is None
     fill_aged(recorded, "DEAD", 1)
-    if not refused:
-        page.get_by_role("checkbox", name="Live").check()
-        expect(page.get_by_text("8 events are dead")).to_be_visible()
+    sent.clear()
+    page.evaluate(_ASK)
+    page.evaluate("new Promise((done) => setTimeout(done))")
+    assert sent == []
+    page.get_by_role("checkbox", name="Live").check()
+    expect(page.get_by_text("8 events are dead")).to_be_visible()
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => window.away }); window.away = true")
+    fill_aged(recorded, "DEAD", 1)
+    page.evaluate(_ASK)
+    page.evaluate("new Promise((done) => setTimeout(done))")
+    sent.clear()
+    page.evaluate(_ASK)
+    page.evaluate("new Promise((done) => setTimeout(done))")
+    assert sent == []
+    page.evaluate("window.away = false; dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_text("9 events are dead")).to_be_visible()
+
+
+def test_a_poll_that_changes_nothing_leaves_focus_and_selection(
+    recorded: Outbox, console: ConsoleProcess, page: Page
+) -> None:
+    recorded.fill("t", 1)
+    recorded.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '1 day'")
+    recorded.database.run("UPDATE openoutbox_events SET status = 'DEAD', delivered_at = NULL, updated_at = now()")
+    page.goto(console.address)
+    statuses: list[int] = []
+    page.on("response", lambda response: statuses.append(response.status))
+    page.evaluate("""
+        document.querySelector('main [data-live] a').focus();
+        getSelection().selectAllChildren(document.querySelector('main [data-live] dl'));
+        window.shown = document.querySelector('main [data-live] a');
+    """)
+    before = page.evaluate("String(getSelection())")
+    polls(page, 2)
+    assert before
+    assert set(statuses) == {304}
+    assert page.evaluate("document.activeElement === window.shown && window.shown.isConnected")
+    assert page.evaluate("String(getSelection())") == before
 
 
 def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: ConsoleProcess, page: Page) -> None:
     page.goto(f"{console.address}/types")
-    stream_becomes(page, 1)
     recorded.database.run("ALTER TABLE openoutbox_events RENAME TO elsewhere")
     expect(page.get_by_role("status")).to_contain_text("there is no table openoutbox_events")
     recorded.database.run("ALTER TABLE elsewhere RENAME TO openoutbox_events")

@@ -1,124 +1,99 @@
-"""The streams of live pages, without a network: who is told what, how often the outbox is read, and how streams end."""
+"""Polling: what a browser or a program has already is answered with 304, and what has changed is not."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relay.console.live import LivePages
-from relay.console.problems import RequestProblem
-from relay.console.readings import Readings, SharedReading
-from relay.core.errors import StorageUnavailable
-from relay.postgres.sql import TableName
-from tests.support.waiting import eventually
+from relay.console.pages import live
+from tests.console.access.making import token, tokens_file
+from tests.console.conftest import ConsoleClient, client_of
+from tests.outbox.admin.filling import fill_aged
+from tests.support.fixtures.outbox import Outbox
 
-REFRESH = b"event: refresh\ndata: now\n\n"
-COMMENT = b":\n\n"
-
-
-class Outbox:
-    """What is read, and how often."""
-
-    def __init__(self) -> None:
-        self.value = 0
-        self.readings = 0
-        self.error: Exception | None = None
-
-    def read(self) -> int:
-        self.readings += 1
-        if self.error is not None:
-            raise self.error
-        return self.value
+HTMX = {"HX-Request": "true"}
+PARTS = ["/", "/types", "/fleet"]
 
 
-@pytest.fixture
-def outbox() -> Outbox:
-    return Outbox()
+def tag_of(console: ConsoleClient, path: str, **headers: str) -> str:
+    """The tag of the part, as the whole page has it."""
+    [tag] = re.findall(r'data-etag="([^"]+)"', console.get(path, headers=headers).text.replace("&#34;", "'"))
+    return str(tag).replace("'", '"')
 
 
-def pages(outbox: Outbox, *, most: int = 100, quiet: float = 3600.0) -> LivePages:
-    readings = Readings("", TableName())
-    readings.overview = SharedReading[Any](outbox.read, fresh=0.0)
-    return LivePages(readings, tick=0.01, quiet=quiet, most=most)
+def polled(console: ConsoleClient, path: str, tag: str, **headers: str) -> tuple[int, str]:
+    """The status of a poll, and the tag of its answer."""
+    answer = console.get(path, headers={**HTMX, **headers, "If-None-Match": tag})
+    assert bool(answer.content) is (answer.status_code == 200)
+    return answer.status_code, answer.headers["etag"]
 
 
-async def told(messages: AsyncIterator[bytes], kind: bytes) -> bytes:
-    """The next message that is no comment."""
-    async with asyncio.timeout(30):
-        async for message in messages:
-            if message != COMMENT:
-                assert message.startswith(b"event: " + kind)
-                return message
-    raise AssertionError("the stream has ended")
+def read_again(console: ConsoleClient) -> None:
+    console.app.state.console.readings.forget()
 
 
-async def test_viewers_are_told_of_a_change_and_share_the_readings(outbox: Outbox) -> None:
-    live = pages(outbox)
-    with live.viewer("overview") as first, live.viewer("overview") as second:
-        await asyncio.gather(told(first, b"refresh"), told(second, b"refresh"))
-        before = outbox.readings
-        await eventually(lambda: outbox.readings >= before + 3, what="three more readings")
-        outbox.value = 1
-        assert list(await asyncio.gather(told(first, b"refresh"), told(second, b"refresh"))) == [REFRESH] * 2
-        assert live.viewers == 2
-    assert live.viewers == 0
-
-
-async def test_nothing_is_read_without_a_viewer(outbox: Outbox) -> None:
-    live = pages(outbox)
-    feed = live._pages["overview"]
-    assert outbox.readings == 0
+@pytest.mark.parametrize("path", PARTS)
+def test_a_part_is_answered_once_until_it_shows_something_else(
+    recorded: Outbox, console: ConsoleClient, path: str
+) -> None:
+    fill_aged(recorded, "DELIVERED", 3)
+    first = tag_of(console, path)
     for _ in range(2):
-        with live.viewer("overview") as messages:
-            await told(messages, b"refresh")
-        assert feed._task is not None
-        await asyncio.wait_for(feed._task, 30)
-    assert outbox.readings <= 4
-    with live.viewer("types"):
-        assert outbox.readings <= 4
+        read_again(console)
+        assert polled(console, path, first) == (304, first)
+    assert polled(console, path, f'W/{first}, "other"') == (304, first)
+    fill_aged(recorded, "DEAD", 1)
+    recorded.database.run(
+        "INSERT INTO openoutbox_pauses (scope, name, paused_by) VALUES ('type', 'paused-type', 'ada')"
+    )
+    read_again(console)
+    status, second = polled(console, path, first)
+    assert (status, second != first) == (200, True)
+    assert polled(console, path, second) == (304, second)
 
 
-async def test_a_page_is_refreshed_now_and_then_for_its_ages(outbox: Outbox) -> None:
-    live = pages(outbox, quiet=0.02)
-    with live.viewer("overview") as messages:
-        for _ in range(3):
-            await told(messages, b"refresh")
+def test_viewers_of_one_reading_cost_one_rendering(
+    recorded: Outbox, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = tag_of(console, "/types")
+    monkeypatch.setattr(live, "rendered", lambda *_, **__: pytest.fail("rendered again"))
+    monkeypatch.setattr(console.app.state.console.readings.types, "_fresh", 3600.0)
+    assert [polled(console, "/types", tag)[0] for _ in range(3)] == [304, 304, 304]
 
 
-async def test_viewers_are_told_why_the_outbox_cannot_be_read(outbox: Outbox) -> None:
-    live = pages(outbox)
-    outbox.error = StorageUnavailable("the database does not answer")
-    with live.viewer("overview") as messages:
-        failed = await told(messages, b"failed")
-        assert json.loads(failed.partition(b"data: ")[2]) == {"detail": "the database does not answer"}
-        outbox.error = None
-        await told(messages, b"refresh")
+def test_a_part_for_one_role_is_none_for_another(recorded: Outbox, tmp_path: Path) -> None:
+    console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
+    fill_aged(recorded, "DEAD", 1)
+    roles: list[dict[str, Any]] = [
+        {"Authorization": f"Bearer {token(name)}"} for name in ("reader-token", "operator-token")
+    ]
+    reader, operator = (tag_of(console, "/types", **role) for role in roles)
+    assert reader != operator
+    assert polled(console, "/types", reader, **roles[1])[0] == 200
 
 
-async def test_the_streams_are_bounded_and_free_again(outbox: Outbox) -> None:
-    live = pages(outbox, most=2)
-    with ExitStack() as stack:
-        stack.enter_context(live.viewer("overview"))
-        stack.enter_context(live.viewer("types"))
-        with pytest.raises(RequestProblem, match="2 browsers follow the outbox") as refused, live.viewer("relays"):
-            pass
-        assert refused.value.status == 503
-    with live.viewer("relays"):
-        assert live.viewers == 1
+def test_a_poll_that_fails_is_told_why(recorded: Outbox, console: ConsoleClient) -> None:
+    recorded.database.run("ALTER TABLE openoutbox_events RENAME TO elsewhere")
+    answer = console.get("/types", headers=HTMX)
+    assert answer.status_code >= 500
+    assert "there is no table openoutbox_events" in answer.json()["detail"]
+    assert "etag" not in answer.headers
 
 
-async def test_every_stream_ends_at_the_shutdown(outbox: Outbox) -> None:
-    live = pages(outbox)
-    with live.viewer("overview") as messages, live.viewer("overview") as other:
-        await told(messages, b"refresh")
-        live.close()
-        async with asyncio.timeout(30):
-            assert [message async for message in messages if message != COMMENT] == []
-            assert [message async for message in other if message not in (COMMENT, REFRESH)] == []
-    with pytest.raises(RequestProblem, match="shutting down"), live.viewer("overview"):
-        pass
+def test_the_api_answers_304_to_a_client_that_has_it(recorded: Outbox, console: ConsoleClient) -> None:
+    fill_aged(recorded, "DEAD", 2)
+    path = "/api/v1/events?status=DEAD"
+    tag = console.get(path).headers["etag"]
+    unchanged = console.get(path, headers={"If-None-Match": tag})
+    assert (unchanged.status_code, unchanged.content, unchanged.headers["etag"]) == (304, b"", tag)
+    assert unchanged.headers["cache-control"] == "no-store"
+    fill_aged(recorded, "DEAD", 1)
+    changed = console.get(path, headers={"If-None-Match": tag})
+    assert (changed.status_code, len(changed.json()["items"])) == (200, 3)
+    [event, *_] = changed.json()["items"]
+    one = f"/api/v1/events/{event['event_id']}"
+    own = console.get(one).headers["etag"]
+    assert console.get(one, headers={"If-None-Match": own}).status_code == 304

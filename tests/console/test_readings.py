@@ -57,6 +57,20 @@ def test_a_reading_is_shown_again_for_a_second(source: Source, clock: Clock) -> 
     assert reading.get() == 2
 
 
+@pytest.mark.parametrize(("took", "rested"), [(0.1, 1.0), (2.0, 8.0), (60.0, 20.0)])
+def test_a_slow_reading_is_made_less_often(clock: Clock, took: float, rested: float) -> None:
+    def read() -> float:
+        clock.now += took
+        return clock.now
+
+    reading = SharedReading(read, clock=clock)
+    first = reading.get()
+    clock.now += rested - 0.01
+    assert reading.get() == first
+    clock.now += 0.02
+    assert reading.get() > first
+
+
 def test_after_a_change_it_is_made_again(source: Source, clock: Clock) -> None:
     source.go.set()
     reading = SharedReading(source.read, clock=clock)

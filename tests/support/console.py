@@ -62,8 +62,8 @@ def watched(page: Page) -> list[str]:
     complaints: list[str] = []
 
     def on_failure(request: Request) -> None:
-        # The stream and the refresh of a live page end when the page is left.
-        left = request.failure == "net::ERR_ABORTED" and request.resource_type in {"eventsource", "xhr", "fetch"}
+        # The poll of a live page ends when the page is left.
+        left = request.failure == "net::ERR_ABORTED" and request.resource_type in {"xhr", "fetch"}
         if not left:
             complaints.append(f"{request.url}: {request.failure}")
 

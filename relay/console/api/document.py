@@ -80,6 +80,8 @@ def _add_problems(operation: dict[str, Any], path: str, method: str) -> None:
         meanings |= _READING
     own = {int(status): each["description"] for status, each in operation["responses"].items()}
     meanings |= {status: meaning for status, meaning in own.items() if status >= 400 and status not in _ALWAYS}
+    if method == "get":
+        operation["responses"]["304"] = {"description": "Unchanged: If-None-Match named its ETag."}
     for status, meaning in sorted(meanings.items()):
         content = {"schema": {"$ref": "#/components/schemas/Problem"}}
         operation["responses"][str(status)] = {"description": meaning, "content": {MEDIA_TYPE: content}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.api.changes import page_of_changes, recorded_change, stop_change
 from relay.console.api.requests import Operator, Reader
 from relay.console.context import ConsoleParts
+from relay.console.pages.live import live_page
 from relay.console.pages.render import moment, page
 from relay.core.pause import PauseScope, PauseTarget
 from relay.outbox.admin.changes import Change
@@ -54,12 +55,15 @@ def changes_page(
 
 
 @router.get("/changes/{change_id}")
-def change_page(request: Request, console: ConsoleParts, identity: Reader, change_id: UUID) -> HTMLResponse:
+def change_page(request: Request, console: ConsoleParts, identity: Reader, change_id: UUID) -> Response:
     """One change; its progress alone for htmx, every second while it runs."""
     change = recorded_change(console, change_id)
-    template = "change_live.html" if "hx-request" in request.headers else "change.html"
-    title = f"{change.action.capitalize()}: {described(change)}"
-    return page(request, template, identity, title=title, change=change, described=described(change))
+
+    def values() -> dict[str, Any]:
+        words = described(change)
+        return {"title": f"{change.action.capitalize()}: {words}", "change": change, "described": words}
+
+    return live_page(request, "change", identity, change, values)
 
 
 @router.post("/changes/{change_id}/stop")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from relay.console.api.requests import Operator, Reader
 from relay.console.context import ConsoleParts
+from relay.console.pages.live import live_page
 from relay.console.pages.render import page
 from relay.core.pause import Pause, PauseScope
 from relay.outbox.admin.eventtypes import MOST_TYPES, EventTypeFigures
@@ -29,20 +30,20 @@ class _Line(NamedTuple):
 
 
 @router.get("/types")
-def event_types_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
+def event_types_page(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its table alone for htmx."""
     figures = console.readings.types.get()
-    template = "types_live.html" if "hx-request" in request.headers else "types.html"
-    return page(
-        request,
-        template,
-        identity,
-        title="Types",
-        figures=figures,
-        lines=_lines(figures.types, figures.pauses or []),
-        pausable=figures.pauses is not None,
-        more_types=len(figures.types) >= MOST_TYPES,
-    )
+
+    def values() -> dict[str, Any]:
+        return {
+            "title": "Types",
+            "figures": figures,
+            "lines": _lines(figures.types, figures.pauses or []),
+            "pausable": figures.pauses is not None,
+            "more_types": len(figures.types) >= MOST_TYPES,
+        }
+
+    return live_page(request, "types", identity, figures, values)
 
 
 @router.get("/types/pause")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from relay.console.api.requests import Operator, Reader, change_request
 from relay.console.context import ConsoleParts
 from relay.console.fleet import end_every_pause, end_pause, set_pause
 from relay.console.pages.fields import time_field
-from relay.console.pages.render import page
+from relay.console.pages.live import live_page
 from relay.core.pause import PauseScope, PauseTarget
 from relay.outbox.admin.fleet import differences
 
@@ -22,20 +22,21 @@ Back = Annotated[Literal["/fleet", "/types"], Form()]
 
 
 @router.get("/fleet")
-def fleet_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
+def fleet_page(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its list of relays alone for htmx."""
-    members, pauses = console.readings.relays.get()
-    template = "fleet_live.html" if "hx-request" in request.headers else "fleet.html"
-    return page(
-        request,
-        template,
-        identity,
-        title="Relays and pauses",
-        members=members,
-        differences=differences(members) if members else [],
-        pauses=pauses,
-        command=f"relay-cli migrate --table {console.table} --with",
-    )
+    reading = console.readings.relays.get()
+    members, pauses = reading
+
+    def values() -> dict[str, Any]:
+        return {
+            "title": "Relays and pauses",
+            "members": members,
+            "differences": differences(members) if members else [],
+            "pauses": pauses,
+            "command": f"relay-cli migrate --table {console.table} --with",
+        }
+
+    return live_page(request, "fleet", identity, reading, values)
 
 
 @router.post("/pauses")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from relay.console.access import Role
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
-from relay.console.pages.render import page
+from relay.console.pages.live import live_page
 from relay.console.trouble import troubles
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount, Overview
 
@@ -29,27 +30,30 @@ _PLACES = {
 
 
 @router.get("/")
-def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
-    """The whole page; its middle part alone for htmx, every few seconds."""
+def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
+    """The whole page; its middle part alone for htmx."""
     overview = console.readings.overview.get()
     places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
-    template = "overview_live.html" if "hx-request" in request.headers else "overview.html"
-    return page(
-        request,
-        template,
-        identity,
-        title="Overview",
-        overview=overview,
-        backlog=overview.figures.backlog,
-        findings=[(finding, places.get(finding.subject)) for finding in troubles(overview, overview.pauses or ())],
-        plot=json.dumps(plot_of(overview.minutes)),
-        partial_types=any(each.examined >= MOST_RECENT for each in overview.types),
-        most=MOST_COUNTED,
-        estimated=not all(minute.exact for minute in overview.minutes),
-        hour=sum(minute.events for minute in overview.minutes),
-        last_minute=_last_full_minute(overview),
-        logged=console.log.configured,
-    )
+
+    def values() -> dict[str, Any]:
+        return _values(overview, places) | {"logged": console.log.configured}
+
+    return live_page(request, "overview", identity, overview, values)
+
+
+def _values(overview: Overview, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "title": "Overview",
+        "overview": overview,
+        "backlog": overview.figures.backlog,
+        "findings": [(finding, places.get(finding.subject)) for finding in troubles(overview, overview.pauses or ())],
+        "plot": json.dumps(plot_of(overview.minutes)),
+        "partial_types": any(each.examined >= MOST_RECENT for each in overview.types),
+        "most": MOST_COUNTED,
+        "estimated": not all(minute.exact for minute in overview.minutes),
+        "hour": sum(minute.events for minute in overview.minutes),
+        "last_minute": _last_full_minute(overview),
+    }
 
 
 def plot_of(minutes: list[MinuteCount]) -> dict[str, list[float]]:

@@ -86,6 +86,11 @@ _ENVIRONMENT: Final = _environment()
 
 
 def page(request: Request, template: str, identity: Identity | None, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401 - whatever the template takes
+    """Answer with a template."""
+    return HTMLResponse(rendered(request, template, identity, **values), status)
+
+
+def rendered(request: Request, template: str, identity: Identity | None, **values: Any) -> str:  # noqa: ANN401 - likewise
     """Render a template; without an identity nothing of the outbox is named."""
     shared = {
         "request": request,
@@ -96,4 +101,4 @@ def page(request: Request, template: str, identity: Identity | None, status: int
         "administers": identity is not None and identity.role >= Role.ADMIN,
         "sees_payloads": identity is not None and shows_payloads(identity),
     }
-    return HTMLResponse(_ENVIRONMENT.get_template(template).render(**shared, **values), status)
+    return _ENVIRONMENT.get_template(template).render(**shared, **values)

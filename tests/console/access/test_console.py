@@ -51,7 +51,6 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /events/{event_id}": READER,
     "GET /fleet": READER,
     "GET /healthz": None,
-    "GET /live": READER,
     "GET /log": READER,
     "GET /log/attempts/{attempt_id:path}": READER,
     "GET /log/chart": READER,

@@ -1,12 +1,17 @@
-// Live pages. The server says when to fetch the part that follows the outbox; without its stream the part is polled.
+// Live pages: a part is asked for again while it is looked at, and replaced only when the console has another one.
 "use strict";
 
-const live = { stream: null, opened: 0, heard: 0 };
-const SILENCE = 30_000; // milliseconds; a stream says something every ten seconds, unless a proxy holds it back
-const AGAIN = 60_000; // milliseconds until a stream that was refused is asked for again
+const LONGEST = 60_000; // milliseconds between two polls of a console that is slow or does not answer
+const SHARE = 4; // what took a second is asked for again after four at the earliest
+const live = { timer: 0, began: 0, failures: 0, polls: 0 };
 
 function followed() {
   return document.querySelector("[data-live]");
+}
+
+function stopped() {
+  const control = document.getElementById("live");
+  return document.hidden || (control && !control.checked);
 }
 
 function state(text) {
@@ -14,61 +19,57 @@ function state(text) {
   if (place && place.textContent !== text) place.textContent = text;
 }
 
-function wanted() {
-  const paused = document.getElementById("live");
-  return followed() && !document.hidden && !(paused && !paused.checked);
-}
-
-// A stream is open while the page is looked at: browsers open six connections to a server, and a stream takes one.
-function follow() {
-  if (!wanted()) {
-    live.stream?.close();
-    live.stream = null;
-    state("");
-    return;
+function failure(xhr) {
+  if (!xhr.status) return "the console does not answer";
+  if (xhr.status === 401) return "you are logged out; load the page again";
+  try {
+    return JSON.parse(xhr.responseText).detail;
+  } catch {
+    return `the console answers ${xhr.status}`;
   }
-  if (live.stream && live.stream.readyState !== EventSource.CLOSED) return;
-  const stream = new EventSource(`/live?page=${followed().dataset.live}`);
-  live.stream = stream;
-  stream.addEventListener("open", () => {
-    live.heard = Date.now();
-    if (live.opened++) htmx.trigger(followed(), "live"); // what happened meanwhile
-  });
-  stream.addEventListener("refresh", () => {
-    live.heard = Date.now();
-    htmx.trigger(followed(), "live");
-  });
-  stream.addEventListener("failed", (event) => {
-    live.heard = Date.now();
-    state(`Not up to date: ${JSON.parse(event.data).detail}`);
-  });
-  stream.addEventListener("error", () => {
-    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
-  });
 }
 
-function streams() {
-  return live.stream?.readyState === EventSource.OPEN && Date.now() - live.heard < SILENCE;
+function poll() {
+  clearTimeout(live.timer);
+  const part = followed();
+  if (stopped()) state("");
+  if (!part || stopped() || part.querySelector("[data-done]")) return;
+  live.began = Date.now();
+  htmx.trigger(part, "live");
+}
+
+function later() {
+  const pace = Number(followed().dataset.live) * 1000 * 2 ** live.failures;
+  clearTimeout(live.timer);
+  live.timer = setTimeout(poll, Math.min(Math.max(pace, (Date.now() - live.began) * SHARE), LONGEST));
 }
 
 addEventListener("DOMContentLoaded", () => {
-  follow();
-  document.getElementById("live")?.addEventListener("change", follow);
+  if (!followed()) return;
+  live.began = Date.now();
+  later();
+  document.getElementById("live")?.addEventListener("change", poll);
 });
-addEventListener("visibilitychange", follow);
-addEventListener("pagehide", () => live.stream?.close());
-addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
+addEventListener("visibilitychange", poll);
+addEventListener("pageshow", (event) => { if (event.persisted) poll(); });
 
-// Nothing moves that cannot be stopped, and nobody pays for a page that is not looked at.
+addEventListener("htmx:configRequest", (event) => {
+  event.detail.timeout = 30_000;
+  if (event.target === followed()) event.detail.headers["If-None-Match"] = event.target.dataset.etag;
+});
+// Nothing moves that cannot be stopped, and no page that is not looked at asks for anything.
 addEventListener("htmx:beforeRequest", (event) => {
-  const { verb, triggeringEvent } = event.detail.requestConfig;
-  const paused = document.getElementById("live");
-  const polls = !triggeringEvent && event.target === followed() && streams();
-  if (verb === "get" && (document.hidden || polls || (paused && !paused.checked))) event.preventDefault();
+  if (event.detail.requestConfig.verb === "get" && stopped()) event.preventDefault();
 });
-addEventListener("htmx:afterSwap", (event) => { if (event.target === followed()) state(""); });
-addEventListener("htmx:responseError", (event) => {
-  const status = event.detail.xhr.status;
-  state(status === 401 ? "Not up to date: you are logged out; load the page again." : `Not up to date: the console answers ${status}.`);
+addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.xhr.status === 304) event.detail.shouldSwap = false;
 });
-addEventListener("htmx:sendError", () => state("Not up to date: the console does not answer."));
+addEventListener("htmx:afterRequest", (event) => {
+  const { xhr, successful } = event.detail;
+  if (event.target !== followed()) return;
+  live.polls++;
+  live.failures = successful ? 0 : Math.min(live.failures + 1, 5);
+  if (xhr.status === 200) event.target.dataset.etag = xhr.getResponseHeader("ETag");
+  state(successful ? "" : `Not up to date: ${failure(xhr)}.`);
+  later();
+});
