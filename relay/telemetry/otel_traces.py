@@ -1,8 +1,8 @@
-"""Spans over OTLP: queued by the engine, encoded and sent by a thread of its own.
+"""Spans over OTLP, by the OpenTelemetry SDK's processor and exporters.
 
-The engine pays for a place in a queue. A collector that is slow, absent or refuses costs that thread its time and the
-log a line; a full queue drops spans and says how many, and no event waits for it. Imported only by
-``relay.telemetry.export``; needs the extra ``otel``.
+The engine pays for the SDK's span and a place in the processor's queue. The processor's thread encodes and sends. A
+collector that is slow, absent or refuses costs that thread its time and the log a line; a full queue drops spans and
+says how many, and no event waits for it. Imported only by ``relay.telemetry.export``; needs the extra ``otel``.
 """
 
 from __future__ import annotations
@@ -10,103 +10,145 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry import trace as api
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace.status import Status, StatusCode
 
+from relay.core.tracecontext import TraceContext
 from relay.telemetry.otlp import make_exporter, number, resource_attributes
-from relay.telemetry.otlp_spans import SpanEncoder, encode_span
 from relay.telemetry.tracer import Span
+from relay.version import __version__
 
 logger = logging.getLogger(__name__)
 
 _DELAY_MS, _MOST_QUEUED, _MOST_EXPORTED = 5_000.0, 2048.0, 512.0  # the standard's defaults of OTEL_BSP_*
-_AT_ONCE: Final = 32  # spans that are encoded without a rest
-_REST: Final = 0.0005  # seconds
 _STOP_SECONDS: Final = 1.0
 """Less than the relay waits for it with the default SHUTDOWN_TIMEOUT, so that what is dropped is still said."""
+_SCOPE: Final = InstrumentationScope("relay", __version__)
+_UNSET: Final = Status()
 
 
 class OtlpSpans:
     """Exports from its construction on. Raises ValueError or ImportError for variables with unusable values."""
 
     def __init__(self, variables: Mapping[str, str], relay_id: str) -> None:
-        encoder = SpanEncoder(resource_attributes(variables, relay_id))
-        self._exporter = make_exporter("TRACES", variables, encoder.request)
-        self._delay = number(variables.get("OTEL_BSP_SCHEDULE_DELAY", ""), _DELAY_MS) / 1000
-        self._most_queued = number(variables.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _MOST_QUEUED)
-        self._most_exported = math.ceil(number(variables.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ""), _MOST_EXPORTED))
-        self._queue: deque[Span] = deque()
-        self._dropped = self._said = 0
-        self._due = threading.Event()
-        self._ending = False
-        self._thread = threading.Thread(target=self._run, name="relay-otel-traces", daemon=True)
-        self._thread.start()
+        self._resource = Resource(resource_attributes(variables, relay_id))
+        self._most_queued = math.ceil(number(variables.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _MOST_QUEUED))
+        most_exported = math.ceil(number(variables.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ""), _MOST_EXPORTED))
+        self._exporter = _CountingExporter(make_exporter("TRACES", variables))
+        self._processor = BatchSpanProcessor(
+            self._exporter,
+            max_queue_size=self._most_queued,
+            schedule_delay_millis=number(variables.get("OTEL_BSP_SCHEDULE_DELAY", ""), _DELAY_MS),
+            max_export_batch_size=min(most_exported, self._most_queued),  # the processor refuses more
+        )
+        self._queued = 0
 
     def add(self, span: Span) -> None:
-        """Queue a span that has ended, or drop it when the queue is full. Called by the event loop's thread alone."""
-        queued = len(self._queue)
-        if queued >= self._most_queued:
-            self._dropped += 1
+        """Queue a span that has ended, or drop it when the queue is full. Called by the event loop's thread alone.
+
+        The processor would drop the oldest one, count none, and call its logger for each.
+        """
+        if self._queued - self._exporter.taken >= self._most_queued:
+            self._exporter.dropped += 1
             return
-        self._queue.append(span)
-        if queued + 1 >= self._most_exported and not self._due.is_set():
-            self._due.set()
+        self._queued += 1
+        self._processor.on_end(_in_sdk(span, self._resource))
 
     def stop(self) -> None:
         """Export what is queued and end, within two seconds; what is not exported by then is dropped."""
-        self._ending = True
-        self._due.set()
-        self._thread.join(_STOP_SECONDS)
-        if self._thread.is_alive():
+        ending = threading.Thread(target=self._processor.shutdown, name="relay-otel-traces", daemon=True)
+        ending.start()
+        ending.join(_STOP_SECONDS)
+        if ending.is_alive():
             # Ends its retries, apart: some releases of the library wait for the request that hangs.
             threading.Thread(target=self._exporter.shutdown, name="relay-otel-shutdown", daemon=True).start()
-            self._dropped += len(self._queue)
-            self._say_dropped()
+            self._exporter.dropped += self._queued - self._exporter.taken
+        self._exporter.log_dropped()
+
+
+class _CountingExporter(SpanExporter):
+    """The exporter of the chosen protocol, which knows what was taken from the queue; its calls never raise."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self.taken = 0
+        """Spans that have left the queue; written by the processor's thread alone."""
+        self.dropped = 0
+        """Spans that found no place; written by the event loop's thread alone."""
+        self._logged = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See ``SpanExporter``."""
+        self.taken += len(spans)
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._exporter.export(spans)
+        except Exception:  # whatever a collector or the library does, the relay goes on
+            logger.exception("%d spans could not be exported", len(spans), extra={"action": "otel_export_failed"})
         else:
-            self._exporter.shutdown()
+            if result is not SpanExportResult.SUCCESS:
+                logger.warning(
+                    "the collector did not take %d spans", len(spans), extra={"action": "otel_export_failed"}
+                )
+        self.log_dropped()
+        return result
 
-    def _run(self) -> None:
-        while not self._ending:
-            full = self._due.wait(self._delay)
-            # Cleared before the queue is looked at: a span that is queued meanwhile is exported or sets it again.
-            self._due.clear()
-            # A request costs as much as 100 spans: what makes no full one waits for more, or for its time.
-            fewest = self._most_exported if full else 1
-            while len(self._queue) >= fewest or (self._queue and self._ending):
-                self._export([self._queue.popleft() for _ in range(min(len(self._queue), self._most_exported))])
-                self._say_dropped()
-
-    def _say_dropped(self) -> None:
-        dropped = self._dropped - self._said
+    def log_dropped(self) -> None:
+        """Say how many were dropped since the last time."""
+        dropped = self.dropped - self._logged
         if dropped:
-            self._said += dropped
+            self._logged += dropped
             logger.warning(
                 "the collector is too slow: %d spans are dropped",
                 dropped,
                 extra={"action": "spans_dropped", "spans": dropped},
             )
 
-    def _encoded(self, spans: list[Span]) -> list[bytes]:
-        """The spans of a request. It takes milliseconds, and the event loop waits for the interpreter's lock meanwhile.
+    def shutdown(self) -> None:
+        """See ``SpanExporter``."""
+        self._exporter.shutdown()
 
-        So it rests now and then, unless there is more to do.
-        """
-        parts: list[bytes] = []
-        for first in range(0, len(spans), _AT_ONCE):
-            if first and not self._ending and len(self._queue) < self._most_exported:
-                time.sleep(_REST)
-            parts += map(encode_span, spans[first : first + _AT_ONCE])
-        return parts
 
-    def _export(self, spans: list[Span]) -> None:
-        try:
-            result = self._exporter.export(self._encoded(spans))
-        except Exception:  # whatever a collector or the library does, the relay goes on
-            logger.exception("the spans could not be exported", extra={"action": "otel_export_failed"})
-            return
-        if result is not SpanExportResult.SUCCESS:
-            logger.warning("the collector did not take the spans", extra={"action": "otel_export_failed"})
+def _in_sdk(span: Span, resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        _valid(span.name),
+        context=_context(span.context, remote=False),
+        parent=None if span.parent is None else _context(span.parent, remote=True),
+        resource=resource,
+        attributes={key: _valid(value) if isinstance(value, str) else value for key, value in span.attributes.items()},
+        links=[_link(link) for link in span.links],
+        kind=api.SpanKind[span.kind.value],
+        status=Status(StatusCode.ERROR, _valid(span.error)) if span.error else _UNSET,
+        start_time=span.started_at,
+        end_time=max(span.ended_at, span.started_at),  # the host's clock may have been set back meanwhile
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def _context(context: TraceContext, *, remote: bool) -> api.SpanContext:
+    return api.SpanContext(
+        int(context.trace_id, 16),
+        int(context.span_id, 16),
+        remote,
+        api.TraceFlags(context.flags),
+        api.TraceState.from_header([context.state]) if context.state else None,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _link(context: TraceContext) -> api.Link:
+    """Cached: each span of a batch links its claim."""
+    return api.Link(_context(context, remote=True))
+
+
+def _valid(text: str) -> str:
+    """What is not valid Unicode becomes ``?``: the exporter would lose the whole request."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

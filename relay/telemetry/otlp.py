@@ -7,10 +7,8 @@ A signal (``METRICS``, ``TRACES``) has variables of its own, which win over the 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
@@ -27,42 +25,21 @@ _EXPORTERS: Final = {
 }
 
 
-def make_exporter(
-    signal: Signal, variables: Mapping[str, str], encode_spans: Callable[..., object] | None = None
-) -> Any:  # noqa: ANN401  # a class of either protocol
-    """The exporter of the chosen protocol. Raises ValueError for another one, ImportError without its library.
-
-    ``encode_spans`` takes the place of the library's function of that name: what the exporter is given, in a request.
-    """
+def make_exporter(signal: Signal, variables: Mapping[str, str]) -> Any:  # noqa: ANN401  # a class of either protocol
+    """The exporter of the chosen protocol. Raises ValueError for another one, ImportError without its library."""
     protocol = setting(signal, variables, "PROTOCOL") or "http/protobuf"
     if protocol not in ("http/protobuf", "grpc"):
         raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol} is not supported; write http/protobuf or grpc")
     grpc = protocol == "grpc"
     module, name = _EXPORTERS[signal]
     path = f"opentelemetry.exporter.otlp.proto.{'grpc' if grpc else 'http'}.{module}"
-    library = importlib.import_module(path) if encode_spans is None else _with_encoder(path, encode_spans)
+    library = importlib.import_module(path)
     headers = dict(pairs(setting(signal, variables, "HEADERS")))
     return getattr(library, name)(
         endpoint=_endpoint(signal, variables, grpc=grpc),
         headers=headers or None,
         timeout=number(setting(signal, variables, "TIMEOUT"), TIMEOUT_MS) / 1000,
     )
-
-
-def _with_encoder(path: str, encode_spans: Callable[..., object]) -> ModuleType:
-    """A copy of an exporter's module that encodes so; whatever else of the process exports spans keeps the library's.
-
-    Raises ValueError for a release of the library whose exporter does not encode by a function of that name.
-    """
-    spec = importlib.util.find_spec(path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not installed")
-    library = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(library)
-    if not hasattr(library, "encode_spans"):
-        raise ValueError(f"this release of {path} is not supported: it has no encode_spans")
-    library.encode_spans = encode_spans  # type: ignore[attr-defined]  # a name of the module's own
-    return library
 
 
 def _endpoint(signal: Signal, variables: Mapping[str, str], *, grpc: bool) -> str | None:

@@ -1,7 +1,7 @@
 """Spans of sampled events, as plain records: made by the engine's calls, exported by ``relay.telemetry.otel_traces``.
 
-Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/monitoring.md#traces). A
-record is a few fields: what OpenTelemetry's classes cost is paid in the exporter's thread.
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging (docs/operate/monitoring.md#traces).
+Nothing of OpenTelemetry is needed here: the exporter makes the SDK's spans of the records.
 """
 
 from __future__ import annotations

@@ -13,10 +13,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Transient
+from relay.core.tracecontext import TraceContext
 from relay.core.verdict import Retry
 from relay.telemetry.export import Tracing, start_traces
 from relay.telemetry.measurements import Measurements
-from relay.telemetry.tracer import TracedSystems
+from relay.telemetry.tracer import Span, SpanKind, TracedSystems
 from tests.support.servers.otlp import (
     Collector,
     attributes_of,
@@ -118,9 +119,13 @@ def test_a_full_batch_is_exported_before_its_time(collector: Collector) -> None:
 def test_a_full_queue_drops_spans_and_says_how_many(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_MAX_QUEUE_SIZE": "4"}
     tracing = started(variables)
+    collector.may_answer.clear()
+    publish(tracing, 3)
+    wait_until(lambda: collector.traces, what="the request that has emptied the queue")
     publish(tracing, 10)
+    collector.may_answer.set()
     tracing.stop()
-    assert len(collector.spans()) == 4
+    assert len(collector.spans()) == 8
     assert [getattr(record, "spans", None) for record in caplog.records] == [7]
 
 
@@ -158,3 +163,20 @@ def test_a_collector_that_refuses_or_is_absent_is_a_line_in_the_log(
     publish(absent)
     absent.stop()
     wait_until(lambda: any(getattr(record, "action", "") == "otel_export_failed" for record in caplog.records))
+
+
+def test_what_is_not_valid_unicode_loses_that_and_not_the_request(collector: Collector) -> None:
+    tracing = started({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
+    context = TraceContext("a" * 32, "b" * 16)
+    tracing.tracer.sink(Span("publish \ud800", SpanKind.PRODUCER, context, None, (), 1, 2, {"k": "\ud800"}, "\ud800"))
+    tracing.stop()
+    [span] = collector.spans()
+    assert (span.name, attributes_of(list(span.attributes))["k"], span.status.message) == ("publish ?", "?", "?")
+
+
+def test_a_clock_that_was_set_back_ends_no_span_before_its_start(collector: Collector) -> None:
+    tracing = started({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
+    tracing.tracer.sink(Span("a", SpanKind.CLIENT, TraceContext("a" * 32, "b" * 16), None, (), 7, 3, {}))
+    tracing.stop()
+    [span] = collector.spans()
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (7, 7)
