@@ -22,6 +22,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
 pytest_plugins = [
+    "relay.conformance.plugin",
     "tests.support.needs",
     "tests.support.collecting",
     "tests.support.schedule",

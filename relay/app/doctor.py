@@ -14,7 +14,7 @@ from relay.app import publishers
 from relay.app.destinations import RoutingPlan, read_plan
 from relay.brokers import kinds
 from relay.brokers.greeting import what_listens
-from relay.brokers.kinds import CheckContext, Kind
+from relay.brokers.kinds import CheckContext, DestinationKind
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -120,7 +120,7 @@ async def _broker(settings: Settings, names: list[str] | None) -> list[Finding]:
         return [Finding(Level.ERROR, "broker", str(error), await _broker_advice(settings, kind))]
 
 
-async def _destinations(settings: Settings, kind: Kind, names: list[str] | None) -> list[Finding]:
+async def _destinations(settings: Settings, kind: DestinationKind, names: list[str] | None) -> list[Finding]:
     """Probe a broker, and look for a destination of each name; None where the table could not tell them."""
     findings = []
     if not kind.check_connects:
@@ -134,7 +134,7 @@ async def _destinations(settings: Settings, kind: Kind, names: list[str] | None)
     return findings + await check(options, names, context)
 
 
-async def _broker_advice(settings: Settings, kind: Kind) -> str:
+async def _broker_advice(settings: Settings, kind: DestinationKind) -> str:
     """What to do about a broker that does not answer: a server of another kind on its address says the most."""
     url = settings.publisher_url
     if kind.unreachable:

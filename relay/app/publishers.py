@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.required import required
 from relay.brokers import kinds
-from relay.brokers.kinds import Target
+from relay.brokers.kinds import DestinationConfig
 from relay.core.errors import ConfigError
 from relay.core.extras import requires
 from relay.core.formats import cloudevents
@@ -168,9 +168,9 @@ def build_publisher(settings: Settings) -> Publisher:
     return publisher(options_of(settings))
 
 
-def _target(settings: Settings) -> Target:
+def _target(settings: Settings) -> DestinationConfig:
     """What a destination of another package is built from."""
-    return Target(
+    return DestinationConfig(
         name=settings.publisher_name,
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         variables=settings.of_others,

@@ -2,9 +2,9 @@
 
 Settings, ``relay-cli check``, the fleet, the greeting of strange servers, the documents and every error that lists
 kinds read the rows. A destination of this project is a folder beside this file and a row here. One of another package
-is a row too, an instance of ``Kind`` under the entry point group ``openoutbox.destinations``; the entry point has the
-kind's name. Such packages are imported when PUBLISHER_TYPE or the scheme of a URL asks for something that is no row
-here. One that cannot be used is named, and stops nothing but its own use.
+is a row too, an instance of ``DestinationKind`` under the entry point group ``openoutbox.destinations``; the entry
+point has the kind's name. Such packages are imported when PUBLISHER_TYPE or the scheme of a URL asks for something that
+is no row here. One that cannot be used is named, and stops nothing but its own use.
 
 Standard library and core only: a row names its modules as text.
 """
@@ -28,7 +28,7 @@ ENTRY_POINTS: Final = "openoutbox.destinations"
 _CLOUDEVENTS: Final = ("cloudevents", "cloudevents-structured")
 
 
-class Target(NamedTuple):
+class DestinationConfig(NamedTuple):
     """What a destination of another package is built from."""
 
     name: str
@@ -57,7 +57,7 @@ Check = Callable[[Any, Sequence[str] | None, CheckContext], Awaitable[list[Findi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class DestinationKind:
     """One kind of destination."""
 
     name: str
@@ -88,7 +88,7 @@ class Kind:
     """Whether a file of its own may stand for PUBLISHER_URL."""
     publisher: str = ""
     """``module:class``, made from the options."""
-    build: Callable[[Target], Publisher] | None = field(default=None, repr=False)
+    build: Callable[[DestinationConfig], Publisher] | None = field(default=None, repr=False)
     """Makes the publisher of another package's destination; raises ConfigError."""
     check: str = ""
     """``module:function``, a ``Check``; empty where an event needs nothing that is made beforehand."""
@@ -125,10 +125,10 @@ _AWS: Final[dict[str, Any]] = {
     "server": "the service",
 }
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[str, DestinationKind]] = {
     kind.name: kind
     for kind in (
-        Kind(
+        DestinationKind(
             name="kafka",
             title="Kafka",
             server="a Kafka broker",
@@ -146,7 +146,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             hello=bytes.fromhex("0000000a 0012 0000 00000001 ffff"),
             recognize=lambda answer: answer[4:8] == b"\0\0\0\x01" and answer[:2] == b"\0\0",
         ),
-        Kind(
+        DestinationKind(
             name="nats",
             title="NATS JetStream",
             server="a NATS server",
@@ -162,7 +162,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             check="relay.brokers.nats.check:check",
             recognize=lambda answer: answer.startswith(b"INFO "),
         ),
-        Kind(
+        DestinationKind(
             name="redis",
             title="Redis",
             server="a Redis server",
@@ -186,7 +186,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             hello=b"PING\r\n",
             recognize=lambda answer: answer[:5] in (b"+PONG", b"-NOAU", b"-NOPE", b"-DENI"),
         ),
-        Kind(
+        DestinationKind(
             name="rabbitmq",
             title="RabbitMQ",
             server="a RabbitMQ node",
@@ -204,7 +204,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             hello=b"AMQP\0\0\x09\x01",
             recognize=lambda answer: answer[:3] == b"\x01\0\0" and answer[7:11] == bytes.fromhex("000a000a"),
         ),
-        Kind(
+        DestinationKind(
             name="http",
             title="HTTP endpoints (webhooks)",
             server="a web server",
@@ -224,7 +224,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             hello=b"GET / HTTP/1.0\r\n\r\n",
             recognize=lambda answer: answer.startswith(b"HTTP/"),
         ),
-        Kind(
+        DestinationKind(
             name="sqs",
             title="SQS",
             schemes=("sqs",),
@@ -234,7 +234,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             guarded=("SQS_",),
             **_AWS,
         ),
-        Kind(
+        DestinationKind(
             name="sns",
             title="SNS",
             schemes=("sns",),
@@ -260,11 +260,11 @@ def listed(words: Sequence[str]) -> str:
 
 
 @cache
-def of_others() -> tuple[Mapping[str, Kind], Mapping[str, str]]:
+def of_others() -> tuple[Mapping[str, DestinationKind], Mapping[str, str]]:
     """The kinds of other packages by their names, and why one cannot be used. Imports these packages, once."""
     from importlib.metadata import entry_points  # noqa: PLC0415 -- slow to import, and rarely needed
 
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, DestinationKind] = {}
     broken: dict[str, str] = {}
     taken = {scheme: kind.name for kind in KINDS.values() for scheme in kind.schemes}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
@@ -279,11 +279,11 @@ def of_others() -> tuple[Mapping[str, Kind], Mapping[str, str]]:
     return kinds, broken
 
 
-def _checked(point: EntryPoint, taken: set[str]) -> Kind:
+def _checked(point: EntryPoint, taken: set[str]) -> DestinationKind:
     """The row of an entry point. Raises whatever its import raises, and ConfigError for a row that cannot be used."""
     kind = point.load()
-    if not isinstance(kind, Kind):
-        raise ConfigError(f"it is a {type(kind).__name__}, not a relay.brokers.kinds.Kind")
+    if not isinstance(kind, DestinationKind):
+        raise ConfigError(f"it is a {type(kind).__name__}, not a relay.brokers.kinds.DestinationKind")
     if kind.name != point.name or kind.build is None:
         raise ConfigError("its name must be that of the entry point, and it needs build")
     if twice := taken & {kind.name, *kind.schemes}:
@@ -291,12 +291,12 @@ def _checked(point: EntryPoint, taken: set[str]) -> Kind:
     return kind
 
 
-def find(name: str) -> Kind | None:
+def find(name: str) -> DestinationKind | None:
     """The kind of this name; None for one that is not known or cannot be used."""
     return KINDS.get(name) or (None if name in UNSENT else of_others()[0].get(name))
 
 
-def of_url(url: str) -> Kind | None:
+def of_url(url: str) -> DestinationKind | None:
     """The kind that the URL's scheme implies; None without a scheme, or for an unknown one."""
     scheme, separator, _ = url.strip().lower().partition("://")
     if not separator:
@@ -304,7 +304,7 @@ def of_url(url: str) -> Kind | None:
     return next((kind for kind in _with_others(scheme) if scheme in kind.schemes), None)
 
 
-def _with_others(scheme: str) -> Iterator[Kind]:
+def _with_others(scheme: str) -> Iterator[DestinationKind]:
     yield from KINDS.values()
     if scheme not in ("postgres", "postgresql"):
         yield from of_others()[0].values()

@@ -25,6 +25,7 @@ FRAGMENTS = {
     "README.md  1": "a drawing",
     "README.md text 1": "the end of a run of make demo",
     "docs/design/architecture.md  1": "a list of the folders",
+    "docs/guide/own-destination.md toml 1": "a part of the example's pyproject.toml",
     "docs/guide/spark-archive.md  1": "a list of the files that a run leaves",
     "docs/guide/spark-archive.md  2": "settings of Spark; make tables runs the archive on them",
     "docs/guide/spark-archive.md  3": "settings of Spark; make tables runs the archive on them",

@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from relay.brokers.aws.publisher import AwsPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.aws import AwsAdmin, ReadMessage
 from tests.support.options import aws_options
 from tests.support.servers.aws import AwsServer, publisher_url
@@ -45,7 +45,7 @@ class SqsHarness(ServerHarness):
         await asyncio.to_thread(self._create, self._names[-1])
         return self._names[-1]
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         messages = await asyncio.to_thread(AwsAdmin(self._server.url).read, destination, count)
         return [decode(message) for message in messages]
 
@@ -76,7 +76,7 @@ class SnsHarness(SqsHarness):
         AwsAdmin(self._server.url).create_topic(name)
 
 
-def decode(message: ReadMessage) -> Message:
+def decode(message: ReadMessage) -> StoredMessage:
     """A message as docs/reference/messages.md tells a consumer to read it."""
     attributes = message.attributes
     assert len(attributes) <= 10
@@ -84,4 +84,4 @@ def decode(message: ReadMessage) -> Message:
     headers = {name: value for name, value in attributes.items() if name not in _OWN} | more
     encoding = attributes.get("X-Payload-Encoding")
     payload = {None: message.body.encode, "empty": bytes, "base64": lambda: base64.b64decode(message.body)}[encoding]()
-    return Message(attributes["X-Event-ID"], headers.pop("X-Partition-Key", None), payload, [*headers.items()])
+    return StoredMessage(attributes["X-Event-ID"], headers.pop("X-Partition-Key", None), payload, [*headers.items()])

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from relay.brokers.http.headers import KEY_HEADER, PREFIX
 from relay.brokers.http.publisher import HttpPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.options import http_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.webhooks import Post, WebhookServer
@@ -33,16 +33,16 @@ class HttpHarness(ServerHarness):
     async def destination(self) -> str:
         return f"conformance.{uuid.uuid4().hex[:12]}"
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         posts = self._server.received(destination)
         assert len(posts) >= count
         return [_message(post) for post in posts[:count]]
 
 
-def _message(post: Post) -> Message:
+def _message(post: Post) -> StoredMessage:
     """Values in which something is encoded have no ``%`` of their own, so decoding all is decoding those."""
     key = post.header(KEY_HEADER)
     headers = [
         (unquote(name.removeprefix(PREFIX)), unquote(value)) for name, value in post.headers if name.startswith(PREFIX)
     ]
-    return Message(post.header("webhook-id") or "", None if key is None else unquote(key), post.body, headers)
+    return StoredMessage(post.header("webhook-id") or "", None if key is None else unquote(key), post.body, headers)

@@ -11,7 +11,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
 from relay.brokers.kafka.publisher import KafkaPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.fixtures.kafka import create_topic
 from tests.support.options import kafka_options
 from tests.support.servers.kafka import KafkaServer
@@ -45,10 +45,10 @@ class KafkaHarness(ServerHarness):
 
         return await asyncio.to_thread(create)
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         return await asyncio.to_thread(self._read, destination, count)
 
-    def _read(self, destination: str, count: int) -> list[Message]:
+    def _read(self, destination: str, count: int) -> list[StoredMessage]:
         settings = {"bootstrap.servers": self._server.url, "group.id": "none", "enable.auto.commit": False}
         consumer = Consumer(settings)
         consumer.assign([TopicPartition(destination, 0, 0)])
@@ -65,14 +65,14 @@ class KafkaHarness(ServerHarness):
         return [_message(message) for message in messages][:count]
 
 
-def _message(message: KafkaMessage) -> Message:
+def _message(message: KafkaMessage) -> StoredMessage:
     pairs = cast("list[tuple[str, bytes]]", message.headers() or [])
     headers = [(name, value.decode()) for name, value in pairs]
     identities = [value for name, value in headers if name.lower() == "x-event-id"]
     assert len(identities) == 1, "our header arrives once, in whatever case"
     value, key = message.value(), message.key()
     assert value is not None, "an empty payload is a value of no length, never a tombstone"
-    return Message(
+    return StoredMessage(
         identities[0],
         None if key is None else key.decode(),
         value,

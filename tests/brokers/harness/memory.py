@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core.headers import wire_headers
-from tests.brokers.harness.base import Features, Harness, Message
+from tests.brokers.harness.base import Features, Harness, StoredMessage
 from tests.support.doubles.memory_publisher import MemoryPublisher
 
 
 class MemoryHarness(Harness):
     """A list as a broker."""
 
-    features = Features(hangs=True, stops=True)
+    features = Features(hangs=True, stops=True, at_once=True)
 
     def __init__(self) -> None:
         self._publishers: list[MemoryPublisher] = []
@@ -27,10 +27,10 @@ class MemoryHarness(Harness):
         self._destinations += 1
         return f"destination-{self._destinations}"
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         messages = [event for publisher in self._publishers for event in publisher.messages]
         return [
-            Message(event.event_id, event.partition_key, event.payload, wire_headers(event.headers))
+            StoredMessage(event.event_id, event.partition_key, event.payload, wire_headers(event.headers))
             for event in messages
             if event.event_type == destination
         ][:count]

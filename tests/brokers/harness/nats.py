@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import nats
 
 from relay.brokers.nats.publisher import NatsPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.fixtures.nats import Stream, read_stream
 from tests.support.options import nats_options
 from tests.support.servers.nats import NatsServer
@@ -41,7 +41,7 @@ class NatsHarness(ServerHarness):
         await client.close()
         return f"{name}.event"
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         name = destination.partition(".")[0]
         client = await nats.connect(self._server.url)
         messages = await read_stream(client.jetstream(), Stream(name, name), count, 30.0)
@@ -49,10 +49,10 @@ class NatsHarness(ServerHarness):
         return [_message(message) for message in messages]
 
 
-def _message(message: Any) -> Message:
+def _message(message: Any) -> StoredMessage:
     headers = dict(message.headers)
     key = headers.pop("X-Partition-Key", None)
-    return Message(
+    return StoredMessage(
         headers.pop("Nats-Msg-Id"),
         None if key is None else unquote(key),
         message.data,

@@ -12,14 +12,14 @@ from relay.brokers.null import NullPublisher
 from relay.brokers.stdout import StdoutOptions, StdoutPublisher
 from relay.core.headers import wire_headers
 from relay.core.ports import Publisher
-from tests.brokers.harness.base import Features, Harness, Message
+from tests.brokers.harness.base import Features, Harness, StoredMessage
 from tests.support.waiting import eventually
 
 
 class NullHarness(Harness):
     """Nothing can be read back, nothing can fail."""
 
-    features = Features(reads_back=False)
+    features = Features(reads_back=False, at_once=True)
 
     def publisher(self, **options: Any) -> Publisher:
         return NullPublisher()
@@ -49,8 +49,8 @@ class StdoutHarness(Harness):
         self._destinations += 1
         return f"destination-{self._destinations}"
 
-    async def read(self, destination: str, count: int) -> list[Message]:
-        def messages() -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
+        def messages() -> list[StoredMessage]:
             lines = [line.decode() for line in list(self._lines)]
             return [_message(line) for line in lines if json.loads(line)["event_type"] == destination]
 
@@ -77,12 +77,12 @@ class StdoutHarness(Harness):
             self._reading.wait()
 
 
-def _message(text: str) -> Message:
+def _message(text: str) -> StoredMessage:
     line = json.loads(text)
     payload = line["payload"]
     # The column's own text stands at the end; inside a JSON string these quotes would be escaped.
     headers = text.partition(',"headers":')[2].removesuffix("}")
-    return Message(
+    return StoredMessage(
         line["event_id"],
         line["partition_key"],
         base64.b64decode(payload) if line.get("payload_encoding") == "base64" else payload.encode(),

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.options import rabbit_options
 from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.rabbitmq import RabbitServer
@@ -36,11 +36,11 @@ class RabbitHarness(ServerHarness):
             admin.declare(name, {"x-queue-type": "quorum"})
         return name
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         with RabbitAdmin(self._server.url) as admin:
             messages = admin.read(destination, count)
         return [
-            Message(
+            StoredMessage(
                 message.message_id,
                 message.headers.pop("X-Partition-Key", None),
                 message.body,

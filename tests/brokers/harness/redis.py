@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from relay.brokers.redis.publisher import RedisPublisher
-from tests.brokers.harness.base import Features, Message, ServerHarness
+from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.options import redis_options
 from tests.support.servers.valkey import ValkeyServer
 
@@ -29,16 +29,16 @@ class RedisHarness(ServerHarness):
     async def destination(self) -> str:
         return f"conformance.{uuid.uuid4().hex[:12]}"
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         async with Redis.from_url(self._server.url) as client:
             entries: Any = await client.xrange(destination, count=count)
         assert len(entries) == count
         return [_message(fields) for _, fields in entries]
 
 
-def _message(fields: dict[bytes, bytes]) -> Message:
+def _message(fields: dict[bytes, bytes]) -> StoredMessage:
     key = fields.get(b"partition_key")
     headers = [(name.decode()[2:], value.decode()) for name, value in fields.items() if name.startswith(b"h:")]
     expected = {b"id", b"payload", b"partition_key"}
     assert all(name in expected or name.startswith(b"h:") for name in fields)
-    return Message(fields[b"id"].decode(), None if key is None else key.decode(), fields[b"payload"], headers)
+    return StoredMessage(fields[b"id"].decode(), None if key is None else key.decode(), fields[b"payload"], headers)

@@ -10,7 +10,7 @@ from relay.routing.member import MemberOptions
 from relay.routing.publisher import RoutedPublisher
 from relay.routing.rules import Routes
 from relay.routing.several import SeveralPublishers
-from tests.brokers.harness.base import Features, Message
+from tests.brokers.harness.base import Features, StoredMessage
 from tests.brokers.harness.memory import MemoryHarness
 
 _PREFIX = "shop."
@@ -22,14 +22,14 @@ class RoutedHarness(MemoryHarness):
     def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # another publisher than the broker's
         return RoutedPublisher(super().publisher(**options), Routes(prefix=_PREFIX), Drops())
 
-    async def read(self, destination: str, count: int) -> list[Message]:
+    async def read(self, destination: str, count: int) -> list[StoredMessage]:
         return await super().read(_PREFIX + destination, count)
 
 
 class SeveralHarness(RoutedHarness):
     """One of several destinations is all there is. For one that hangs: ``tests/routing/test_several.py``."""
 
-    features = Features(stops=True)
+    features = Features(stops=True, at_once=True)
 
     def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # likewise
         only = MemoryHarness.publisher(self, **options)

@@ -1,0 +1,1 @@
+"""MQTT 5 as a destination of the Open Outbox Relay."""

@@ -1,0 +1,3 @@
+"""The fixtures of the suite."""
+
+pytest_plugins = ["relay.conformance.plugin"]

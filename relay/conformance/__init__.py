@@ -1,0 +1,5 @@
+"""What every destination must pass, this project's and others': a pytest plugin, imported by tests alone.
+
+``harness`` is what the author of a destination implements, ``suite`` the cases, ``plugin`` their fixtures. See
+docs/guide/own-destination.md.
+"""
